@@ -47,6 +47,15 @@ def test_a_signature_follows_from_annotations():
         scaled(torch.ones(1), flag=1)
 
 
+def test_names_of_all_signatures_are_taken():
+    x = torch.ones(2)
+    assert torch.result_type(scalar=1.5, tensor=x.int()) is torch.result_type(scalar1=1, scalar2=1.5) is torch.float32
+    (stored,) = torch.quantize_per_tensor(
+        [x], scales=torch.tensor([0.5]), zero_points=torch.tensor([0]), dtype=torch.quint8
+    )
+    assert torch.dequantize(tensors=[stored])[0].tolist() == [1.0, 1.0]
+
+
 def test_a_text_that_is_no_signature_is_refused():
     with pytest.raises(ValueError, match="not signatures of f: Thing x"):
         _C._Signatures("f", ["Thing x"], False)

@@ -364,8 +364,9 @@ def test_unknown_dispatch_keys_are_refused():
             library.impl("f", lambda x: x, key)
         with pytest.raises(RuntimeError, match=f"^could not parse dispatch key: {key}$"):
             torch.library.Library("keyed", "IMPL", key)
-    with pytest.raises(NotImplementedError, match="the dispatch key Functionalize would never run"):
-        library.impl("f", lambda x: x, "Functionalize")
+    for key in ("Functionalize", "SparseCsrMeta", "Tracer"):
+        with pytest.raises(NotImplementedError, match=f"the dispatch key {key} would never run"):
+            library.impl("f", lambda x: x, key)
     library.impl("f", torch.library.fallthrough_kernel, "Functionalize")
 
 

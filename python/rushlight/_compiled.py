@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import wraps
+from itertools import takewhile
 
 from rushlight._C import _overridden as overridden
 from rushlight._C import _Signatures
@@ -11,7 +12,7 @@ from rushlight._overridable import call_override, mark_overridable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FunctionType
+    from types import CodeType, FunctionType
     from typing import Any, TypeVar
 
     _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -51,17 +52,37 @@ def compiled(
     def decorate(function: _Function) -> _Function:
         texts = signatures or (_from_annotations(function, is_method),)  # type: ignore[arg-type] # no other callables
         check = _Signatures(name or function.__name__, texts, is_method).check
+        code: CodeType = function.__code__
+        own = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+        others = [names for names in map(_positional, texts) if not own.issuperset(names)]
 
         @wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if overridable and (overridden(args) or (kwargs and overridden((*kwargs.values(),)))):
                 return call_override(wrapper, args, kwargs)
             check(args, kwargs)
+            if others and not own.issuperset(kwargs):
+                args, kwargs = _by_place(others, own, args, kwargs)
             return function(*args, **kwargs)
 
         return mark_overridable(wrapper) if overridable else wrapper  # type: ignore[return-value] # called like it
 
     return decorate
+
+
+def _positional(text: str) -> list[str]:
+    """The names of a signature's arguments that may be given by their places."""
+    return [part.split()[1].partition("=")[0] for part in text.partition(", *")[0].split(", ")]
+
+
+def _by_place(
+    signatures: list[list[str]], own: frozenset[str], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A call that has torch's names of another signature than that of the function's names, by places."""
+    names: list[str] = next((names for names in signatures if kwargs.keys() <= own.union(names)), [])
+    moved = list(takewhile(kwargs.__contains__, names[len(args) :]))
+    rest = {name: value for name, value in kwargs.items() if name not in moved}
+    return (*args, *(kwargs[name] for name in moved)), rest
 
 
 def _from_annotations(function: FunctionType, is_method: bool) -> str:

@@ -43,15 +43,21 @@ def _numbered() -> dict[str, int]:
     return numbers | {alias: following + 1 + at for at, alias in enumerate(_ALIASES)}
 
 
-class _Key(Enum):
+class _Numbered(Enum):
     def __int__(self) -> int:
         return self.value
 
 
-DispatchKey = _Key("DispatchKey", _numbered(), module="rushlight._C")
+if TYPE_CHECKING:
+
+    class DispatchKey(_Numbered):
+        """The keys are made at run time."""
+
+else:
+    DispatchKey = _Numbered("DispatchKey", _numbered(), module="rushlight._C")
 
 
-def _parts(key: _Key) -> tuple[str | None, str | None]:
+def _parts(key: DispatchKey) -> tuple[str | None, str | None]:
     """The functionality and the backend of a key."""
     if key.name in _ALIASES or key.name == "Undefined":
         return None, None
@@ -75,7 +81,7 @@ class DispatchKeySet:
     _functionalities: frozenset[str]
     _backends: frozenset[str]
 
-    def __init__(self, key: _Key) -> None:
+    def __init__(self, key: DispatchKey) -> None:
         if not isinstance(key, DispatchKey):
             raise TypeError(
                 "__init__(): incompatible constructor arguments. The following argument types are supported:\n"
@@ -99,18 +105,18 @@ class DispatchKeySet:
     def __sub__(self, other: DispatchKeySet) -> DispatchKeySet:
         return self._with(self._functionalities - other._functionalities, self._backends)
 
-    def has(self, key: _Key) -> bool:
+    def has(self, key: DispatchKey) -> bool:
         """Whether the set has the bits of a key."""
         functionality, backend = _parts(key)
         return (functionality is None or functionality in self._functionalities) and (
             backend is None or backend in self._backends
         )
 
-    def add(self, key: _Key) -> DispatchKeySet:
+    def add(self, key: DispatchKey) -> DispatchKeySet:
         """The set with another key."""
         return self | DispatchKeySet(key)
 
-    def remove(self, key: _Key) -> DispatchKeySet:
+    def remove(self, key: DispatchKey) -> DispatchKeySet:
         """The set without the functionality of a key."""
         return self - DispatchKeySet(key)
 
@@ -123,7 +129,7 @@ class DispatchKeySet:
                 names.append(functionality)
         return names
 
-    def highestPriorityTypeId(self) -> _Key:
+    def highestPriorityTypeId(self) -> DispatchKey:
         """The last key of the set, whose function a call runs first."""
         return DispatchKey[(self._keys() or ["Undefined"])[-1]]
 

@@ -1,4 +1,4 @@
-"""What nested and masked tensors share: tensors with something beside the elements, whose class answers functions.
+"""What nested, masked and distributed tensors share: something beside the elements, and a class that answers functions.
 
 Each class has a table of answers by the names of the functions, because a function, a method and Python's operator have
 one name but are several objects.

@@ -174,7 +174,7 @@ def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: torch.dtyp
 @compiled(
     "Tensor input, int dim, ScalarType dtype=None", "Tensor input, int dim, bool half_to_float", name="_sparse_softmax"
 )
-def softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+def softmax(input: Tensor, dim: int, dtype: torch.dtype | bool | None = None) -> Tensor:
     """The softmax along a dimension over the stored elements of a sparse tensor; the others count as minus infinity.
 
     >>> x = torch.sparse_coo_tensor([[0, 0, 1], [0, 2, 1]], [0., 0., 5.], (2, 3))
@@ -190,7 +190,7 @@ def softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor
     "Tensor input, int dim, bool half_to_float",
     name="_sparse_log_softmax",
 )
-def log_softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+def log_softmax(input: Tensor, dim: int, dtype: torch.dtype | bool | None = None) -> Tensor:
     """The logarithm of `softmax` at the stored elements of a sparse tensor.
 
     >>> torch.sparse.log_softmax(torch.eye(2).to_sparse(), 1).values()
@@ -199,10 +199,13 @@ def log_softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Te
     return _softmax("log_softmax", input, dim, dtype)
 
 
-def _softmax(name: str, input: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
+def _softmax(name: str, input: Tensor, dim: int, dtype: torch.dtype | bool | None) -> Tensor:
     if not input.is_sparse:
         _unsupported(f"_sparse_{name}", input)
-    if dtype is not None:
+    # A bool is `half_to_float`, the third argument of torch's other signature.
+    if dtype is True:
+        raise RuntimeError(f"{name}: with half to float conversion is not supported on cpu")
+    if isinstance(dtype, torch.dtype):
         input = input.to(dtype)
     if not input.is_floating_point():
         raise NotImplementedError(f"\"{name}\" not implemented for '{_CLASS_NAMES.get(input.dtype, input.dtype)}'")
@@ -355,14 +358,14 @@ def spsolve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     "Tensor input, Tensor mat2, ScalarType out_dtype, *, Tensor out=None",
     name="mm",
 )
-def spmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The product of two matrices, of which one may be sparse: `torch.mm`.
+def spmm(input: Tensor, mat2: Tensor, out_dtype: torch.dtype | None = None, *, out: Tensor | None = None) -> Tensor:
+    """The product of two matrices, of which one may be sparse: `torch.mm`. An `out_dtype` is for GPUs only.
 
     >>> torch.spmm(torch.eye(2).to_sparse(), torch.ones(2, 1))
     tensor([[1.],
             [1.]])
     """
-    return torch.mm(input, mat2)
+    return _mm(input, mat2, out_dtype, out)
 
 
 @compiled(
@@ -370,14 +373,20 @@ def spmm(input: Tensor, mat2: Tensor) -> Tensor:
     "Tensor input, Tensor mat2, ScalarType out_dtype, *, Tensor out=None",
     name="mm",
 )
-def dsmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The product of two matrices, of which one may be sparse: `torch.mm`.
+def dsmm(input: Tensor, mat2: Tensor, out_dtype: torch.dtype | None = None, *, out: Tensor | None = None) -> Tensor:
+    """The product of two matrices, of which one may be sparse: `torch.mm`. An `out_dtype` is for GPUs only.
 
     >>> torch.dsmm(torch.eye(2).to_sparse(), torch.ones(2, 1))
     tensor([[1.],
             [1.]])
     """
-    return torch.mm(input, mat2)
+    return _mm(input, mat2, out_dtype, out)
+
+
+def _mm(input: Tensor, mat2: Tensor, out_dtype: torch.dtype | None, out: Tensor | None) -> Tensor:
+    if out_dtype is not None:
+        _unsupported("mm.dtype", input)
+    return torch.mm(input, mat2) if out is None else torch.mm(input, mat2, out=out)
 
 
 @compiled()

@@ -113,6 +113,29 @@ def test_rules(ranks):
     ranks(_rules, 2)
 
 
+def _sums(rank):
+    mesh = dist.init_device_mesh("cpu", (2,))
+    part = _drawn(4, 6) + rank
+    one = DTensor.from_local(part, mesh, [P])
+    whole = one.full_tensor()
+    for call, stays in (
+        (lambda a: torch.div(a, 2.0), True),
+        (lambda a: torch.div(a, 2.0, rounding_mode="floor"), False),
+        (lambda a: torch.add(a, torch.tensor(3.0)), False),
+        (lambda a: a - 3.0, False),
+        (lambda a: torch.add(a, a, alpha=2), False),
+        (lambda a: torch.mul(input=a, other=2.0), False),
+        (lambda a: a[False], False),
+    ):
+        found = call(one)
+        assert not stays or found.placements == (P,)
+        torch.testing.assert_close(found.full_tensor(), call(whole))
+
+
+def test_a_sum_that_has_not_been_formed(ranks):
+    ranks(_sums, 2)
+
+
 def _embeddings(rank):
     mesh = dist.init_device_mesh("cpu", (2,))
     table, tokens = _drawn(7, 4), torch.tensor([[0, 6, 3], [2, 3, 5]])
@@ -296,8 +319,10 @@ def _refusals(rank):
     ):
         with pytest.raises(error, match=text):
             call()
-    with pytest.warns(UserWarning, match="plan key 'x' could not be resolved: no submodule matching token 'x'"):
-        parallelize_module(nn.Sequential(nn.ReLU()), mesh, {"x": style})
+    for path, token in (("x", "x"), (".x", "")):
+        text = f"plan key '{path}' could not be resolved: no submodule matching token '{token}'"
+        with pytest.warns(UserWarning, match=text):
+            parallelize_module(nn.Sequential(nn.ReLU()), mesh, {path: style})
     with pytest.warns(UserWarning, match="No parallelize_plan is provided"):
         parallelize_module(nn.ReLU(), mesh)
 

@@ -79,6 +79,13 @@ def test_products():
     assert torch.equal(biased, WHOLE @ WHOLE.t() + WHOLE[0])
     for product in (torch.spmm, torch.dsmm, torch.hspmm, torch.smm):
         assert torch.equal(product(own, WHOLE).to_dense(), WHOLE @ WHOLE)
+    for product in (torch.spmm, torch.dsmm):
+        out = torch.empty(0)
+        assert product(own, WHOLE, out=out) is out and torch.equal(out, WHOLE @ WHOLE)
+        with pytest.raises(
+            NotImplementedError, match="Could not run 'aten::mm.dtype' with arguments from the 'SparseCPU'"
+        ):
+            product(own, WHOLE, torch.float32)
     assert torch.hspmm(own, WHOLE).dense_dim() == 1 and torch.smm(own, WHOLE)._nnz() == 9
     added = torch.sspaddmm(own, own, WHOLE, beta=2, alpha=3)
     assert added.is_sparse and torch.equal(added.to_dense(), 2 * WHOLE + 3 * (WHOLE @ WHOLE))
@@ -115,6 +122,9 @@ def test_softmax_is_over_the_stored_elements():
     result = torch.sparse.softmax(WHOLE.to_sparse(), 1)
     assert torch.equal(result.indices(), WHOLE.to_sparse().indices())
     assert torch.allclose(result.values(), torch.tensor([0.26894143, 0.73105860, 1.0, 1.0]))
+    assert torch.equal(torch.sparse.softmax(WHOLE.to_sparse(), 1, half_to_float=False).values(), result.values())
+    with pytest.raises(RuntimeError, match="^softmax: with half to float conversion is not supported on cpu$"):
+        torch.sparse.softmax(input=WHOLE.to_sparse(), dim=1, half_to_float=True)
     assert torch.sparse.softmax(REPEATED, 1).values().tolist() == [1.0, 1.0, 1.0]
     with pytest.raises(NotImplementedError, match="\"softmax\" not implemented for 'Int'"):
         torch.sparse.softmax(WHOLE.int().to_sparse(), 1)

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import rushlight as torch
+from rushlight._dispatch_keys import DispatchKey
 
 __all__ = ["backend_key", "check_key", "check_runs", "key_of"]
 
 #: The keys whose functions run.
-_KEYS = frozenset(
+_RUNNING = frozenset(
     """CPU CUDA HIP XLA MPS IPU XPU HPU VE MTIA MAIA Lazy Meta PrivateUse1 Autograd AutogradCPU AutogradCUDA AutogradHIP
     AutogradXLA AutogradMPS AutogradIPU AutogradXPU AutogradHPU AutogradVE AutogradMTIA AutogradMAIA AutogradLazy AutogradMeta
     CompositeImplicitAutograd CompositeExplicitAutograd""".split()
 )
-#: Those of torch that rushlight's calls do not pass.
-_UNUSED_KEYS = frozenset(
-    """Undefined BackendSelect Python PythonDispatcher PythonTLSSnapshot Functionalize FuncTorchBatched FuncTorchVmapMode
-    FuncTorchGradWrapper FuncTorchDynamicLayerFrontMode FuncTorchDynamicLayerBackMode ADInplaceOrView AutogradOther
-    AutogradFunctionality AutogradNestedTensor AutogradPrivateUse1 AutogradPrivateUse2 AutogradPrivateUse3 AutocastCPU AutocastCUDA
-    AutocastXLA AutocastMPS AutocastXPU AutocastHPU AutocastMTIA AutocastMAIA AutocastPrivateUse1 Batched VmapMode Conjugate
-    Negative ZeroTensor Named Tracer Dense Sparse SparseCPU SparseCUDA SparseCsrCPU SparseCsrCUDA SparseMeta Quantized
-    QuantizedCPU QuantizedCUDA QuantizedMeta NestedTensor NestedTensorCPU NestedTensorCUDA MkldnnCPU FPGA Vulkan Metal
-    PrivateUse2 PrivateUse3 CompositeExplicitAutogradNonFunctional CompositeImplicitAutogradNestedTensor""".split()
+#: The keys that torch reads and that are no members of `DispatchKey`.
+_UNLISTED = frozenset(
+    "AutocastMAIA AutocastMTIA AutocastXLA Batched FPGA Metal MkldnnCPU Named Tracer VmapMode Vulkan".split()
 )
+
+
+def _is_key(key: str) -> bool:
+    return key in DispatchKey.__members__ or key in _UNLISTED
 
 
 def check_key(key: str) -> None:
     """Raises a RuntimeError if there is no such key."""
-    if key not in _KEYS and key not in _UNUSED_KEYS:
+    if not _is_key(key):
         raise RuntimeError(f"could not parse dispatch key: {key}")
 
 
 def check_runs(key: str) -> None:
     """Raises a NotImplementedError if the function of a key would never run."""
-    if key in _UNUSED_KEYS:
+    if key not in _RUNNING:
         raise NotImplementedError(
             f"A function for the dispatch key {key} would never run: rushlight's calls pass no such key."
         )
@@ -57,7 +56,7 @@ def key_of(kind: str) -> str:
     """
     if kind == "default":
         return "CompositeExplicitAutograd"
-    if kind in _KEYS or kind in _UNUSED_KEYS:
+    if _is_key(kind):
         check_runs(kind)
         return kind
     return backend_key(kind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 import rushlight as torch
+from rushlight._engine_names import _get_privateuse1_backend_name
 from rushlight.utils._foreach_utils import (
     _get_foreach_kernels_supported_devices,
     _get_fused_kernels_supported_devices,
@@ -54,5 +55,5 @@ def _default_to_fused_or_foreach(
 
 def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
     """The types of devices on which torch's optimizers can be part of a graph."""
-    devices = ["cuda", "xpu", "hpu", torch._C._get_privateuse1_backend_name()]
+    devices = ["cuda", "xpu", "hpu", _get_privateuse1_backend_name()]
     return [*devices, "xla"] if supports_xla else devices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import rushlight as torch
+from rushlight._engine_names import _get_privateuse1_backend_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
 
 def _get_foreach_kernels_supported_devices() -> list[str]:
     """The types of devices for which torch's optimizers prefer one call for all parameters."""
-    return ["cuda", "xpu", "mtia", torch._C._get_privateuse1_backend_name()]
+    return ["cuda", "xpu", "mtia", _get_privateuse1_backend_name()]
 
 
 def _get_fused_kernels_supported_devices() -> list[str]:
     """The types of devices for which torch's optimizers have fused steps."""
-    return ["mps", "cuda", "xpu", "hpu", "cpu", "mtia", torch._C._get_privateuse1_backend_name()]
+    return ["mps", "cuda", "xpu", "hpu", "cpu", "mtia", _get_privateuse1_backend_name()]
 
 
 def _device_has_foreach_support(device: torch.device) -> bool:

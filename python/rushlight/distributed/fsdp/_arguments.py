@@ -23,6 +23,7 @@ def is_wrapper(module):
 
 
 def settings_of(kind, config=None, optim_config=None):
+    """The settings of a kind of states, with its default options where none are given."""
     kinds = CONFIGS[kind]
     config, optim_config = config or kinds[0](), optim_config or kinds[1]()
     for name, given, wanted in (

@@ -174,7 +174,7 @@ class Flat(Piece):
 
     @contextlib.contextmanager
     def presented(self, values, grads=None):
-        """Lets the modules have parameters with other values and gradients. They are what the context manager returns.
+        """Lets the modules have parameters with other values and gradients. Yields a function that returns what they have then.
 
         The original parameters stay the same objects, if the modules keep them and the values are plain tensors.
         """

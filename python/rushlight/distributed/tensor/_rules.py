@@ -86,7 +86,7 @@ def _part(tensor, placements, grads):
 
 # Functions of elements.
 
-#: Functions of which a sum of parts is a sum of results.
+#: Functions that add tensors, and those that may scale a tensor by a number.
 _LINEAR = frozenset("add sub subtract neg negative __add__ __sub__ __radd__ __neg__ rsub __rsub__".split())
 _SCALES = frozenset("mul multiply div divide true_divide __mul__ __rmul__ __truediv__ __div__".split())
 
@@ -111,10 +111,8 @@ def elementwise(func, name, args, kwargs, operands, put):
             given.append(Shard(at) if cut else R)
             grads.append(Shard(at) if cut else P)
         strategies.append(Strategy(tuple(given), Shard(dim), tuple(grads)))
-    numbers = sum(isinstance(one, (int, float, complex)) for one in (*args, *kwargs.values()))
-    if (name in _LINEAR and numbers == 0) or (name in _SCALES and len(operands) == 1 and _divides_by_number(args)):
-        if all(own == shape for own in shapes):
-            strategies.append(Strategy((P,) * len(operands), P, (P,) * len(operands)))
+    if _keeps_sums(name, args, kwargs) and all(own == shape for own in shapes):
+        strategies.append(Strategy((P,) * len(operands), P, (P,) * len(operands)))
     strategies.append(whole_of(len(operands)))
 
     def call(spec, *parts):
@@ -123,8 +121,12 @@ def elementwise(func, name, args, kwargs, operands, put):
     return run(operands, strategies, shape, call)
 
 
-def _divides_by_number(args):
-    return not isinstance(args[-1], torch.Tensor) and isinstance(args[0], DTensor)
+def _keeps_sums(name, args, kwargs):
+    """Whether a sum of parts becomes the sum of the results: only tensors on the mesh are added, or one is scaled by a number."""
+    if name in _LINEAR:
+        return all(isinstance(one, DTensor) for one in (*args, *kwargs.values()))
+    scaled = len(args) == 2 and isinstance(args[0], DTensor) and isinstance(args[1], (int, float, complex))
+    return name in _SCALES and scaled and not kwargs
 
 
 def _count(value):

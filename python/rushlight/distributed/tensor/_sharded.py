@@ -3,6 +3,7 @@
 import math
 
 import rushlight as torch
+from rushlight._handlers import registering
 
 from ._api import DTensor
 from ._layout import Spec, extent
@@ -12,14 +13,7 @@ from .placement_types import Shard
 
 #: The functions by name. They return NotImplemented for calls that need whole tensors.
 SHARDED: dict = {}
-
-
-def rule(*names):
-    def kept(function):
-        SHARDED.update(dict.fromkeys(names, function))
-        return function
-
-    return kept
+rule = registering(SHARDED)
 
 
 @rule("linear")
@@ -156,9 +150,9 @@ def _cross_entropy(
         if weight is not None or label_smoothing != 0.0 or size_average is not None or reduce is not None:
             raise NotImplementedError("loss_parallel: cross_entropy with weights of classes or smoothed labels")
         return cross_entropy_of_classes(input, target, ignore_index, reduction)
-    if weight is not None or reduction == "mean" or not isinstance(target, DTensor) or input.dim() < 2:
+    if weight is not None or reduction == "mean" or not isinstance(target, DTensor):
         return NotImplemented
-    if not isinstance(target, DTensor) or target.dim() != input.dim() - 1:
+    if input.dim() < 2 or target.dim() != input.dim() - 1:
         return NotImplemented
     shape = target._spec.shape if reduction == "none" else ()
     strategies = [
@@ -308,7 +302,9 @@ def _joined(func, tensors, dim=0):
 @rule("__getitem__")
 def _taken(func, input, index):
     keys = list(index) if isinstance(index, tuple) else [index]
-    if any(not (key is None or key is Ellipsis or isinstance(key, (int, slice))) or key is True for key in keys):
+    if any(
+        not (key is None or key is Ellipsis or isinstance(key, (int, slice))) or isinstance(key, bool) for key in keys
+    ):
         return NotImplemented
     shape = input._spec.shape
     used = sum(key is not None and key is not Ellipsis for key in keys)

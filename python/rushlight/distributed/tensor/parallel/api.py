@@ -19,14 +19,14 @@ def parallelize_module(module, device_mesh=None, parallelize_plan=None, *, src_d
         module: the module, which is changed.
         device_mesh: a mesh of one dimension, by default all ranks.
         parallelize_plan: a style for the module, or a dictionary of styles by the names of submodules, in which ``*`` and ``?`` stand
-            for parts of a name between two points.
+            for parts of a name between two points. The empty name is the module itself.
         src_data_rank: the rank of the mesh whose parameters count, or None to take each rank's own without communication.
 
     Returns:
         the module.
 
     Raises:
-        ValueError: a name of the plan is empty.
+        ValueError: a mesh of several dimensions.
         TypeError: something else than a style.
 
     >>> dist = torch.distributed
@@ -68,12 +68,6 @@ def parallelize_module(module, device_mesh=None, parallelize_plan=None, *, src_d
             parallelize_module(module, device_mesh, style, src_data_rank=src_data_rank)
             continue
         token, _, rest = path.partition(".")
-        if not token:
-            raise ValueError(
-                "Expect module path to be non-empty, but got empty string!"
-                if not path
-                else f"Expect module path to be non-empty, but got {path!r}"
-            )
         found = [child for name, child in module.named_children() if fnmatch.fnmatch(name, token)]
         if not found:
             warnings.warn(

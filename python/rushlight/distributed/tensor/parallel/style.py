@@ -42,11 +42,11 @@ class ParallelStyle(ABC):
                 module.register_parameter(name, Parameter(made, parameter.requires_grad))
 
 
-def _on_mesh(value, device_mesh, given, wanted):
-    """An input as a tensor on the mesh, first with some placements and then with others."""
+def _laid(value, device_mesh, given, wanted):
+    """A tensor on the mesh with some placements. A plain tensor is this rank's part under others, those that are given."""
     if not isinstance(value, DTensor):
         value = DTensor.from_local(value, device_mesh, given, run_check=False)
-    return value if given == wanted else value.redistribute(placements=wanted)
+    return value if value.placements == wanted else value.redistribute(placements=wanted)
 
 
 class _OfLayer(ParallelStyle):
@@ -67,13 +67,10 @@ class _OfLayer(ParallelStyle):
             raise NotImplementedError(f"{type(self).__name__} currently only support nn.Linear and nn.Embedding!")
         placements, wanted = (self.linear if kind is Linear else self.embedding), (self.wanted[kind],)
 
-        def given(module, inputs, mesh):
-            first = _on_mesh(inputs[0], mesh, self.input_layouts, self.input_layouts)
-            return first if first.placements == wanted else first.redistribute(placements=wanted)
+        given = lambda module, inputs, mesh: _laid(inputs[0], mesh, self.input_layouts, wanted)
 
         def returned(module, output, mesh):
-            if output.placements != self.output_layouts:
-                output = output.redistribute(placements=self.output_layouts)
+            output = _laid(output, mesh, self.output_layouts, self.output_layouts)
             return output.to_local() if self.use_local_output else output
 
         spread = lambda name, part, mesh: self._spread(part, mesh, placements)
@@ -145,17 +142,23 @@ class SequenceParallel(ParallelStyle):
             first = inputs[0]
             if not isinstance(first, torch.Tensor):
                 raise ValueError(f"expecting input of {module} to be a torch.Tensor or DTensor, but got {first}")
-            first = _on_mesh(first, mesh, self.sequence_sharding, self.sequence_sharding)
-            if first.placements == self.sequence_sharding:
-                return first
-            return first.redistribute(placements=self.sequence_sharding)
+            return _laid(first, mesh, self.sequence_sharding, self.sequence_sharding)
 
         returned = lambda module, output, mesh: output.to_local() if self.use_local_output else output
         return distribute_module(module, device_mesh, None, given, returned)
 
     def __repr__(self):
-        tmp = f"sequence_dim={self.sequence_sharding[0].dim}, use_local_output={self.use_local_output}"
-        return f"{type(self).__name__}({tmp})"
+        dim = self.sequence_sharding[0].dim
+        return f"{type(self).__name__}(sequence_dim={dim}, use_local_output={self.use_local_output})"
+
+
+def _prepared(value, device_mesh, given, wanted, as_local):
+    """An input or output that lies as wanted, if its layout is given. None is no wish."""
+    if given is None:
+        return value
+    start = value.placements if isinstance(value, DTensor) else (given,)
+    value = _laid(value, device_mesh, (given,), start if wanted is None else (wanted,))
+    return value.to_local() if as_local else value
 
 
 def _tuple(value):
@@ -200,35 +203,23 @@ class PrepareModuleInput(ParallelStyle):
             raise AssertionError("input_kwarg_layouts and desired_input_kwarg_layouts should have same length!")
         self.use_local_output = use_local_output
 
-    def _one(self, value, mesh, given, wanted):
-        if given is None:
-            return value
-        value = _on_mesh(value, mesh, (given,), (given,))
-        if wanted is not None and value.placements != (wanted,):
-            value = value.redistribute(placements=(wanted,))
-        return value.to_local() if self.use_local_output else value
-
-    def _prepared(self, inputs, mesh):
+    def _inputs(self, inputs, mesh):
         if self.input_layouts is None:
             return inputs
         inputs = _tuple(inputs)
         if len(inputs) != len(self.input_layouts):
             raise ValueError("module inputs and input_layouts should have same length!")
         layouts = zip(inputs, self.input_layouts, self.desired_input_layouts)
-        return tuple(self._one(value, mesh, given, wanted) for value, given, wanted in layouts)
+        return tuple(_prepared(value, mesh, *layout, self.use_local_output) for value, *layout in layouts)
 
     def _apply(self, module, device_mesh):
         def given(module, inputs, kwargs):
+            layouts, wanted = self.input_kwarg_layouts, self.desired_input_kwarg_layouts
             named = {
-                name: self._one(
-                    value,
-                    device_mesh,
-                    self.input_kwarg_layouts.get(name),
-                    self.desired_input_kwarg_layouts.get(name),
-                )
+                name: _prepared(value, device_mesh, layouts.get(name), wanted.get(name), self.use_local_output)
                 for name, value in kwargs.items()
             }
-            return self._prepared(inputs, device_mesh), named
+            return self._inputs(inputs, device_mesh), named
 
         module.register_forward_pre_hook(given, with_kwargs=True)
         return module
@@ -261,22 +252,16 @@ class PrepareModuleOutput(ParallelStyle):
         if len(self.output_layouts) != len(self.desired_output_layouts):
             raise AssertionError("output_layouts and desired_output_layouts should have same length!")
 
-    def _prepared(self, outputs, mesh):
+    def _outputs(self, outputs, mesh):
         several = _tuple(outputs)
         if len(several) != len(self.output_layouts):
             raise ValueError("module outputs and output_layouts should have same length!")
-        made = []
-        for value, given, wanted in zip(several, self.output_layouts, self.desired_output_layouts):
-            if given is not None:
-                value = _on_mesh(value, mesh, (given,), (given,))
-                if value.placements != (wanted,):
-                    value = value.redistribute(placements=(wanted,))
-                value = value.to_local() if self.use_local_output else value
-            made.append(value)
-        return made[0] if len(made) == 1 else tuple(made)
+        layouts = zip(several, self.output_layouts, self.desired_output_layouts)
+        made = tuple(_prepared(value, mesh, *layout, self.use_local_output) for value, *layout in layouts)
+        return made[0] if len(made) == 1 else made
 
     def _apply(self, module, device_mesh):
-        module.register_forward_hook(lambda module, inputs, outputs: self._prepared(outputs, device_mesh))
+        module.register_forward_hook(lambda module, inputs, outputs: self._outputs(outputs, device_mesh))
         return module
 
     def __repr__(self):
