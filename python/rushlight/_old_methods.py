@@ -204,3 +204,18 @@ def record_stream(self, stream):
             "  Only tensors on a GPU belong to streams."
         )
     rushlight._C._cuda_record_stream(self, stream._stream)
+
+
+_unavailable("to_mkldnn", "Rushlight has no tensors in oneDNN's layout; its operators choose their layout themselves.")
+
+
+@_method
+@compiled("Tensor src, int dim=0, int? start=None, int? end=None, int step=1", is_method=True, overridable=False)
+def slice_inverse(self, src, dim=0, start=None, end=None, step=1):
+    """`torch.slice_inverse`.
+
+    >>> whole = torch.arange(4)
+    >>> whole[1:3].slice_inverse(whole, 0, 1, 3)
+    tensor([0, 1, 2, 3])
+    """
+    return load("rushlight._native").slice_inverse(self, src, dim, start, end, step)
