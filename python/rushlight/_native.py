@@ -109,6 +109,13 @@ def batch_norm_stats(input: Tensor, eps: float) -> NoReturn:
 
     Raises:
         NotImplementedError: always.
+
+    >>> x, c = torch.ones(2, 3), torch.ones(3)
+    >>> try:
+    ...     torch.batch_norm_stats(x, 1e-5)
+    ... except NotImplementedError as error:
+    ...     print(str(error).splitlines()[0])
+    Could not run 'aten::batch_norm_stats' with arguments from the 'CPU' backend.
     """
     _for_gpus_alone("batch_norm_stats", input)
 
@@ -121,6 +128,13 @@ def batch_norm_elemt(
 
     Raises:
         NotImplementedError: always.
+
+    >>> x, c = torch.ones(2, 3), torch.ones(3)
+    >>> try:
+    ...     torch.batch_norm_elemt(x, c, c, c, c, 1e-5)
+    ... except NotImplementedError as error:
+    ...     print(str(error).splitlines()[0])
+    Could not run 'aten::batch_norm_elemt' with arguments from the 'CPU' backend.
     """
     _for_gpus_alone("batch_norm_elemt", input)
 
@@ -140,6 +154,13 @@ def batch_norm_gather_stats(
 
     Raises:
         NotImplementedError: always.
+
+    >>> x, c = torch.ones(2, 3), torch.ones(3)
+    >>> try:
+    ...     torch.batch_norm_gather_stats(x, c, c, None, None, 0.1, 1e-5, 3)
+    ... except NotImplementedError as error:
+    ...     print(str(error).splitlines()[0])
+    Could not run 'aten::batch_norm_gather_stats' with arguments from the 'CPU' backend.
     """
     _for_gpus_alone("batch_norm_gather_stats", input)
 
@@ -159,6 +180,13 @@ def batch_norm_gather_stats_with_counts(
 
     Raises:
         NotImplementedError: always.
+
+    >>> x, c = torch.ones(2, 3), torch.ones(3)
+    >>> try:
+    ...     torch.batch_norm_gather_stats_with_counts(x, c, c, None, None, 0.1, 1e-5, c)
+    ... except NotImplementedError as error:
+    ...     print(str(error).splitlines()[0])
+    Could not run 'aten::batch_norm_gather_stats_with_counts' with arguments from the 'CPU' backend.
     """
     _for_gpus_alone("batch_norm_gather_stats_with_counts", input)
 
@@ -178,6 +206,13 @@ def batch_norm_backward_reduce(
 
     Raises:
         NotImplementedError: always.
+
+    >>> x, c = torch.ones(2, 3), torch.ones(3)
+    >>> try:
+    ...     torch.batch_norm_backward_reduce(x, x, c, c, c, True, True, True)
+    ... except NotImplementedError as error:
+    ...     print(str(error).splitlines()[0])
+    Could not run 'aten::batch_norm_backward_reduce' with arguments from the 'CPU' backend.
     """
     _for_gpus_alone("batch_norm_backward_reduce", grad_out)
 
@@ -197,6 +232,13 @@ def batch_norm_backward_elemt(
 
     Raises:
         NotImplementedError: always.
+
+    >>> x, c = torch.ones(2, 3), torch.ones(3)
+    >>> try:
+    ...     torch.batch_norm_backward_elemt(x, x, c, c, c, c, c, c)
+    ... except NotImplementedError as error:
+    ...     print(str(error).splitlines()[0])
+    Could not run 'aten::batch_norm_backward_elemt' with arguments from the 'CPU' backend.
     """
     _for_gpus_alone("batch_norm_backward_elemt", grad_out)
 
