@@ -544,9 +544,9 @@ class Tensor:
     def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Self:
         """The product of two matrices added to a third, which broadcasts."""
     def addmv(self, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
-        """The product of a matrix with a vector, added to another vector."""
+        """The product of a matrix with a vector, added to another vector, which broadcasts to the product's shape."""
     def addmv_(self, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Self:
-        """The product of a matrix with a vector, added to another vector."""
+        """The product of a matrix with a vector, added to another vector, which broadcasts to the product's shape."""
     def addr(self, vec1: Tensor, vec2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
         """The products of each pair of two vectors' elements, added to a matrix, which broadcasts."""
     def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Self:
@@ -561,7 +561,7 @@ class Tensor:
     @overload
     def all(self, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False) -> Tensor: ...
     def allclose(self, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> _bool:
-        """Whether all elements are equal up to a tolerance."""
+        """Whether all elements are equal up to a tolerance. `input` and `other` broadcast together."""
     def amax(self, dim: _int | Sequence[_int] | None = ..., keepdim: _bool = False) -> Tensor:
         """The largest elements along one or several dimensions; the gradient is divided among equal ones."""
     def amin(self, dim: _int | Sequence[_int] | None = ..., keepdim: _bool = False) -> Tensor:
@@ -762,7 +762,7 @@ class Tensor:
     def cov(self, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
         """The covariances of the rows of a matrix, whose columns are observations; for a vector its variance."""
     def cross(self, other: Tensor, dim: _int | None = None) -> Tensor:
-        """The cross product along `dim`, by default the first dimension of size three."""
+        """The cross product along `dim`, by default the first dimension of size three. `input` and `other` broadcast together."""
     def cummax(self, dim: _int) -> return_types.cummax:
         """The largest element so far along `dim`, and its index (the last of equal ones)."""
     def cummin(self, dim: _int) -> return_types.cummin:

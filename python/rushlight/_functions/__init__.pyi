@@ -46,9 +46,9 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: _Number =
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """The product of two matrices added to a third, which broadcasts."""
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """The product of a matrix with a vector, added to another vector."""
+    """The product of a matrix with a vector, added to another vector, which broadcasts to the product's shape."""
 def addmv_(input: Tensor, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
-    """The product of a matrix with a vector, added to another vector."""
+    """The product of a matrix with a vector, added to another vector, which broadcasts to the product's shape."""
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """The products of each pair of two vectors' elements, added to a matrix, which broadcasts."""
 def adjoint(input: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ def all(input: Tensor, dim: _int, keepdim: _bool = False, *, out: Tensor | None 
 @overload
 def all(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 def allclose(input: Tensor, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> _bool:
-    """Whether all elements are equal up to a tolerance."""
+    """Whether all elements are equal up to a tolerance. `input` and `other` broadcast together."""
 def amax(input: Tensor, dim: _int | Sequence[_int] | None = ..., keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """The largest elements along one or several dimensions; the gradient is divided among equal ones."""
 def amin(input: Tensor, dim: _int | Sequence[_int] | None = ..., keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -221,7 +221,7 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
 def cat(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """Concatenates tensors along `dim`; all other sizes must be equal."""
 def cdist(x1: Tensor, x2: Tensor, p: _float = 2.0, compute_mode: _str = ...) -> Tensor:
-    """The distances between each vector of `x1` (its rows) and each of `x2`."""
+    """The distances between each vector of `x1` (its rows) and each of `x2`. The dimensions before the last two broadcast."""
 def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smallest integer that is not below each element."""
 def ceil_(input: Tensor) -> Tensor:
@@ -328,7 +328,7 @@ def count_nonzero(input: Tensor, dim: _int | Sequence[_int] | None = None) -> Te
 def cov(input: Tensor, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
     """The covariances of the rows of a matrix, whose columns are observations; for a vector its variance."""
 def cross(input: Tensor, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The cross product along `dim`, by default the first dimension of size three."""
+    """The cross product along `dim`, by default the first dimension of size three. `input` and `other` broadcast together."""
 @overload
 def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Sequence[_int], target_lengths: Sequence[_int], blank: _int = 0, reduction: _int = 0, zero_infinity: _bool = False) -> Tensor:
     """The negative logarithms of the labellings' probabilities, summed over all alignments of labels and blanks with time."""
