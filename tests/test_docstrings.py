@@ -125,7 +125,7 @@ def test_methods_of_tensors_have_examples():
         for name, method in vars(torch.Tensor).items()
         if isinstance(method, types.FunctionType) and not name.startswith("_") and ">>>" not in text_of(method)
     }
-    refused = "eig ipu lstsq masked_copy_ mtia solve symeig xpu".split()
+    refused = "eig ipu lstsq masked_copy_ mtia solve symeig to_mkldnn xpu".split()
     needs_a_gpu = ["cuda", "pin_memory", "record_stream"]
     assert without == {*refused, *needs_a_gpu, "storage"}, "these only raise an error or give a warning, or need a GPU"
 

@@ -155,7 +155,7 @@ _ELSEWHERE = {
     **dict.fromkeys(["AcceleratorError", "OutOfMemoryError"], "_errors"),
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
     **dict.fromkeys(["load", "save"], "serialization"),
-    **dict.fromkeys("dsmm hspmm native_norm smm sparse_coo_tensor spmm sspaddmm".split(), "sparse"),
+    **dict.fromkeys("dsmm hsmm hspmm native_norm saddmm smm sparse_coo_tensor spmm sspaddmm".split(), "sparse"),
     **dict.fromkeys(
         "_convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo sparse_bsc_tensor sparse_bsr_tensor "
         "sparse_compressed_tensor sparse_csc_tensor sparse_csr_tensor".split(),
@@ -179,11 +179,12 @@ _ELSEWHERE = {
         "amp.autocast_mode",
     ),
     **dict.fromkeys(
-        "batch_norm batch_norm_update_stats binary_cross_entropy_with_logits conv_tbc convolution "
+        "batch_norm batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats "
+        "batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats binary_cross_entropy_with_logits conv_tbc convolution "
         "ccol_indices_copy col_indices_copy cosine_embedding_loss crow_indices_copy detach_copy hinge_embedding_loss "
         "indices_copy instance_norm kl_div "
         "margin_ranking_loss native_channel_shuffle native_dropout norm_except_dim poisson_nll_loss "
-        "row_indices_copy slice_copy "
+        "row_indices_copy slice_copy slice_inverse "
         "triplet_margin_loss values_copy view_as_complex_copy view_as_real_copy".split(),
         "_native",
     ),
@@ -336,6 +337,12 @@ if TYPE_CHECKING:
     from rushlight._lowrank import pca_lowrank as pca_lowrank
     from rushlight._lowrank import svd_lowrank as svd_lowrank
     from rushlight._native import batch_norm as batch_norm
+    from rushlight._native import batch_norm_backward_elemt as batch_norm_backward_elemt
+    from rushlight._native import batch_norm_backward_reduce as batch_norm_backward_reduce
+    from rushlight._native import batch_norm_elemt as batch_norm_elemt
+    from rushlight._native import batch_norm_gather_stats as batch_norm_gather_stats
+    from rushlight._native import batch_norm_gather_stats_with_counts as batch_norm_gather_stats_with_counts
+    from rushlight._native import batch_norm_stats as batch_norm_stats
     from rushlight._native import batch_norm_update_stats as batch_norm_update_stats
     from rushlight._native import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
     from rushlight._native import ccol_indices_copy as ccol_indices_copy
@@ -356,6 +363,7 @@ if TYPE_CHECKING:
     from rushlight._native import poisson_nll_loss as poisson_nll_loss
     from rushlight._native import row_indices_copy as row_indices_copy
     from rushlight._native import slice_copy as slice_copy
+    from rushlight._native import slice_inverse as slice_inverse
     from rushlight._native import triplet_margin_loss as triplet_margin_loss
     from rushlight._native import values_copy as values_copy
     from rushlight._native import view_as_complex_copy as view_as_complex_copy
@@ -519,8 +527,10 @@ if TYPE_CHECKING:
     from rushlight.serialization import load as load
     from rushlight.serialization import save as save
     from rushlight.sparse import dsmm as dsmm
+    from rushlight.sparse import hsmm as hsmm
     from rushlight.sparse import hspmm as hspmm
     from rushlight.sparse import native_norm as native_norm
+    from rushlight.sparse import saddmm as saddmm
     from rushlight.sparse import smm as smm
     from rushlight.sparse import sparse_coo_tensor as sparse_coo_tensor
     from rushlight.sparse import spmm as spmm

@@ -12,6 +12,7 @@ from rushlight._set_module import set_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import NoReturn
 
     from rushlight import Tensor
 
@@ -91,6 +92,155 @@ def batch_norm_update_stats(
             unbiased = variance * (count / (count - 1)) if count > 1 else variance * torch.nan
             running_var.lerp_(unbiased.to(running_var.dtype), momentum)
     return mean, variance
+
+
+def _for_gpus_alone(name: str, input: Tensor) -> NoReturn:
+    """Raises torch's error for an operator that only GPUs have."""
+    backend = "Meta" if input.is_meta else "CUDA" if input.is_cuda else "CPU"
+    raise NotImplementedError(
+        f"Could not run 'aten::{name}' with arguments from the '{backend}' backend.\n"
+        "  torch has it for GPUs alone, and rushlight does not have it: `nn.SyncBatchNorm` and `batch_norm` do the whole work."
+    )
+
+
+@compiled()
+def batch_norm_stats(input: Tensor, eps: float) -> NoReturn:
+    """The mean and the inverse standard deviation of a part of a batch. A part of synchronised batch normalisation, which torch has for GPUs alone.
+
+    Raises:
+        NotImplementedError: always.
+
+    >>> x, c = torch.ones(2, 3), torch.ones(3)
+    >>> try:
+    ...     torch.batch_norm_stats(x, 1e-5)
+    ... except NotImplementedError as error:
+    ...     print(str(error).splitlines()[0])
+    Could not run 'aten::batch_norm_stats' with arguments from the 'CPU' backend.
+    """
+    _for_gpus_alone("batch_norm_stats", input)
+
+
+@compiled()
+def batch_norm_elemt(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, invstd: Tensor, eps: float
+) -> NoReturn:
+    """A part of a batch, normalised by given statistics. A part of synchronised batch normalisation, which torch has for GPUs alone.
+
+    Raises:
+        NotImplementedError: always.
+
+    >>> x, c = torch.ones(2, 3), torch.ones(3)
+    >>> try:
+    ...     torch.batch_norm_elemt(x, c, c, c, c, 1e-5)
+    ... except NotImplementedError as error:
+    ...     print(str(error).splitlines()[0])
+    Could not run 'aten::batch_norm_elemt' with arguments from the 'CPU' backend.
+    """
+    _for_gpus_alone("batch_norm_elemt", input)
+
+
+@compiled()
+def batch_norm_gather_stats(
+    input: Tensor,
+    mean: Tensor,
+    invstd: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    momentum: float,
+    eps: float,
+    count: int,
+) -> NoReturn:
+    """The statistics of a batch from those of equal parts. A part of synchronised batch normalisation, which torch has for GPUs alone.
+
+    Raises:
+        NotImplementedError: always.
+
+    >>> x, c = torch.ones(2, 3), torch.ones(3)
+    >>> try:
+    ...     torch.batch_norm_gather_stats(x, c, c, None, None, 0.1, 1e-5, 3)
+    ... except NotImplementedError as error:
+    ...     print(str(error).splitlines()[0])
+    Could not run 'aten::batch_norm_gather_stats' with arguments from the 'CPU' backend.
+    """
+    _for_gpus_alone("batch_norm_gather_stats", input)
+
+
+@compiled()
+def batch_norm_gather_stats_with_counts(
+    input: Tensor,
+    mean: Tensor,
+    invstd: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    momentum: float,
+    eps: float,
+    counts: Tensor,
+) -> NoReturn:
+    """The statistics of a batch from those of its parts. A part of synchronised batch normalisation, which torch has for GPUs alone.
+
+    Raises:
+        NotImplementedError: always.
+
+    >>> x, c = torch.ones(2, 3), torch.ones(3)
+    >>> try:
+    ...     torch.batch_norm_gather_stats_with_counts(x, c, c, None, None, 0.1, 1e-5, c)
+    ... except NotImplementedError as error:
+    ...     print(str(error).splitlines()[0])
+    Could not run 'aten::batch_norm_gather_stats_with_counts' with arguments from the 'CPU' backend.
+    """
+    _for_gpus_alone("batch_norm_gather_stats_with_counts", input)
+
+
+@compiled()
+def batch_norm_backward_reduce(
+    grad_out: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    invstd: Tensor,
+    weight: Tensor | None,
+    input_g: bool,
+    weight_g: bool,
+    bias_g: bool,
+) -> NoReturn:
+    """The sums of a part of a batch that the gradient needs. A part of synchronised batch normalisation, which torch has for GPUs alone.
+
+    Raises:
+        NotImplementedError: always.
+
+    >>> x, c = torch.ones(2, 3), torch.ones(3)
+    >>> try:
+    ...     torch.batch_norm_backward_reduce(x, x, c, c, c, True, True, True)
+    ... except NotImplementedError as error:
+    ...     print(str(error).splitlines()[0])
+    Could not run 'aten::batch_norm_backward_reduce' with arguments from the 'CPU' backend.
+    """
+    _for_gpus_alone("batch_norm_backward_reduce", grad_out)
+
+
+@compiled()
+def batch_norm_backward_elemt(
+    grad_out: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    invstd: Tensor,
+    weight: Tensor | None,
+    sum_dy: Tensor,
+    sum_dy_xmu: Tensor,
+    count: Tensor,
+) -> NoReturn:
+    """The gradient of a part of a batch. A part of synchronised batch normalisation, which torch has for GPUs alone.
+
+    Raises:
+        NotImplementedError: always.
+
+    >>> x, c = torch.ones(2, 3), torch.ones(3)
+    >>> try:
+    ...     torch.batch_norm_backward_elemt(x, x, c, c, c, c, c, c)
+    ... except NotImplementedError as error:
+    ...     print(str(error).splitlines()[0])
+    Could not run 'aten::batch_norm_backward_elemt' with arguments from the 'CPU' backend.
+    """
+    _for_gpus_alone("batch_norm_backward_elemt", grad_out)
 
 
 @compiled()
@@ -317,6 +467,21 @@ def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int |
     if step <= 0:
         raise RuntimeError("slice step must be positive")
     return input.transpose(0, dim)[start:end:step].transpose(0, dim).clone(memory_format=torch.contiguous_format)
+
+
+@compiled()
+def slice_inverse(
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    """The tensor of which a slice is a part: a view of the memory of `input` with the sizes and strides of `src`.
+
+    The other arguments, those of the slice, are not needed.
+
+    >>> whole = torch.arange(6)
+    >>> torch.slice_inverse(whole[1:5:2], whole, 0, 1, 5, 2)
+    tensor([0, 1, 2, 3, 4, 5])
+    """
+    return input.as_strided(src.shape, src.stride(), src.storage_offset())
 
 
 @compiled()

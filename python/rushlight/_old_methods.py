@@ -204,3 +204,85 @@ def record_stream(self, stream):
             "  Only tensors on a GPU belong to streams."
         )
     rushlight._C._cuda_record_stream(self, stream._stream)
+
+
+_unavailable("to_mkldnn", "Rushlight has no tensors in oneDNN's layout; its operators choose their layout themselves.")
+
+
+@_method
+@compiled("Tensor src, int dim=0, int? start=None, int? end=None, int step=1", is_method=True, overridable=False)
+def slice_inverse(self, src, dim=0, start=None, end=None, step=1):
+    """`torch.slice_inverse`.
+
+    >>> whole = torch.arange(4)
+    >>> whole[1:3].slice_inverse(whole, 0, 1, 3)
+    tensor([0, 1, 2, 3])
+    """
+    return load("rushlight._native").slice_inverse(self, src, dim, start, end, step)
+
+
+def _resized_sparse(name, self, size, sparse_dim, dense_dim, is_cleared):
+    """Changes the sizes of a sparse tensor in place, and removes its elements or keeps them where they are."""
+    if not self.is_sparse:
+        backend = "SparseCsrCPU" if self.layout is not rushlight.strided else "CPU"
+        raise NotImplementedError(
+            f"Could not run 'aten::{name}' with arguments from the '{backend}' backend.\n"
+            "  Only tensors of layout torch.sparse_coo have these sizes."
+        )
+    if len(size) != sparse_dim + dense_dim:
+        raise RuntimeError(
+            f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(size)}, "
+            f"sparse_dim = {sparse_dim}, dense_dim = {dense_dim}"
+        )
+    if self.requires_grad and self.is_leaf and rushlight.is_grad_enabled():
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    indices, values = self._indices(), self._values()
+    split = self.sparse_dim()
+    parts = {"sparse": (split, sparse_dim), "dense": (self.dense_dim(), dense_dim)}
+    if not is_cleared and values.shape[0]:
+        for kind, (old, new) in parts.items():
+            if old != new:
+                raise RuntimeError(
+                    f"changing the number of {kind} dimensions (from {old} to {new}) on a non-empty sparse tensor is not supported."
+                )
+        for kind, part in (("sparse", slice(split)), ("dense", slice(split, None))):
+            old, new = list(self.shape[part]), list(size[part])
+            if any(after < before for before, after in zip(old, new)):
+                raise RuntimeError(
+                    f"shrinking the size of {kind} dimensions (from {old} to {new}) on a non-empty sparse tensor is not supported."
+                )
+        # Blocks that grow keep their elements; the others are zeros, where torch leaves them as they are.
+        whole = values.new_zeros((values.shape[0], *size[split:]))
+        whole[tuple(slice(length) for length in values.shape)] = values.detach()
+    else:
+        indices = indices.new_empty((sparse_dim, 0))
+        whole = values.new_empty((0, *size[sparse_dim:]))
+    with rushlight.no_grad():
+        self.data = rushlight.sparse_coo_tensor(indices, whole, size, is_coalesced=is_cleared or self.is_coalesced())
+    load("rushlight.autograd.graph").increment_version(self)
+    return self
+
+
+@_method
+@compiled("int[] size, int sparse_dim, int dense_dim", is_method=True, overridable=False)
+def sparse_resize_(self, size, sparse_dim, dense_dim):
+    """Changes the sizes of a sparse tensor, whose elements stay where they are.
+
+    Sizes that some dimensions lose are refused, and other numbers of dimensions, except if the tensor has no elements.
+
+    >>> torch.eye(2).to_sparse().sparse_resize_((2, 3), 2, 0).to_dense()
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
+    """
+    return _resized_sparse("sparse_resize_", self, size, sparse_dim, dense_dim, False)
+
+
+@_method
+@compiled("int[] size, int sparse_dim, int dense_dim", is_method=True, overridable=False)
+def sparse_resize_and_clear_(self, size, sparse_dim, dense_dim):
+    """Changes the sizes of a sparse tensor and removes its elements.
+
+    >>> torch.eye(2).to_sparse().sparse_resize_and_clear_((2, 3), 1, 1)._values().shape
+    torch.Size([0, 3])
+    """
+    return _resized_sparse("sparse_resize_and_clear_", self, size, sparse_dim, dense_dim, True)

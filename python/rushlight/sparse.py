@@ -515,6 +515,9 @@ def to_sparse_semi_structured(original_tensor: Tensor, transposed: bool = False)
     raise load("rushlight._sparse_semi_structured").refusal(original_tensor)
 
 
+hsmm = hspmm
+saddmm = sspaddmm
+
 for _function in (dsmm, hspmm, smm, sparse_coo_tensor, spmm, sspaddmm):
     set_module("rushlight", _function)
 

@@ -9,6 +9,7 @@ import rushlight as torch
 from rushlight import distributed as dist
 from rushlight import nn
 from rushlight.distributed.algorithms import Join, Joinable, JoinHook
+from rushlight.distributed.algorithms._checkpoint import checkpoint_wrapper
 from rushlight.distributed.algorithms.ddp_comm_hooks import (
     DDPCommHookType,
     debugging_hooks,
@@ -19,6 +20,7 @@ from rushlight.distributed.algorithms.ddp_comm_hooks import (
     quantization_hooks,
     register_ddp_comm_hook,
 )
+from rushlight.distributed.fsdp.wrap import ModuleWrapPolicy
 from rushlight.distributed.optim import ZeroRedundancyOptimizer
 from rushlight.nn.parallel import DistributedDataParallel
 
@@ -373,3 +375,42 @@ def _with_an_optimizer(rank):
 
 def test_a_module_and_its_optimizer_join(ranks):
     ranks(_with_an_optimizer, 2)
+
+
+def test_checkpoint_wrappers_hide_in_names_and_change_nothing():
+    plain = _net()
+    inputs = torch.randn(5, 8)
+    plain(inputs).sum().backward()
+    for way in checkpoint_wrapper.CheckpointImpl:
+        net = _net()
+        calls = []
+        net[0].register_forward_pre_hook(lambda *_, calls=calls: calls.append(1))
+        checkpoint_wrapper.apply_activation_checkpointing(
+            net,
+            lambda module, way=way: checkpoint_wrapper.checkpoint_wrapper(module, way),
+            check_fn=lambda module: isinstance(module, nn.Linear),
+        )
+        assert [type(module).__name__ for module in net] == ["CheckpointWrapper", "Tanh", *["CheckpointWrapper"] * 2]
+        assert net[0].in_features == 8
+        assert list(net.state_dict()) == list(plain.state_dict())
+        assert [name for name, _ in net[0].named_parameters()] == ["weight", "bias"]
+        net.load_state_dict(plain.state_dict())
+        net(inputs.clone().requires_grad_()).sum().backward()
+        assert len(calls) == 2
+        for ours, theirs in zip(net.parameters(), plain.parameters()):
+            assert torch.equal(ours.grad, theirs.grad)
+
+
+def test_wrappers_by_policy_and_with_keywords():
+    net = nn.Sequential(nn.Sequential(nn.Linear(2, 2)))
+    policy = ModuleWrapPolicy({nn.Linear})
+    checkpoint_wrapper.apply_activation_checkpointing(net, auto_wrap_policy=policy)
+    assert isinstance(net[0][0], checkpoint_wrapper.CheckpointWrapper)
+    x = torch.ones(1, 2, requires_grad=True)
+    linear = nn.Linear(2, 2)
+    reentrant = checkpoint_wrapper.CheckpointWrapper(linear, checkpoint_wrapper.CheckpointImpl.REENTRANT)
+    offloaded = checkpoint_wrapper.offload_wrapper(linear)
+    for wrapped in (reentrant, offloaded):
+        assert torch.equal(wrapped(input=x), linear(x))
+    with pytest.raises(ValueError, match="Expected 1 to be callable or be a pre-defined wrap policy"):
+        checkpoint_wrapper.apply_activation_checkpointing(net, auto_wrap_policy=1)

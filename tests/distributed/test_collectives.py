@@ -375,8 +375,22 @@ def _refusals(rank):
         dist.all_reduce(torch.ones(1, dtype=torch.complex64), ReduceOp.MAX)
     with pytest.raises(ValueError, match="Must specify global_rank or group_rank"):
         dist.broadcast(torch.ones(1))
+    for name, refused in {
+        "broadcast": lambda root: dist.broadcast(torch.ones(1), root),
+        "reduce": lambda root: dist.reduce(torch.ones(1), group_dst=root),
+        "gather": lambda root: dist.gather(torch.ones(1), None, root),
+        "scatter": lambda root: dist.scatter(torch.ones(1), None, root),
+    }.items():
+        for root in (7, -1):
+            with pytest.raises(RuntimeError, match=f"^ProcessGroupGloo::{name}: invalid root rank: {root}$"):
+                refused(root)
+    with pytest.raises(RuntimeError, match="^ProcessGroupGloo::gather: invalid root rank: 7$"):
+        dist.gather_object(1, None, 7)
+    for refused in (dist.broadcast_object_list, lambda own, root: dist.scatter_object_list([None], own, root)):
+        with pytest.raises(RuntimeError, match="^ProcessGroupGloo::broadcast: invalid root rank: 7$"):
+            refused([1], 7)
     with pytest.raises(ValueError, match="Global rank 7 is not part of group"):
-        dist.broadcast(torch.ones(1), 7)
+        dist.send(torch.ones(1), 7)
     with pytest.raises(ValueError, match="must be specified on (destination|source) rank"):
         dist.gather(torch.ones(1), None, rank)
     with pytest.raises(ValueError, match="Invalid usage of tensors with different dtypes"):

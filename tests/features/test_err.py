@@ -1,5 +1,6 @@
 """ERR: error messages for wrong arguments, and regressions."""
 
+import re
 import sys
 import threading
 from pathlib import Path
@@ -236,11 +237,15 @@ def test_err_13_factorisations():
         assert torch.allclose(torch.inverse(matrix) @ matrix, torch.eye(3, dtype=torch.float64).expand(2, 3, 3))
 
 
-def test_err_14_exceptions_keep_their_context():
-    """A panic in the engine becomes an exception at the user's line. The process and its threads continue."""
+def test_err_14_exceptions_keep_their_context(capfd):
+    """A panic in the engine becomes an exception at the user's line, with the id of a backtrace on standard error. The process
+    and its threads continue."""
+    capfd.readouterr()
     for panic in (torch._C._panic, torch._C._panic_in_kernel):
         with pytest.raises(RuntimeError, match="asked for") as caught:
             panic()
+        (marked,) = re.findall(r"backtrace id \d+-\d+", str(caught.value))
+        assert f"rushlight: internal error, {marked}: panicked at rust/" in capfd.readouterr().err
         assert caught.traceback[-1].path.samefile(__file__)
         with pytest.raises(KeyError) as chained:
             try:

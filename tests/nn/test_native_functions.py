@@ -124,3 +124,38 @@ def test_numbers_and_settings():
     torch.set_anomaly_enabled(False)
     assert not torch.is_anomaly_enabled()
     assert torch.wait(torch.fork(max, 1, 2)) == 2 and torch.Future is torch.jit.Future
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_the_parts_of_synchronised_normalisation_are_refused_as_in_torch(device):
+    x, c = torch.ones(2, 3, device=device), torch.ones(3, device=device)
+    calls = {
+        "batch_norm_stats": (x, 1e-5),
+        "batch_norm_elemt": (x, c, c, c, c, 1e-5),
+        "batch_norm_gather_stats": (x, c, c, None, None, 0.1, 1e-5, 3),
+        "batch_norm_gather_stats_with_counts": (x, c, c, None, None, 0.1, 1e-5, c),
+        "batch_norm_backward_reduce": (x, x, c, c, c, True, True, True),
+        "batch_norm_backward_elemt": (x, x, c, c, c, c, c, c),
+    }
+    for name, args in calls.items():
+        backend = "Meta" if device == "meta" else "CPU"
+        told = f"^Could not run 'aten::{name}' with arguments from the '{backend}' backend"
+        with pytest.raises(NotImplementedError, match=told):
+            getattr(torch, name)(*args)
+    with pytest.raises(TypeError, match=r"batch_norm_stats\(\) missing 2 required positional argument"):
+        torch.batch_norm_stats()
+
+
+def test_slice_inverse_is_the_whole_tensor():
+    whole = torch.arange(6.0, requires_grad=True)
+    part = whole[1:5:2]
+    again = part.slice_inverse(whole, 0, 1, 5, 2)
+    assert torch.equal(again, whole)
+    assert again.data_ptr() == whole.data_ptr()
+    with pytest.raises(RuntimeError, match="out of bounds for storage of size 8"):
+        torch.slice_inverse(torch.ones(2), torch.zeros(6))
+
+
+def test_to_mkldnn_is_refused_in_words():
+    with pytest.raises(NotImplementedError, match="oneDNN"):
+        torch.ones(2).to_mkldnn()

@@ -202,3 +202,9 @@ def test_copies_of_views_may_replace_what_they_copy(copy):
     with pytest.warns(UserWarning) if copy(x).shape != x.shape else contextlib.nullcontext():
         copy(x, out=x)
     assert x.tolist() == wanted
+
+
+def test_repeats_of_a_scalar_along_a_dimension_are_refused():
+    with pytest.raises(IndexError, match="^Dimension specified as 0 but tensor has no dimensions"):
+        torch.tensor(3).repeat_interleave(torch.tensor([2, 3]), 0)
+    assert torch.tensor(3).repeat_interleave(2).tolist() == [3, 3]

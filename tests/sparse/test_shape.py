@@ -209,3 +209,65 @@ def test_semi_structured_tensors_are_for_cuda_devices():
 def test_a_number_is_its_own_transpose():
     x = torch.tensor(2.0).to_sparse()
     assert x.transpose(0, -1).to_dense() == 2.0 and torch.swapaxes(x, 0, 0).to_dense() == 2.0
+
+
+def test_sparse_resize_keeps_the_elements_where_they_are():
+    x = torch.eye(3).to_sparse()
+    version = x._version
+    assert x.sparse_resize_((4, 5), 2, 0) is x
+    assert x._version == version + 1
+    assert x.is_coalesced()
+    expected = torch.zeros(4, 5)
+    expected[:3, :3] = torch.eye(3)
+    assert torch.equal(x.to_dense(), expected)
+    blocks = torch.ones(3, 3).to_sparse(1).sparse_resize_((5, 4), 1, 1)
+    assert blocks._values().tolist() == [[1, 1, 1, 0]] * 3
+    repeated = torch.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (3,)).sparse_resize_((4,), 1, 0)
+    assert not repeated.is_coalesced()
+    assert repeated.to_dense().tolist() == [3, 0, 0, 0]
+    assert torch.zeros(3, 3).to_sparse().sparse_resize_((2,), 1, 0).shape == (2,)
+
+
+def test_sparse_resize_and_clear_removes_the_elements():
+    x = torch.eye(3).to_sparse().sparse_resize_and_clear_((4, 2, 2), 1, 2)
+    assert x.shape == (4, 2, 2)
+    assert x._indices().shape == (1, 0)
+    assert x._values().shape == (0, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("size", "sparse", "dense", "told"),
+    [
+        (
+            (2, 2),
+            2,
+            0,
+            r"shrinking the size of sparse dimensions \(from \[3, 3\] to \[2, 2\]\) on a non-empty sparse tensor",
+        ),
+        ((4, 4, 4), 2, 1, r"changing the number of dense dimensions \(from 0 to 1\) on a non-empty sparse tensor"),
+        ((4, 4, 4), 3, 0, r"changing the number of sparse dimensions \(from 2 to 3\) on a non-empty sparse tensor"),
+        (
+            (4, 4, 4),
+            2,
+            0,
+            r"'len\(size\) == sparse_dim \+ dense_dim' is not satisfied: len\(size\) = 3, sparse_dim = 2",
+        ),
+    ],
+)
+def test_sparse_resize_refuses_sizes_that_lose_elements(size, sparse, dense, told):
+    x = torch.eye(3).to_sparse()
+    with pytest.raises(RuntimeError, match=f"^{told}"):
+        x.sparse_resize_(size, sparse, dense)
+    assert torch.equal(x.to_dense(), torch.eye(3))
+
+
+def test_sparse_resize_is_for_coordinates_and_not_for_leaves():
+    with pytest.raises(
+        NotImplementedError, match="^Could not run 'aten::sparse_resize_' with arguments from the 'CPU' backend"
+    ):
+        torch.eye(3).sparse_resize_((4, 4), 2, 0)
+    told = "^Could not run 'aten::sparse_resize_and_clear_' with arguments from the 'SparseCsrCPU' backend"
+    with pytest.raises(NotImplementedError, match=told):
+        torch.eye(3).to_sparse_csr().sparse_resize_and_clear_((4, 4), 2, 0)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
+        torch.eye(3).to_sparse().requires_grad_().sparse_resize_((4, 4), 2, 0)

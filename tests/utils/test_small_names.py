@@ -35,3 +35,24 @@ def test_classes_of_storages():
     assert serialization.storage_to_tensor_type(torch.LongStorage(1)) is torch.LongTensor
     with pytest.raises(RuntimeError, match="Attempting to deserialize object on a CUDA device"):
         serialization.validate_cuda_device("cuda:0")
+
+
+def test_hooks_that_will_not_be_saved_are_named():
+    x = torch.ones(1, requires_grad=True)
+    x.register_hook(torch.utils.hooks.unserializable_hook(lambda grad: grad))
+    torch.utils.hooks.warn_if_has_hooks(x)
+    x.register_hook(torch.abs)
+    with pytest.warns(UserWarning, match="^backward hook .*abs.* on tensor will not be serialized"):
+        torch.utils.hooks.warn_if_has_hooks(x)
+
+
+def test_a_backward_hook_of_a_module_can_be_made_by_hand():
+    seen = []
+    hook = torch.utils.hooks.BackwardHook("module", [lambda *given: seen.append(given)], [])
+    x = torch.ones(2, requires_grad=True)
+    (given,) = hook.setup_input_hook((x,))
+    hook.setup_output_hook((given * 3,))[0].sum().backward()
+    ((module, (grad_input,), (grad_output,)),) = seen
+    assert module == "module"
+    assert grad_input.tolist() == [3, 3]
+    assert grad_output.tolist() == [1, 1]

@@ -58,6 +58,22 @@ def group_rank(group, global_rank, group_rank, default=None):
     return _groups.get_group_rank(group, global_rank)
 
 
+def root_rank(group, global_rank, given, default=None):
+    """The rank of the root in the group. Of a rank that does not exist, `check_root` complains when the call is made."""
+    if global_rank is None:
+        rank = default if given is None else given
+        return group_rank(group, None, None) if rank is None else rank
+    # The ranks of the default group are those of the processes.
+    is_rank = given is None and group is _groups.get_default_group()
+    return global_rank if is_rank else group_rank(group, global_rank, given)
+
+
+def check_root(group, name, root):
+    """Raises torch's error for a root that is not in the group."""
+    if not 0 <= root < group.size():
+        raise RuntimeError(f"ProcessGroupGloo::{name}: invalid root rank: {root}")
+
+
 def warn_not_in_group(name):
     """Warns about a call of a process that does not belong to the group."""
     rank = _groups.get_rank()
@@ -207,7 +223,9 @@ def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_
     if not is_member(group):
         return warn_not_in_group("reduce")
     group = resolve(group)
-    return _reduce(group, "reduce", tensor, op, group_rank(group, dst, group_dst), async_op)
+    root = root_rank(group, dst, group_dst)
+    check_root(group, "reduce", root)
+    return _reduce(group, "reduce", tensor, op, root, async_op)
 
 
 def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
@@ -216,7 +234,9 @@ def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
     if not is_member(group):
         return warn_not_in_group("broadcast")
     group = resolve(group)
-    return call(group, "broadcast", [], [tensor], group_rank(group, src, group_src), async_op=async_op)
+    root = root_rank(group, src, group_src)
+    check_root(group, "broadcast", root)
+    return call(group, "broadcast", [], [tensor], root, async_op=async_op)
 
 
 def all_gather(tensor_list, tensor, group=None, async_op=False):
@@ -364,8 +384,9 @@ def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group
     if not is_member(group):
         return warn_not_in_group("gather")
     group = resolve(group)
-    root = group_rank(group, dst, group_dst, 0)
+    root = root_rank(group, dst, group_dst, 0)
     _check_list_of_root(group, root, gather_list, "gather", "output", "destination")
+    check_root(group, "gather", root)
     if gather_list:
         _check_own_size(group, "gather", gather_list, tensor)
     return call(group, "gather", [tensor], gather_list, root, async_op=async_op)
@@ -389,8 +410,9 @@ def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, gro
     if not is_member(group):
         return warn_not_in_group("scatter")
     group = resolve(group)
-    root = group_rank(group, src, group_src, 0)
+    root = root_rank(group, src, group_src, 0)
     _check_list_of_root(group, root, scatter_list, "scatter", "input", "source")
+    check_root(group, "scatter", root)
     if scatter_list:
         _check_own_size(group, "scatter", scatter_list, tensor)
     return call(group, "scatter", scatter_list, [tensor], root, async_op=async_op)

@@ -7,7 +7,7 @@ import pickle
 
 import rushlight as torch
 from rushlight.distributed import _collectives, _messages
-from rushlight.distributed._collectives import group_rank, warn_not_in_group
+from rushlight.distributed._collectives import check_root, group_rank, root_rank, warn_not_in_group
 from rushlight.distributed._groups import get_global_rank, is_member, resolve
 
 
@@ -43,12 +43,13 @@ def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=
     if not is_member(group):
         return warn_not_in_group("gather_object")
     group = resolve(group)
-    root = group_rank(group, dst, group_dst, 0)
+    root = root_rank(group, dst, group_dst, 0)
     mine = root == group._rank
     if mine and not object_gather_list:
         raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
     if not mine and object_gather_list:
         raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
+    check_root(group, "gather", root)
     own, nothing = _pickled(obj), torch.empty(0, dtype=torch.uint8)
     sizes = _sizes(group, own.numel())
     parts = [torch.empty(size if mine else 0, dtype=torch.uint8) for size in sizes]
@@ -64,7 +65,8 @@ def broadcast_object_list(object_list, src=None, group=None, device=None, group_
     if not is_member(group):
         return warn_not_in_group("broadcast_object_list")
     group = resolve(group)
-    root = group_rank(group, src, group_src)
+    root = root_rank(group, src, group_src)
+    check_root(group, "broadcast", root)
     mine = root == group._rank
     packed = [_pickled(obj) for obj in object_list] if mine else []
     sizes = torch.tensor([one.numel() for one in packed]) if mine else torch.zeros(len(object_list), dtype=torch.int64)
@@ -85,7 +87,8 @@ def scatter_object_list(
     group = resolve(group)
     if not isinstance(scatter_object_output_list, list) or len(scatter_object_output_list) < 1:
         raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
-    root = group_rank(group, src, group_src, 0)
+    root = root_rank(group, src, group_src, 0)
+    check_root(group, "broadcast", root)
     mine, nothing = root == group._rank, torch.empty(0, dtype=torch.uint8)
     if mine:
         if not isinstance(scatter_object_input_list, list) or len(scatter_object_input_list) != group.size():

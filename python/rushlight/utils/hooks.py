@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections import OrderedDict
 
@@ -10,9 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
 
+    from rushlight.nn.modules._backward_hooks import BackwardHook
+
     F = TypeVar("F", bound=Callable[..., Any])
 
-__all__ = ["RemovableHandle", "unserializable_hook"]
+__all__ = ["BackwardHook", "RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
 
 
 def unserializable_hook(f: F) -> F:
@@ -23,6 +26,20 @@ def unserializable_hook(f: F) -> F:
     """
     f.__torch_unserializable__ = True  # type: ignore[attr-defined] # torch's mark
     return f
+
+
+def warn_if_has_hooks(tensor: Any) -> None:
+    """Warns about each hook of a tensor that is not marked with `unserializable_hook`, because it will not be saved.
+
+    >>> warn_if_has_hooks(torch.ones(1))
+    """
+    for hook in (tensor._backward_hooks or {}).values():
+        if not hasattr(hook, "__torch_unserializable__"):
+            warnings.warn(
+                f"backward hook {hook!r} on tensor will not be serialized.  If this is expected, you can decorate the "
+                "function with @torch.utils.hooks.unserializable_hook to suppress this warning",
+                stacklevel=2,
+            )
 
 
 class RemovableHandle:
@@ -66,6 +83,19 @@ class RemovableHandle:
 
     def __exit__(self, *exception: object) -> None:
         self.remove()
+
+
+def __getattr__(name: str) -> Any:
+    # Modules import this file.
+    if name == "BackwardHook":
+        from rushlight.nn.modules._backward_hooks import BackwardHook
+
+        BackwardHook.__module__ = __name__
+        globals()[name] = BackwardHook
+        return BackwardHook
+    from rushlight._names import missing_from
+
+    raise missing_from("torch.utils.hooks", name, __dir__)
 
 
 def __dir__() -> list[str]:

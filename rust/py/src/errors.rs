@@ -25,13 +25,6 @@ const LINALG_DOC: &CStr = c"A factorisation or a solution that does not exist: o
 singular
 ";
 
-/// Makes PyO3's exception of a panic a `RuntimeError`: by itself it derives from `BaseException`, so that
-/// `except Exception` in a training loop would not catch it.
-pub fn make_panics_catchable(py: Python<'_>) -> PyResult<()> {
-    let bases = PyTuple::new(py, [py.get_type::<PyRuntimeError>()])?;
-    py.get_type::<pyo3::panic::PanicException>().setattr("__bases__", bases)
-}
-
 pub fn raise(mut error: Error) -> PyErr {
     if let Some(foreign) = error.take_foreign() {
         return match foreign.downcast_ref::<PyErr>() {

@@ -48,6 +48,7 @@ mod numpy;
 mod numpy_types;
 mod object;
 mod overrides;
+mod panics;
 mod parse;
 mod print;
 mod process_group;
@@ -103,7 +104,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     profile::add(module)?;
     dist::add(module)?;
     process_group::add(module)?;
-    errors::make_panics_catchable(py)?;
+    panics::install(py)?;
     tensor_methods::add(module, class)?;
     entry::install(module, class)?;
     // `from _C import *` imports the names without an underscore.

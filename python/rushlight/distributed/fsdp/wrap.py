@@ -200,12 +200,12 @@ def wrap_children(root, policy, wrapper, ignored_modules, ignored, options):
     Args:
         root: the model, which is not wrapped itself.
         policy: an instance of `ModuleWrapPolicy` or `CustomPolicy`, or a function.
-        wrapper: the class that wraps.
+        wrapper: the class that wraps, whose instances the model must not have yet; or a function.
         ignored_modules, ignored: modules and parameters to leave alone.
         options: those of the wrapper.
     """
     for name, module in root.named_modules():
-        if isinstance(module, wrapper):
+        if isinstance(wrapper, type) and isinstance(module, wrapper):
             raise ValueError(
                 f"FSDP auto wrapping requires modules to not already have FSDP applied but found {name} in\n{root}"
             )

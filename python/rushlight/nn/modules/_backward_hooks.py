@@ -37,6 +37,11 @@ class BackwardHook:
     for outputs without one). The gate on the inputs then calls the hooks with both. Gradients have the positions of the
     arguments; arguments that are not tensors have None. After a gate, a tensor without a gradient has a gradient of
     zeros.
+
+    >>> hook = torch.utils.hooks.BackwardHook(None, [lambda module, grads, outer: print(grads, outer)], [])
+    >>> (x,) = hook.setup_input_hook((torch.ones(1, requires_grad=True),))
+    >>> hook.setup_output_hook(x * 2).backward()
+    (tensor([2.]),) (tensor([1.]),)
     """
 
     def __init__(self, module: Any, user_hooks: Iterable[Callable], user_pre_hooks: Iterable[Callable]) -> None:

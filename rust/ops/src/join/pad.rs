@@ -176,6 +176,28 @@ mirrored (`reflect`), the outermost element (`replicate`), or the elements from 
     errors: &[
         ("t(2, 3), (1,)", "RuntimeError", "Padding length must be divisible by 2"),
         ("t(2, 3), (1, 1), 'foo'", "NotImplementedError", "Unrecognised padding mode foo"),
+        ("t(1, 4), (-5, 0), 'replicate'", "RuntimeError", "input (W: 4) is too small. Calculated output W: -1"),
+        ("t(1, 4), (-2, -2), 'reflect'", "RuntimeError", "input (W: 4) is too small. Calculated output W: 0"),
+        (
+            "t(1, 4), (2**62, 2**62), 'replicate'",
+            "RuntimeError",
+            "input (W: 4) is too small. Calculated output W: -9223372036854775804",
+        ),
+        (
+            "t(1, 4, 5), (-3, -2, -2, -2), 'replicate'",
+            "RuntimeError",
+            "input (H: 4, W: 5 ) is too small. Calculated output H: 0 W: 0",
+        ),
+        (
+            "t(1, 4, 5), (-6, 0, 0, 0), 'replicate'",
+            "RuntimeError",
+            "Trying to create tensor with negative dimension -1: [1, 4, -1]",
+        ),
+        (
+            "t(1, 4), (2**62, 0), 'reflect'",
+            "RuntimeError",
+            "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding (4611686018427387904, 0) at dimension 1 of input [1, 4]",
+        ),
     ],
     ..Operator::BASE
 };
@@ -296,6 +318,46 @@ fn folded(grad: &Tensor, own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor
     Ok(if whole.ptr_eq(grad) { op!(crate::convert::CLONE, grad)? } else { whole })
 }
 
+/// Refuses widths that mirror too much or leave nothing, in torch's words: a result whose sizes are all below 1 is "too small"
+/// (one of a single padded dimension already at 0), and another size below 0 "negative". As in torch, a sum of more than 64 bits
+/// wraps around to a negative one here.
+fn check_border_sizes(own: &Tensor, pad: &[i64], mode: Mode) -> Result<()> {
+    let padded = pad.len() / 2;
+    let mut sizes: Vec<i64> = own.sizes().iter().map(|&size| size as i64).collect();
+    for (at, pair) in pad.chunks_exact(2).enumerate() {
+        let dim = own.rank() - 1 - at;
+        let (before, after) = (pair[0], pair[1]);
+        if mode == Mode::Reflect && (before >= sizes[dim] || after >= sizes[dim]) {
+            // torch counts the widths from the last dimension.
+            return Err(Error::runtime(format!(
+                "Argument #{}: Padding size should be less than the corresponding input dimension, but got: padding ({before}, {after}) at dimension {dim} of input {}",
+                2 + 2 * (own.rank() - dim),
+                Shape(own.sizes())
+            )));
+        }
+        sizes[dim] = sizes[dim].wrapping_add(before).wrapping_add(after);
+    }
+    let from = own.rank() - padded;
+    let named = |sizes: &[i64], separator: &str| {
+        let letters = "DHW".chars().skip(3 - padded);
+        let parts: Vec<String> = letters.zip(sizes).map(|(letter, size)| format!("{letter}: {size}")).collect();
+        parts.join(separator)
+    };
+    if sizes[from..].iter().all(|&size| size < 1) {
+        let given: Vec<i64> = own.sizes()[from..].iter().map(|&size| size as i64).collect();
+        return Err(Error::runtime(format!(
+            "input ({}{}) is too small. Calculated output {}",
+            named(&given, ", "),
+            if padded == 2 && mode == Mode::Replicate { " " } else { "" },
+            named(&sizes[from..], " ")
+        )));
+    }
+    match sizes.iter().find(|&&size| size < 0) {
+        Some(size) => Err(Error::runtime(format!("Trying to create tensor with negative dimension {size}: {sizes:?}"))),
+        None => Ok(()),
+    }
+}
+
 /// For each padded dimension, the indices of the source elements along it.
 fn sources(own: &Tensor, pad: &[i64], mode: Mode) -> Result<Vec<(usize, Vec<i64>)>> {
     let padded = pad.len() / 2;
@@ -316,27 +378,17 @@ fn sources(own: &Tensor, pad: &[i64], mode: Mode) -> Result<Vec<(usize, Vec<i64>
             Shape(own.sizes())
         )));
     }
+    if mode != Mode::Circular {
+        check_border_sizes(own, pad, mode)?;
+    }
     let mut found = Vec::new();
     for (dim, (before, after)) in widths(own, pad)?.into_iter().enumerate() {
         let size = own.sizes()[dim];
-        let too_far = match mode {
-            Mode::Reflect => before >= size || after >= size,
-            Mode::Circular => before > size || after > size,
-            Mode::Replicate => false,
-        };
         if (before, after) == (0, 0) {
             continue;
         }
-        if too_far {
-            return Err(Error::runtime(match mode {
-                // torch counts the widths from the last dimension.
-                Mode::Reflect => format!(
-                    "Argument #{}: Padding size should be less than the corresponding input dimension, but got: padding ({before}, {after}) at dimension {dim} of input {}",
-                    2 + 2 * (own.rank() - dim),
-                    Shape(own.sizes())
-                ),
-                Mode::Circular | Mode::Replicate => "Padding value causes wrapping around more than once.".into(),
-            }));
+        if mode == Mode::Circular && (before > size || after > size) {
+            return Err(Error::runtime("Padding value causes wrapping around more than once."));
         }
         if size + before + after < 0 {
             return Err(Error::runtime("Negative padding value is resulting in an empty dimension"));

@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::list;
-use rushlight_core::layout::{Shape, checked_new, wrap_dim};
+use rushlight_core::layout::{checked_new, wrap_dim};
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result};
 use rushlight_dispatch::operator::{
     BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Saves, Tags, TensorSpec, Variants,
@@ -177,7 +177,9 @@ pub static REPEAT_INTERLEAVE_BY: Operator = Operator {
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::FallbackIf(&[REPEATS]),
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, dim) = along(args.tensor(INPUT)?, args.optional_int(DIM))?;
+        let (own, dim) = along(args.tensor(INPUT)?, args.optional_int(DIM), |dim| {
+            format!("Dimension specified as {dim} but tensor has no dimensions")
+        })?;
         let repeats = args.tensor(REPEATS)?;
         let size = own.sizes()[dim];
         let wide = if repeats.numel() == 1 && repeats.rank() <= 1 {
@@ -203,15 +205,15 @@ pub static REPEAT_INTERLEAVE_BY: Operator = Operator {
     ..Operator::BASE
 };
 
-/// The tensor and its wrapped dimension; without a dimension the flattened tensor.
-fn along(own: &Tensor, dim: Option<i64>) -> Result<(Tensor, usize)> {
+/// The tensor and its wrapped dimension; without a dimension the flattened tensor. A scalar has no dimension to name, of which
+/// the overloads speak differently.
+fn along(own: &Tensor, dim: Option<i64>, of_scalar: fn(i64) -> String) -> Result<(Tensor, usize)> {
     match dim {
         None => Ok((op!(crate::view::flatten::FLATTEN, own)?, 0)),
-        Some(dim) => {
-            let own = crate::view::flatten::atleast_1d(own)?;
-            let dim = wrap_dim(dim, own.rank())?;
-            Ok((own, dim))
+        Some(dim) if own.rank() == 0 => {
+            Err(Error::index(of_scalar(dim)).hint("Leave `dim` out to repeat the one element."))
         }
+        Some(dim) => Ok((own.clone(), wrap_dim(dim, own.rank())?)),
     }
 }
 
@@ -229,12 +231,19 @@ pub static REPEAT_INTERLEAVE_INT: Operator = Operator {
         if repeats < 0 {
             return Err(Error::runtime("Repeats must be non-negative"));
         }
-        let (own, dim) = along(args.tensor(INPUT)?, args.optional_int(DIM))?;
+        let (own, dim) = along(args.tensor(INPUT)?, args.optional_int(DIM), |dim| {
+            // The new dimension is counted from one behind.
+            let dim = if matches!(dim, 0 | -1) { 1 } else { dim };
+            format!("Dimension out of range (expected to be in range of [-1, 0], but got {dim})")
+        })?;
         let mut sizes = own.sizes().clone();
-        if args.optional_int(OUTPUT_SIZE).is_some_and(|size| (sizes[dim] as i64).checked_mul(repeats) != Some(size)) {
-            return Err(Error::runtime(
-                "repeat_interleave: Invalid output_size, expected ".to_owned() + &Shape(&sizes).to_string(),
-            ));
+        let Some(total) = (sizes[dim] as i64).checked_mul(repeats) else {
+            return Err(Error::runtime("numel: integer multiplication overflow"));
+        };
+        if let Some(size) = args.optional_int(OUTPUT_SIZE).filter(|&size| size != total) {
+            return Err(Error::runtime(format!(
+                "repeat_interleave: Invalid output_size, expected {total} but got {size}"
+            )));
         }
         sizes.insert(dim + 1, repeats as isize);
         let wide = op!(EXPAND, op!(crate::view::squeeze::UNSQUEEZE, own, dim + 1)?, sizes_value(&sizes))?;
@@ -243,7 +252,16 @@ pub static REPEAT_INTERLEAVE_INT: Operator = Operator {
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), 2", "t(2, 3), 2, 1", "t(3), 0"],
-    errors: &[("t(3), -1", "RuntimeError", "Repeats must be non-negative")],
+    errors: &[
+        ("t(3), -1", "RuntimeError", "Repeats must be non-negative"),
+        (
+            "t(2, 3), 2, 0, output_size=5",
+            "RuntimeError",
+            "repeat_interleave: Invalid output_size, expected 4 but got 5",
+        ),
+        ("t(2, 3), 2**62", "RuntimeError", "numel: integer multiplication overflow"),
+        ("t(), 2, 0", "IndexError", "Dimension out of range (expected to be in range of [-1, 0], but got 1)"),
+    ],
     reference: "np.repeat(self, repeats, dim)",
     ..Operator::BASE
 };

@@ -127,16 +127,37 @@ fn check_p(name: &str, p: f64) -> Result<()> {
 
 /// Whether distances are computed from a product of matrices, which is faster and less exact. As in torch, this depends on
 /// the number of rows unless the caller decides.
-fn by_product(a: &Tensor, b: &Tensor, mode: Option<&str>) -> Result<bool> {
+fn wants_product(a: &Tensor, b: &Tensor, mode: Option<&str>) -> Result<bool> {
     let rows = |own: &Tensor| own.sizes()[own.rank() - 2];
-    let wanted = match mode {
-        None | Some("use_mm_for_euclid_dist_if_necessary") => rows(a) > 25 || rows(b) > 25,
-        Some("use_mm_for_euclid_dist") => true,
-        Some("donot_use_mm_for_euclid_dist") => false,
-        Some(other) => return Err(Error::value(format!("{other} is not a valid value for compute_mode"))),
-    };
-    let is_computed = matches!(a.dtype(), DType::F32 | DType::F64) && a.dtype() == b.dtype();
-    Ok(wanted && is_computed && a.numel() > 0 && b.numel() > 0)
+    match mode {
+        None | Some("use_mm_for_euclid_dist_if_necessary") => Ok(rows(a) > 25 || rows(b) > 25),
+        Some("use_mm_for_euclid_dist") => Ok(true),
+        Some("donot_use_mm_for_euclid_dist") => Ok(false),
+        Some(other) => Err(Error::value(format!("{other} is not a valid value for compute_mode"))),
+    }
+}
+
+/// Whether distances are computed so here.
+fn by_product(a: &Tensor, b: &Tensor, mode: Option<&str>) -> Result<bool> {
+    let is_computed = matches!(a.dtype(), DType::F32 | DType::F64);
+    Ok(wants_product(a, b, mode)? && is_computed && a.numel() > 0 && b.numel() > 0)
+}
+
+/// The second tensor, if both have one dtype. As in torch, this matters only where there are numbers to compute with, and the
+/// sentence is that of the way in which distances would be computed.
+fn same_dtype(a: &Tensor, b: &Tensor, by_product: bool) -> Result<Tensor> {
+    if a.dtype() == b.dtype() {
+        return Ok(b.clone());
+    }
+    if a.numel() == 0 || b.numel() == 0 {
+        return crate::convert::to_dtype(b, a.dtype());
+    }
+    Err(Error::runtime(if by_product {
+        format!("expected m1 and m2 to have the same dtype, but got: {} != {}", a.dtype().c_name(), b.dtype().c_name())
+    } else {
+        format!("expected scalar type {} but found {}", a.dtype().display_name(), b.dtype().display_name())
+    })
+    .hint("Convert one of them, for example with `x2.to(x1.dtype)`."))
 }
 
 /// The roots of `|x|^2 - 2 x y + |y|^2`. Where rounding leaves nothing, distance and derivative are zero; NaN stays NaN.
@@ -195,6 +216,7 @@ pub static CDIST: Operator = Operator {
         }
         check_p("cdist", p)?;
         let batch = broadcast(&a.sizes()[..a.rank() - 2], &b.sizes()[..b.rank() - 2])?;
+        let b = &same_dtype(a, b, p == 2.0 && wants_product(a, b, args.optional_str(COMPUTE_MODE))?)?;
         if p == 2.0 && by_product(a, b, args.optional_str(COMPUTE_MODE))? {
             return product_distances(a, b).done().map(Output::Tensor);
         }
@@ -217,6 +239,17 @@ pub static CDIST: Operator = Operator {
         ("t(3), t(2, 3)", "RuntimeError", "cdist only supports at least 2D tensors, X1 got: 1D"),
         ("t(2, 3), t(2, 4)", "RuntimeError", "X1 and X2 must have the same number of columns. X1: 3 X2: 4"),
         ("t(2, 3), t(2, 3), -1", "RuntimeError", "cdist only supports non-negative p values"),
+        (
+            "torch.ones(2, 3), torch.ones(2, 3).double()",
+            "RuntimeError",
+            "expected scalar type Float but found Double",
+        ),
+        (
+            "torch.ones(30, 3), torch.ones(2, 3).double()",
+            "RuntimeError",
+            "expected m1 and m2 to have the same dtype, but got: float != double",
+        ),
+        ("t(2, 3), t(2, 3), 2.0, None", "ValueError", "None is not a valid value for compute_mode"),
     ],
     reference: "(np.abs(x1[..., :, None, :] - x2[..., None, :, :]) ** p).sum(-1) ** (1 / p)",
     ..Operator::BASE

@@ -165,10 +165,13 @@ pub(super) fn error(
     if name == "istft" {
         return Some(PyTypeError::new_err(wrong(object, name, param, Some(place + 1 + usize::from(is_method)))));
     }
+    let text = || object.str().map(|text| text.to_string()).unwrap_or_default();
+    if (name, param.name) == ("cdist", "compute_mode") {
+        return Some(PyValueError::new_err(format!("{} is not a valid value for compute_mode", text())));
+    }
     if op.namespace != "nn.functional" {
         return None;
     }
-    let text = || object.str().map(|text| text.to_string()).unwrap_or_default();
     let sized = name.starts_with("adaptive") && !name.contains("1d") && param.name == "output_size";
     match param.name {
         "p" if name == "multi_margin_loss" => return Some(PyValueError::new_err("only p == 1 and p == 2 supported")),

@@ -1,0 +1,1 @@
+"""Modules whose activations are computed again in backward, or kept on the CPU."""
