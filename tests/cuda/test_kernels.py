@@ -24,7 +24,9 @@ OPTIONS = (
 @pytest.fixture(scope="module")
 def nvrtc():
     if "softcuda" in os.environ.get("LD_LIBRARY_PATH", ""):
-        pytest.skip("NVIDIA's NVRTC would take the place of that of the card made of software for the rest of the process")
+        pytest.skip(
+            "NVIDIA's NVRTC would take the place of that of the card made of software for the rest of the process"
+        )
     try:
         files = importlib.metadata.files("nvidia-cuda-nvrtc") or []
     except importlib.metadata.PackageNotFoundError:

@@ -10,7 +10,7 @@ use pyo3::exceptions::{
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::PyType;
 use rushlight_core::{Class, Error};
 
 use crate::hash_order::in_hash_order;

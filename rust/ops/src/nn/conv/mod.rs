@@ -14,7 +14,7 @@ use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{DType, Dims, Error, Result, window};
 use smallvec::SmallVec;
 
-use output_size::{output_size, too_many};
+use output_size::{output_size, too_many, zero_dilation};
 use primitives::ACCEPTED;
 pub use primitives::{CONV, CONV_INPUT, CONV_WEIGHT};
 use rushlight_dispatch::operator::{Args, Autocast, Derivative, Implementation, Operator, Variants, operator};
@@ -143,7 +143,7 @@ impl ConvParams {
         let params = ConvParams { input, batched, stride, padding, dilation, groups };
         params.check_channels(weight, bias, transposed)?;
         if params.dilation.contains(&0) {
-            return Err(params.zero_dilation(transposed));
+            return Err(zero_dilation(&params.dilation, transposed));
         }
         if let Some(dim) = params.padding[..dims].iter().position(|&side| side > most) {
             return Err(Error::runtime(format!(
@@ -152,24 +152,6 @@ impl ConvParams {
             )));
         }
         Ok(params)
-    }
-
-    /// torch's error for a step of zero, which names the sizes of two dimensions at least.
-    fn zero_dilation(&self, transposed: bool) -> Error {
-        let mut steps = to_dims(&self.dilation);
-        if steps.len() == 1 {
-            steps.insert(0, 1);
-        }
-        let told = if transposed {
-            let names = ["depth", "height", "width"];
-            let named =
-                names[3 - steps.len()..].iter().zip(&steps).map(|(name, step)| format!("dilation_{name}: {step}"));
-            named.collect::<Vec<_>>().join(", ")
-        } else {
-            Shape(&steps).to_string()
-        };
-        Error::runtime(format!("dilation should be greater than zero, but got {told}"))
-            .hint(format!("dilation is {}; it must be at least 1.", Shape(&to_dims(&self.dilation))))
     }
 
     fn check_channels(&self, weight: &Tensor, bias: Option<&Tensor>, transposed: bool) -> Result<()> {

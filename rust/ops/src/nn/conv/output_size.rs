@@ -1,5 +1,6 @@
-//! The output size of a convolution along one dimension.
+//! The output size of a convolution along one dimension, and the errors about sizes.
 
+use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{Error, window};
 
 /// Sizes and offsets above this are refused, so that sums of a few of them do not overflow in a kernel.
@@ -18,4 +19,22 @@ pub(super) fn output_size(input: isize, kernel: isize, sides: [i64; 2], dilation
 #[cold]
 pub(super) fn too_many() -> Error {
     Error::runtime("numel: integer multiplication overflow")
+}
+
+/// torch's error for a step of zero, which names the sizes of two dimensions at least.
+#[cold]
+pub(super) fn zero_dilation(dilation: &[i64], transposed: bool) -> Error {
+    let mut steps = to_dims(dilation);
+    if steps.len() == 1 {
+        steps.insert(0, 1);
+    }
+    let told = if transposed {
+        let names = ["depth", "height", "width"];
+        let named = names[3 - steps.len()..].iter().zip(&steps).map(|(name, step)| format!("dilation_{name}: {step}"));
+        named.collect::<Vec<_>>().join(", ")
+    } else {
+        Shape(&steps).to_string()
+    };
+    Error::runtime(format!("dilation should be greater than zero, but got {told}"))
+        .hint(format!("dilation is {}; it must be at least 1.", Shape(&to_dims(dilation))))
 }
