@@ -18,7 +18,7 @@ from ._layout import Spec, cut, everywhere, is_cut, order
 from ._loss import is_parallel
 from ._rules import elementwise
 from ._sharded import SHARDED
-from .placement_types import Partial
+from .placement_types import Partial, Replicate
 
 #: Functions of each element alone. Their results lie like their arguments.
 ELEMENTWISE = frozenset(
@@ -252,7 +252,42 @@ def _grad_fn(func, tensor):
 def _grad(func, tensor):
     with DisableTorchFunctionSubclass():
         grad = func(tensor)
-    return None if grad is None else wrapped(elements(grad), tensor._spec)
+    return None if grad is None else _gradient(elements(grad), tensor)
+
+
+@handles("grad_of")
+def _grad_of(func, outputs, inputs, grad_outputs=None, *args, **options):
+    """`torch.autograd.grad`: the gradients of the parts, which lie like the inputs. That of a sum is that of each of its parts."""
+    outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    if grad_outputs is not None:
+        weights = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
+        grad_outputs = [_laid_like(weight, output) for weight, output in zip(weights, outputs, strict=True)]
+    with DisableTorchFunctionSubclass():
+        grads = func(outputs, inputs, grad_outputs, *args, **options)
+    return tuple(
+        _gradient(elements(grad), one)
+        if isinstance(one, DTensor) and grad is not None
+        else grad
+        for one, grad in zip(inputs, grads)
+    )
+
+
+def _gradient(part, tensor):
+    """The gradient of a tensor's part, as a tensor on the mesh."""
+    return wrapped(part, tensor._spec.placed(_of_gradients(tensor._spec.placements)))
+
+
+def _of_gradients(placements):
+    """How the gradient of a tensor lies: that of a sum is the same for each of its parts."""
+    return tuple(Replicate() if placement.is_partial() else placement for placement in placements)
+
+
+def _laid_like(weight, output):
+    """The part of a weight of an output that belongs to the output's part."""
+    if not isinstance(weight, DTensor) or not isinstance(output, DTensor):
+        return weight
+    return elements(weight.redistribute(placements=_of_gradients(output._spec.placements)))
 
 
 @handles("copy_")
