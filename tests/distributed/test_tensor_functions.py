@@ -45,3 +45,121 @@ def _gradients(rank):
 
 def test_gradients(ranks):
     ranks(_gradients, 2)
+
+
+def _set_row(x):
+    x[0] = 100.0
+
+
+def _set_rows(x):
+    x[1:3] = x[0:2] * 2
+
+
+def _set_column(x):
+    x[:, 1] = torch.tensor(7.0)
+
+
+def _set_some(x):
+    x[x > 5] = 0.0
+
+
+def _power(x):
+    x **= 2
+
+
+def _quotient(x):
+    x //= 2
+
+
+def _rest(x):
+    x %= 3
+
+
+def _or(x):
+    x |= 9
+
+
+def _and(x):
+    x &= 6
+
+
+def _xor(x):
+    x ^= 5
+
+
+def _left(x):
+    x <<= 2
+
+
+def _right(x):
+    x >>= 1
+
+
+def _relu(x):
+    torch.nn.functional.relu(x.sub_(7), inplace=True)
+
+
+def _dropout(x):
+    torch.nn.functional.dropout(x, 1.0, inplace=True)
+
+
+def _changes(rank):
+    mesh = dist.init_device_mesh("cpu", (2,))
+    for change, dtype in (
+        *((one, torch.float32) for one in (_set_row, _set_rows, _set_column, _set_some, _power, _quotient, _rest)),
+        *((one, torch.float32) for one in (_relu, _dropout)),
+        *((one, torch.int64) for one in (_set_row, _or, _and, _xor, _left, _right)),
+    ):
+        expected = _whole().to(dtype)
+        change(expected)
+        for given in _lying(mesh):
+            part = (
+                given.to(dtype) if dtype.is_floating_point else distribute_tensor(_whole().to(dtype), mesh, [Shard(1)])
+            )
+            part = part.clone()
+            memory, lies = part.to_local().data_ptr(), part.placements
+            change(part)
+            assert part.placements == lies and part.to_local().data_ptr() == memory
+            torch.testing.assert_close(
+                part.full_tensor(), expected, msg=lambda text, change=change: f"{change}: {text}"
+            )
+    leaf = distribute_tensor(_whole(), mesh, [Shard(0)]).requires_grad_()
+    part = leaf.clone()
+    part[1] = 0.0
+    part **= 2
+    part.sum().backward()
+    wanted = 2 * _whole()
+    wanted[1] = 0.0
+    torch.testing.assert_close(leaf.grad.full_tensor(), wanted)
+
+
+def test_changes_in_place(ranks):
+    ranks(_changes, 2)
+
+
+def _given_memory(rank):
+    mesh = dist.init_device_mesh("cpu", (2,))
+    x = _whole()
+    for given in _lying(mesh):
+        for out in _lying(mesh):
+            assert torch.add(given, given, out=out) is out
+            torch.testing.assert_close(out.full_tensor(), x + x)
+    rows, columns = _lying(mesh)[:2]
+    out = distribute_tensor(torch.zeros(4, 4), mesh, [Shard(1)])
+    torch.testing.assert_close(torch.mm(rows, columns.t(), out=out).full_tensor(), x @ x.t())
+    places = distribute_tensor(torch.zeros(4, dtype=torch.int64), mesh, [Shard(0)])
+    values = distribute_tensor(torch.zeros(4), mesh, [Replicate()])
+    torch.max(rows, 1, out=(values, places))
+    assert values.full_tensor().tolist() == [5.0, 10.0, 15.0, 20.0] and places.full_tensor().tolist() == [4] * 4
+    with pytest.raises(NotImplementedError, match="a DTensor keeps its shape"):
+        torch.add(rows, rows, out=out)
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
+        torch.add(rows, rows, out=distribute_tensor(torch.zeros(4, 5, dtype=torch.int64), mesh, [Shard(0)]))
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        torch.add(rows.requires_grad_(), 1, out=columns)
+    with pytest.raises(RuntimeError, match="got mixed torch.Tensor and DTensor"):
+        torch.add(columns, columns, out=torch.zeros(4, 5))
+
+
+def test_results_in_given_memory(ranks):
+    ranks(_given_memory, 2)

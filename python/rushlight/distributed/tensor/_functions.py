@@ -12,6 +12,7 @@ from rushlight._handlers import (
     registering,
     write_attribute,
 )
+from rushlight._value_checks import _dtype_names
 
 from ._api import DTensor, wrapped
 from ._layout import Spec, cut, everywhere, is_cut, order
@@ -22,8 +23,8 @@ from .placement_types import Partial, Replicate
 
 #: Functions of each element alone. Their results lie like their arguments.
 ELEMENTWISE = frozenset(
-    """abs acos add addcdiv addcmul asin atan atan2 bernoulli bfloat16 bitwise_and bitwise_not bitwise_or bitwise_xor ceil
-    celu clamp clamp_max clamp_min copysign cos cosh deg2rad div double elu empty_like eq erf erfc erfinv exp exp2 expm1
+    """abs acos add addcdiv addcmul asin atan atan2 bernoulli bfloat16 bitwise_and bitwise_left_shift bitwise_not bitwise_or
+    bitwise_right_shift bitwise_xor ceil celu clamp clamp_max clamp_min copysign cos cosh deg2rad div double elu empty_like eq erf erfc erfinv exp exp2 expm1
     fill float float_power floor floor_divide fmax fmin fmod frac full_like ge gelu gt half hardsigmoid hardswish hardtanh
     heaviside hypot int isclose isfinite isinf isnan isneginf isposinf ldexp le leaky_relu lerp lgamma log log10 log1p log2
     logical_and logical_not logical_or logical_xor logit logsigmoid long lt masked_fill maximum minimum mish mul multiply
@@ -44,6 +45,19 @@ HISTORY = frozenset(
 RESHAPES = frozenset(
     "as_strided_ resize_ resize_as_ set_ squeeze_ swapaxes_ swapdims_ t_ transpose_ unsqueeze_".split()
 )
+
+#: Python's operators that change their first operand, and what is left in its place by those of each element.
+CHANGING = {
+    "__setitem__": "__setitem__",
+    "__ipow__": "pow_",
+    "__ifloordiv__": "floor_divide_",
+    "__imod__": "remainder_",
+    "__iand__": "bitwise_and_",
+    "__ior__": "bitwise_or_",
+    "__ixor__": "bitwise_xor_",
+    "__ilshift__": "bitwise_left_shift_",
+    "__irshift__": "bitwise_right_shift_",
+}
 
 TABLE: dict = {}
 handles = registering(TABLE)
@@ -105,14 +119,18 @@ def answer(cls, func, args, kwargs):
                 "distributed operators!"
             )
     mesh = given[0]._spec.mesh
-    changes = name.endswith("_") and not name.endswith("__")
+    name = CHANGING.get(name, name)
+    if kwargs.get("out") is not None:
+        return into(func, name, args, kwargs)
+    changes = changes_first(name, kwargs)
     if all(spec.replicated for spec in specs):
         return whole(func, name, args, kwargs, mesh)
     result = NotImplemented
-    if name in SHARDED:
+    if changes:
+        if args and name.removesuffix("_") in ELEMENTWISE:
+            result = in_place(func, args, kwargs)
+    elif name in SHARDED:
         result = SHARDED[name](func, *args, **kwargs)
-    elif changes and name[:-1] in ELEMENTWISE:
-        result = in_place(func, args, kwargs)
     elif name in ELEMENTWISE:
         result = elementwise(func, name, args, kwargs, given, put)
     return whole(func, name, args, kwargs, mesh) if result is NotImplemented else result
@@ -146,12 +164,10 @@ def in_place(func, args, kwargs):
 
 def whole(func, name, args, kwargs, mesh):
     """Calls a function with whole tensors, on every rank. The results are on every rank."""
-    changes = name.endswith("_") and not name.endswith("__") and bool(args) and isinstance(args[0], DTensor)
+    changes = changes_first(name, kwargs) and bool(args) and isinstance(args[0], DTensor)
     if changes and not args[0]._spec.replicated:
-        target = args[0]
-        result = func(
-            target.full_tensor().clone(), *mapped(args[1:], DTensor.full_tensor), **mapped(kwargs, DTensor.full_tensor)
-        )
+        target, result = args[0], args[0].full_tensor().clone()
+        func(result, *mapped(args[1:], DTensor.full_tensor), **mapped(kwargs, DTensor.full_tensor))
         for dim in order(target._spec.placements):
             placement = target._spec.placements[dim]
             if is_cut(placement):
@@ -167,6 +183,42 @@ def whole(func, name, args, kwargs, mesh):
     replicated = lambda tensor: elements(tensor) if tensor._spec.replicated else tensor.full_tensor()
     result = func(*mapped(args, replicated), **mapped(kwargs, replicated))
     return args[0] if changes else on_every_rank(result, mesh)
+
+
+def changes_first(name, kwargs):
+    """Whether a function changes its first argument."""
+    return name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or kwargs.get("inplace") is True
+
+
+def into(func, name, args, kwargs):
+    """A function whose results are written into given tensors.
+
+    Raises:
+        RuntimeError: an argument requires gradients, or a tensor is not one on the mesh or of a fitting dtype.
+        NotImplementedError: a tensor has another shape than the result.
+    """
+    if torch.is_grad_enabled() and any(one.requires_grad for one in tensors_in((args, kwargs), Tensor)):
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
+            "requires grad."
+        )
+    out = kwargs["out"]
+    results = func(*args, **{key: value for key, value in kwargs.items() if key != "out"})
+    targets = out if isinstance(out, (list, tuple)) else (out,)
+    results = results if isinstance(results, (list, tuple)) else (results,)
+    for target, result in zip(targets, results, strict=True):
+        if not isinstance(target, DTensor):
+            raise RuntimeError(f"{name}: the arguments are DTensors, but out is a torch.Tensor")
+        if target.shape != result.shape:
+            raise NotImplementedError(
+                f"{name}: a DTensor keeps its shape, {tuple(target.shape)}, but the result has {tuple(result.shape)}"
+            )
+        if not torch.can_cast(result.dtype, target.dtype):
+            made, wanted = (_dtype_names(one.dtype)[0] for one in (result, target))
+            raise RuntimeError(f"result type {made} can't be cast to the desired output type {wanted}")
+    for target, result in zip(targets, results):
+        target.copy_(result if isinstance(result, DTensor) else on_every_rank(result, target._spec.mesh))
+    return out
 
 
 def on_every_rank(value, mesh):
@@ -266,9 +318,7 @@ def _grad_of(func, outputs, inputs, grad_outputs=None, *args, **options):
     with DisableTorchFunctionSubclass():
         grads = func(outputs, inputs, grad_outputs, *args, **options)
     return tuple(
-        _gradient(elements(grad), one)
-        if isinstance(one, DTensor) and grad is not None
-        else grad
+        _gradient(elements(grad), one) if isinstance(one, DTensor) and grad is not None else grad
         for one, grad in zip(inputs, grads)
     )
 
