@@ -5,6 +5,7 @@ import pytest
 import rushlight as torch
 from rushlight import distributed as dist
 from rushlight.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from rushlight.nn import functional as F
 
 
 def _whole():
@@ -96,11 +97,11 @@ def _right(x):
 
 
 def _relu(x):
-    torch.nn.functional.relu(x.sub_(7), inplace=True)
+    F.relu(x.sub_(7), inplace=True)
 
 
 def _dropout(x):
-    torch.nn.functional.dropout(x, 1.0, inplace=True)
+    F.dropout(x, 1.0, inplace=True)
 
 
 def _changes(rank):
@@ -163,3 +164,55 @@ def _given_memory(rank):
 
 def test_results_in_given_memory(ranks):
     ranks(_given_memory, 2)
+
+
+#: Calls of which the names of arguments, or dimensions, are written otherwise than usual.
+CALLS = [
+    lambda a: torch.sum(a, axis=0),
+    lambda a: a.sum(axis=1, keepdims=True),
+    lambda a: a.sum(dim=[]),
+    lambda a: torch.sum(a, [], True),
+    lambda a: torch.amax(a, dim=()),
+    lambda a: torch.any(a > 3, dim=[]),
+    lambda a: a.mean(axis=1),
+    lambda a: torch.argmax(a, axis=1),
+    lambda a: torch.max(a, axis=0).indices,
+    lambda a: torch.max(a, other=-a),
+    lambda a: torch.mul(input=a, other=a),
+    lambda a: torch.cumsum(a, axis=0),
+    lambda a: torch.permute(a, dims=(1, 0)),
+    lambda a: a.permute(dims=(1, 0)),
+    lambda a: a.permute([1, 0]),
+    lambda a: torch.swapaxes(a, axis0=0, axis1=1),
+    lambda a: torch.cat(tensors=[a, a], axis=0),
+    lambda a: torch.stack([a, a], axis=1),
+    lambda a: torch.mm(input=a, mat2=a.t()),
+    lambda a: torch.matmul(a, other=a.t()),
+    lambda a: a.view(torch.int32),
+    lambda a: a.view(dtype=torch.uint8),
+    lambda a: torch.where(a > 3)[1],
+    lambda a: F.linear(torch.ones_like(a), a, a[:1, 0]),
+    lambda a: F.scaled_dot_product_attention(*[a.reshape(1, 2, 2, 5)] * 3, None, 0.0, True),
+]
+
+
+def _calls(rank):
+    mesh = dist.init_device_mesh("cpu", (2,))
+    for number, call in enumerate(CALLS):
+        expected = call(_whole())
+        for part in _lying(mesh):
+            found = call(part)
+            assert found.shape == expected.shape, (number, part.placements)
+            torch.testing.assert_close(
+                found.full_tensor(), expected, msg=lambda text, where=(number, part.placements): f"{where}: {text}"
+            )
+    rows = _lying(mesh)[0]
+    assert rows.sum(axis=0).placements == (Partial(),) and rows.view(torch.int32).placements == (Shard(0),)
+    assert rows.type() == "torch.FloatTensor" and rows.type(torch.int64).placements == (Shard(0),)
+    for number in (4, -5):
+        with pytest.raises(AssertionError, match="Padding_idx must be within num_embeddings"):
+            F.embedding(distribute_tensor(torch.arange(4), mesh, [Replicate()]), rows, number)
+
+
+def test_names_of_arguments(ranks):
+    ranks(_calls, 2)

@@ -1,5 +1,8 @@
 """The functions that `DTensor` takes part in."""
 
+import functools
+import inspect
+
 import rushlight as torch
 from rushlight import Tensor
 from rushlight._C import DisableTorchFunctionSubclass
@@ -59,6 +62,18 @@ CHANGING = {
     "__irshift__": "bitwise_right_shift_",
 }
 
+#: Other names of arguments, and those that the sharding rules have for them.
+ALIASES = {
+    "axis": "dim",
+    "axis0": "dim0",
+    "axis1": "dim1",
+    "keepdims": "keepdim",
+    "mat2": "other",
+    "x": "input",
+    "x1": "input",
+    "x2": "other",
+}
+
 TABLE: dict = {}
 handles = registering(TABLE)
 
@@ -94,6 +109,8 @@ def answer(cls, func, args, kwargs):
     if name in OF_THE_ELEMENTS or name in HISTORY:
         with DisableTorchFunctionSubclass():
             return func(*args, **kwargs)
+    if name == "type" and len(args) + len(kwargs) == 1:
+        return func(elements(args[0]))
     if name in TABLE:
         return TABLE[name](func, *args, **kwargs)
     if name in OF_THE_PART:
@@ -130,10 +147,25 @@ def answer(cls, func, args, kwargs):
         if args and name.removesuffix("_") in ELEMENTWISE:
             result = in_place(func, args, kwargs)
     elif name in SHARDED:
-        result = SHARDED[name](func, *args, **kwargs)
+        result = by_rule(func, name, args, kwargs)
     elif name in ELEMENTWISE:
         result = elementwise(func, name, args, kwargs, given, put)
     return whole(func, name, args, kwargs, mesh) if result is NotImplemented else result
+
+
+def by_rule(func, name, args, kwargs):
+    """A call by a sharding rule, or NotImplemented if the rule does not know the call's arguments."""
+    named = {ALIASES.get(key, key): value for key, value in kwargs.items()}
+    try:
+        _signature(name).bind(func, *args, **named)
+    except TypeError:
+        return NotImplemented
+    return SHARDED[name](func, *args, **named)
+
+
+@functools.cache
+def _signature(name):
+    return inspect.signature(SHARDED[name])
 
 
 def put(value, parts):
