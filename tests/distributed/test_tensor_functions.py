@@ -1,5 +1,7 @@
 """Functions of cut tensors: changes in place, results in given memory, names of arguments, and gradients."""
 
+import copy
+
 import pytest
 
 import rushlight as torch
@@ -216,3 +218,35 @@ def _calls(rank):
 
 def test_names_of_arguments(ranks):
     ranks(_calls, 2)
+
+
+def _objects(rank):
+    mesh = dist.init_device_mesh("cpu", (2,))
+    for part in _lying(mesh):
+        copied = copy.copy(part)
+        assert copied.placements == part.placements
+        assert copied.to_local().data_ptr() == part.to_local().data_ptr()
+        part.data = distribute_tensor(torch.ones(6, 3), mesh, [Shard(1)])
+        assert part.shape == (6, 3) and torch.equal(part.full_tensor(), torch.ones(6, 3))
+        with pytest.raises(RuntimeError, match="this rank's part has the shape"):
+            part.data = torch.ones(7)
+        with pytest.raises(TypeError, match=r"len\(\) of a 0-d tensor"):
+            len(part.sum())
+    assert isinstance(copy.copy(torch.nn.Parameter(_lying(mesh)[0])), torch.nn.Parameter)
+    for arguments, error, text in (
+        ((), RuntimeError, "No device mesh is currently active!"),
+        (
+            (mesh, [0]),
+            RuntimeError,
+            "Trying to distribute tensor with unsupported placements 0 on device mesh dimension 0!",
+        ),
+        ((mesh, [Shard(2)]), IndexError, r"Dimension out of range \(expected to be in range of \[-2, 1\], but got 2\)"),
+    ):
+        with pytest.raises(error, match=text):
+            distribute_tensor(_whole(), *arguments)
+    with pytest.raises(TypeError, match="expected a placement, but got 0"):
+        DTensor.from_local(_whole(), mesh, [0])
+
+
+def test_objects(ranks):
+    ranks(_objects, 2)

@@ -105,7 +105,7 @@ def answer(cls, func, args, kwargs):
     """Calls a function with tensors of which some are on a mesh."""
     name, written = name_of(func)
     if written:
-        return write_attribute(func, *args)
+        return write_data(func, *args) if name == "data" else write_attribute(func, *args)
     if name in OF_THE_ELEMENTS or name in HISTORY:
         with DisableTorchFunctionSubclass():
             return func(*args, **kwargs)
@@ -318,6 +318,8 @@ def _is_contiguous(func, tensor, *args, **kwargs):
 
 @handles("__len__")
 def _len(func, tensor):
+    if not tensor._spec.shape:
+        raise TypeError("len() of a 0-d tensor")
     return tensor._spec.shape[0]
 
 
@@ -370,6 +372,23 @@ def _laid_like(weight, output):
     if not isinstance(weight, DTensor) or not isinstance(output, DTensor):
         return weight
     return elements(weight.redistribute(placements=_of_gradients(output._spec.placements)))
+
+
+def write_data(func, tensor, value=None):
+    """Replaces the elements. The tensor lies like another on a mesh then; a plain tensor is this rank's part."""
+    if not isinstance(tensor, DTensor) or not isinstance(value, Tensor):
+        return write_attribute(func, tensor, value)
+    if isinstance(value, DTensor):
+        spec = value._spec
+    elif value.shape == elements(tensor).shape:
+        spec = tensor._spec
+    else:
+        raise RuntimeError(
+            f"data: this rank's part has the shape {tuple(elements(tensor).shape)}, but got {tuple(value.shape)}; "
+            "give a DTensor to change the shape"
+        )
+    write_attribute(func, tensor, value)
+    tensor._spec = spec
 
 
 @handles("copy_")
