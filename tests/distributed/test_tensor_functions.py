@@ -1,6 +1,7 @@
 """Functions of cut tensors: changes in place, results in given memory, names of arguments, and gradients."""
 
 import copy
+import io
 
 import pytest
 
@@ -232,6 +233,13 @@ def _objects(rank):
             part.data = torch.ones(7)
         with pytest.raises(TypeError, match=r"len\(\) of a 0-d tensor"):
             len(part.sum())
+    for part in _lying(mesh):
+        file = io.BytesIO()
+        torch.save({"part": part}, file)
+        file.seek(0)
+        found = torch.load(file, weights_only=True)["part"]
+        assert found.placements == part.placements and found.device_mesh == mesh
+        assert torch.equal(found.full_tensor(), part.full_tensor())
     assert isinstance(copy.copy(torch.nn.Parameter(_lying(mesh)[0])), torch.nn.Parameter)
     for arguments, error, text in (
         ((), RuntimeError, "No device mesh is currently active!"),
