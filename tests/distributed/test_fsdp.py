@@ -309,3 +309,24 @@ def _others(rank):
 
 def test_other_parameters(ranks):
     ranks(_others, 2)
+
+
+def _converted(rank):
+    x = torch.arange(12.0).view(2, 6) / 10
+    for in_use in (False, True):
+        torch.manual_seed(0)
+        plain = nn.Linear(6, 5)
+        model = fully_shard(copy.deepcopy(plain))
+        if in_use:
+            model(x)
+        plain.double()
+        model.double()
+        for one in (plain, model):
+            one(x.double()).sum().backward()
+        assert model.weight.dtype == torch.float64
+        torch.testing.assert_close(model.weight.grad.full_tensor(), plain.weight.grad)
+        torch.testing.assert_close(model(x.double()), plain(x.double()))
+
+
+def test_converted(ranks):
+    ranks(_converted, 2)

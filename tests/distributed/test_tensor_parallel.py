@@ -102,11 +102,10 @@ def _rules(rank):
         (expected * _drawn(*expected.shape, 1).squeeze(-1)).sum().backward()
         (found.full_tensor() * _drawn(*expected.shape, 1).squeeze(-1)).sum().backward()
         for one, part, layout in zip(plain, parts, layouts):
-            assert part.grad.placements == (layout,)
-            if layout != P:
-                torch.testing.assert_close(
-                    part.grad.full_tensor(), one.grad, msg=lambda text, where=where: f"{where}\n{text}"
-                )
+            assert part.grad.placements == (R if layout == P else layout,)
+            torch.testing.assert_close(
+                part.grad.full_tensor(), one.grad, msg=lambda text, where=where: f"{where}\n{text}"
+            )
 
 
 def test_rules(ranks):

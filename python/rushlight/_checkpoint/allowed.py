@@ -7,6 +7,9 @@ without the program's consent, and the limits on sizes.
 
 _BLOCKED_MODULES = ("sys", "os", "posix", "nt")
 
+#: The library's classes and functions that a checkpoint may use once the module that defines them is loaded.
+OWN: list = []
+
 
 def blocked_module(name: str) -> str | None:
     """The module of a name, if nothing may open that module to checkpoints."""
@@ -21,7 +24,7 @@ def safe_names(allowed: list) -> dict:
         allowed: functions, classes, and pairs of an object and its name, as in `add_safe_globals`.
     """
     names = {}
-    for entry in allowed:
+    for entry in (*OWN, *allowed):
         if isinstance(entry, tuple):
             names[entry[1]] = entry[0]
             continue

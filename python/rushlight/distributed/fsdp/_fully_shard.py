@@ -82,6 +82,11 @@ class FSDPModule:
         """Makes a module of the original class."""
         return cls.__mro__[2](*args, **kwargs)
 
+    def _apply(self, *args, **kwargs):
+        # What converts the module finds this rank's rows.
+        self.reshard()
+        return super()._apply(*args, **kwargs)
+
     def unshard(self, async_op=False):
         """Gathers the whole parameters."""
         self._fsdp_unit.unshard()

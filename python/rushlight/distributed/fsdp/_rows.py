@@ -35,11 +35,17 @@ class Rows(Piece):
         self.own._fsdp = True
         # The elements of the parts of all ranks but the last ones, which may have fewer.
         self.part = -(-self.shape[dim] // self.ranks) * (local.numel() // max(1, self.shape[dim]))
-        dtype = local.dtype if dtype is None or not local.is_floating_point() else dtype
-        memory = torch.empty(self.shape, dtype=dtype)
-        whole = Parameter(memory if outer is None else leaf(memory, outer), parameter.requires_grad)
-        super().__init__(whole, memory)
+        self.outer, self.dtype = outer, dtype
+        memory = torch.empty(self.shape, dtype=self._wanted())
+        super().__init__(Parameter(self._presented(memory), parameter.requires_grad), memory)
         self.show(False)
+
+    def _wanted(self):
+        """The dtype of the whole parameter."""
+        return self.own.dtype if self.dtype is None or not self.own.is_floating_point() else self.dtype
+
+    def _presented(self, memory):
+        return memory if self.outer is None else leaf(memory, self.outer)
 
     def show(self, is_whole):
         for module, name in self.places:
@@ -50,6 +56,11 @@ class Rows(Piece):
         found = module._parameters[name]
         if isinstance(found, DTensor):
             self.own = found
+        if self.memory.dtype != self._wanted():
+            # The program has converted the module.
+            memory = torch.empty(self.shape, dtype=self._wanted())
+            self.whole.data = self._presented(memory)
+            self.replace(memory)
 
     def given(self, dtype):
         flat = elements(self.own).detach().to(dtype).reshape(-1)

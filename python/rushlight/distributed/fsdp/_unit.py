@@ -20,8 +20,12 @@ class Piece:
     """
 
     def __init__(self, whole, memory):
-        self.whole, self.memory = whole, memory
-        self._bytes = memory.untyped_storage().nbytes()
+        self.whole = whole
+        self.replace(memory)
+
+    def replace(self, memory):
+        """Takes other memory for the whole parameter."""
+        self.memory, self._bytes = memory, memory.untyped_storage().nbytes()
         self.free()
 
     def allocate(self):

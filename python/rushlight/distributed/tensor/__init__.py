@@ -1,5 +1,8 @@
 """Tensors whose parts are on several ranks (`torch.distributed.tensor`)."""
 
+from rushlight._checkpoint.allowed import OWN
+from rushlight.distributed.device_mesh import DeviceMesh
+
 from . import _functions, placement_types
 from ._api import (
     DTensor,
@@ -7,12 +10,14 @@ from ._api import (
     distribute_tensor,
     empty,
     full,
+    leaf,
     ones,
     rand,
     randn,
     zeros,
 )
-from .placement_types import Partial, Placement, Replicate, Shard
+from ._layout import Spec
+from .placement_types import Partial, Placement, Replicate, Shard, _StridedShard
 
 __all__ = [
     "DTensor",
@@ -29,6 +34,9 @@ __all__ = [
     "randn",
     "zeros",
 ]
+
+# What the files of tensors on a mesh consist of, for `torch.load`.
+OWN.extend([DeviceMesh, Partial, Replicate, Shard, Spec, _StridedShard, leaf])
 
 
 def __getattr__(name: str):

@@ -15,7 +15,7 @@ from rushlight._set_module import set_module
 from rushlight.distributed import _collectives
 
 from ._layout import GradientPlaced, Redistribute, Spec, checked, cut, everywhere, is_cut, local_shape, order
-from .placement_types import Shard
+from .placement_types import Placement, Shard
 
 
 class DTensor(Tensor):
@@ -126,6 +126,12 @@ class DTensor(Tensor):
             local = elements(self).detach()
         return f"DTensor(local_tensor={local}, device_mesh={self._spec.mesh}, placements={self._spec.placements})"
 
+    def __copy__(self):
+        # The copy shares the elements.
+        made = leaf(elements(self).detach(), self._spec, self.requires_grad)
+        made.__dict__.update(self.__dict__)
+        return made
+
     def __deepcopy__(self, memo):
         if id(self) in memo:
             return memo[id(self)]
@@ -167,6 +173,11 @@ def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_ran
 
     Returns:
         a `DTensor`, a leaf.
+
+    Raises:
+        RuntimeError: there is no mesh, or something else than a placement.
+        ValueError: the number of placements is not that of the mesh's dimensions.
+        IndexError: the tensor has no such dimension.
     """
     if isinstance(tensor, DTensor):
         if tensor.device_mesh != device_mesh:
@@ -174,6 +185,13 @@ def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_ran
                 f"Cannot distribute a DTensor with device mesh {tensor.device_mesh} to a different device mesh {device_mesh}."
             )
         return tensor.redistribute(placements=placements) if placements is not None else tensor
+    if device_mesh is None:
+        raise RuntimeError("No device mesh is currently active!")
+    for dim, placement in enumerate(placements or ()):
+        if not isinstance(placement, Placement):
+            raise RuntimeError(
+                f"Trying to distribute tensor with unsupported placements {placement} on device mesh dimension {dim}!"
+            )
     placements = checked(placements, device_mesh, tensor.dim())
     spec = Spec(device_mesh, placements, tensor.shape)
     with torch.no_grad():

@@ -1,5 +1,8 @@
 """The functions that `DTensor` takes part in."""
 
+import functools
+import inspect
+
 import rushlight as torch
 from rushlight import Tensor
 from rushlight._C import DisableTorchFunctionSubclass
@@ -12,18 +15,19 @@ from rushlight._handlers import (
     registering,
     write_attribute,
 )
+from rushlight._value_checks import _dtype_names
 
 from ._api import DTensor, wrapped
 from ._layout import Spec, cut, everywhere, is_cut, order
 from ._loss import is_parallel
 from ._rules import elementwise
 from ._sharded import SHARDED
-from .placement_types import Partial
+from .placement_types import Partial, Replicate
 
 #: Functions of each element alone. Their results lie like their arguments.
 ELEMENTWISE = frozenset(
-    """abs acos add addcdiv addcmul asin atan atan2 bernoulli bfloat16 bitwise_and bitwise_not bitwise_or bitwise_xor ceil
-    celu clamp clamp_max clamp_min copysign cos cosh deg2rad div double elu empty_like eq erf erfc erfinv exp exp2 expm1
+    """abs acos add addcdiv addcmul asin atan atan2 bernoulli bfloat16 bitwise_and bitwise_left_shift bitwise_not bitwise_or
+    bitwise_right_shift bitwise_xor ceil celu clamp clamp_max clamp_min copysign cos cosh deg2rad div double elu empty_like eq erf erfc erfinv exp exp2 expm1
     fill float float_power floor floor_divide fmax fmin fmod frac full_like ge gelu gt half hardsigmoid hardswish hardtanh
     heaviside hypot int isclose isfinite isinf isnan isneginf isposinf ldexp le leaky_relu lerp lgamma log log10 log1p log2
     logical_and logical_not logical_or logical_xor logit logsigmoid long lt masked_fill maximum minimum mish mul multiply
@@ -44,6 +48,31 @@ HISTORY = frozenset(
 RESHAPES = frozenset(
     "as_strided_ resize_ resize_as_ set_ squeeze_ swapaxes_ swapdims_ t_ transpose_ unsqueeze_".split()
 )
+
+#: Python's operators that change their first operand, and what is left in its place by those of each element.
+CHANGING = {
+    "__setitem__": "__setitem__",
+    "__ipow__": "pow_",
+    "__ifloordiv__": "floor_divide_",
+    "__imod__": "remainder_",
+    "__iand__": "bitwise_and_",
+    "__ior__": "bitwise_or_",
+    "__ixor__": "bitwise_xor_",
+    "__ilshift__": "bitwise_left_shift_",
+    "__irshift__": "bitwise_right_shift_",
+}
+
+#: Other names of arguments, and those that the sharding rules have for them.
+ALIASES = {
+    "axis": "dim",
+    "axis0": "dim0",
+    "axis1": "dim1",
+    "keepdims": "keepdim",
+    "mat2": "other",
+    "x": "input",
+    "x1": "input",
+    "x2": "other",
+}
 
 TABLE: dict = {}
 handles = registering(TABLE)
@@ -76,10 +105,12 @@ def answer(cls, func, args, kwargs):
     """Calls a function with tensors of which some are on a mesh."""
     name, written = name_of(func)
     if written:
-        return write_attribute(func, *args)
+        return write_data(func, *args) if name == "data" else write_attribute(func, *args)
     if name in OF_THE_ELEMENTS or name in HISTORY:
         with DisableTorchFunctionSubclass():
             return func(*args, **kwargs)
+    if name == "type" and len(args) + len(kwargs) == 1:
+        return func(elements(args[0]))
     if name in TABLE:
         return TABLE[name](func, *args, **kwargs)
     if name in OF_THE_PART:
@@ -105,17 +136,36 @@ def answer(cls, func, args, kwargs):
                 "distributed operators!"
             )
     mesh = given[0]._spec.mesh
-    changes = name.endswith("_") and not name.endswith("__")
+    name = CHANGING.get(name, name)
+    if kwargs.get("out") is not None:
+        return into(func, name, args, kwargs)
+    changes = changes_first(name, kwargs)
     if all(spec.replicated for spec in specs):
         return whole(func, name, args, kwargs, mesh)
     result = NotImplemented
-    if name in SHARDED:
-        result = SHARDED[name](func, *args, **kwargs)
-    elif changes and name[:-1] in ELEMENTWISE:
-        result = in_place(func, args, kwargs)
+    if changes:
+        if args and name.removesuffix("_") in ELEMENTWISE:
+            result = in_place(func, args, kwargs)
+    elif name in SHARDED:
+        result = by_rule(func, name, args, kwargs)
     elif name in ELEMENTWISE:
         result = elementwise(func, name, args, kwargs, given, put)
     return whole(func, name, args, kwargs, mesh) if result is NotImplemented else result
+
+
+def by_rule(func, name, args, kwargs):
+    """A call by a sharding rule, or NotImplemented if the rule does not know the call's arguments."""
+    named = {ALIASES.get(key, key): value for key, value in kwargs.items()}
+    try:
+        _signature(name).bind(func, *args, **named)
+    except TypeError:
+        return NotImplemented
+    return SHARDED[name](func, *args, **named)
+
+
+@functools.cache
+def _signature(name):
+    return inspect.signature(SHARDED[name])
 
 
 def put(value, parts):
@@ -146,12 +196,10 @@ def in_place(func, args, kwargs):
 
 def whole(func, name, args, kwargs, mesh):
     """Calls a function with whole tensors, on every rank. The results are on every rank."""
-    changes = name.endswith("_") and not name.endswith("__") and bool(args) and isinstance(args[0], DTensor)
+    changes = changes_first(name, kwargs) and bool(args) and isinstance(args[0], DTensor)
     if changes and not args[0]._spec.replicated:
-        target = args[0]
-        result = func(
-            target.full_tensor().clone(), *mapped(args[1:], DTensor.full_tensor), **mapped(kwargs, DTensor.full_tensor)
-        )
+        target, result = args[0], args[0].full_tensor().clone()
+        func(result, *mapped(args[1:], DTensor.full_tensor), **mapped(kwargs, DTensor.full_tensor))
         for dim in order(target._spec.placements):
             placement = target._spec.placements[dim]
             if is_cut(placement):
@@ -167,6 +215,42 @@ def whole(func, name, args, kwargs, mesh):
     replicated = lambda tensor: elements(tensor) if tensor._spec.replicated else tensor.full_tensor()
     result = func(*mapped(args, replicated), **mapped(kwargs, replicated))
     return args[0] if changes else on_every_rank(result, mesh)
+
+
+def changes_first(name, kwargs):
+    """Whether a function changes its first argument."""
+    return name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or kwargs.get("inplace") is True
+
+
+def into(func, name, args, kwargs):
+    """A function whose results are written into given tensors.
+
+    Raises:
+        RuntimeError: an argument requires gradients, or a tensor is not one on the mesh or of a fitting dtype.
+        NotImplementedError: a tensor has another shape than the result.
+    """
+    if torch.is_grad_enabled() and any(one.requires_grad for one in tensors_in((args, kwargs), Tensor)):
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
+            "requires grad."
+        )
+    out = kwargs["out"]
+    results = func(*args, **{key: value for key, value in kwargs.items() if key != "out"})
+    targets = out if isinstance(out, (list, tuple)) else (out,)
+    results = results if isinstance(results, (list, tuple)) else (results,)
+    for target, result in zip(targets, results, strict=True):
+        if not isinstance(target, DTensor):
+            raise RuntimeError(f"{name}: the arguments are DTensors, but out is a torch.Tensor")
+        if target.shape != result.shape:
+            raise NotImplementedError(
+                f"{name}: a DTensor keeps its shape, {tuple(target.shape)}, but the result has {tuple(result.shape)}"
+            )
+        if not torch.can_cast(result.dtype, target.dtype):
+            made, wanted = (_dtype_names(one.dtype)[0] for one in (result, target))
+            raise RuntimeError(f"result type {made} can't be cast to the desired output type {wanted}")
+    for target, result in zip(targets, results):
+        target.copy_(result if isinstance(result, DTensor) else on_every_rank(result, target._spec.mesh))
+    return out
 
 
 def on_every_rank(value, mesh):
@@ -234,6 +318,8 @@ def _is_contiguous(func, tensor, *args, **kwargs):
 
 @handles("__len__")
 def _len(func, tensor):
+    if not tensor._spec.shape:
+        raise TypeError("len() of a 0-d tensor")
     return tensor._spec.shape[0]
 
 
@@ -252,7 +338,57 @@ def _grad_fn(func, tensor):
 def _grad(func, tensor):
     with DisableTorchFunctionSubclass():
         grad = func(tensor)
-    return None if grad is None else wrapped(elements(grad), tensor._spec)
+    return None if grad is None else _gradient(elements(grad), tensor)
+
+
+@handles("grad_of")
+def _grad_of(func, outputs, inputs, grad_outputs=None, *args, **options):
+    """`torch.autograd.grad`: the gradients of the parts, which lie like the inputs. That of a sum is that of each of its parts."""
+    outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    if grad_outputs is not None:
+        weights = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
+        grad_outputs = [_laid_like(weight, output) for weight, output in zip(weights, outputs, strict=True)]
+    with DisableTorchFunctionSubclass():
+        grads = func(outputs, inputs, grad_outputs, *args, **options)
+    return tuple(
+        _gradient(elements(grad), one) if isinstance(one, DTensor) and grad is not None else grad
+        for one, grad in zip(inputs, grads)
+    )
+
+
+def _gradient(part, tensor):
+    """The gradient of a tensor's part, as a tensor on the mesh."""
+    return wrapped(part, tensor._spec.placed(_of_gradients(tensor._spec.placements)))
+
+
+def _of_gradients(placements):
+    """How the gradient of a tensor lies: that of a sum is the same for each of its parts."""
+    return tuple(Replicate() if placement.is_partial() else placement for placement in placements)
+
+
+def _laid_like(weight, output):
+    """The part of a weight of an output that belongs to the output's part."""
+    if not isinstance(weight, DTensor) or not isinstance(output, DTensor):
+        return weight
+    return elements(weight.redistribute(placements=_of_gradients(output._spec.placements)))
+
+
+def write_data(func, tensor, value=None):
+    """Replaces the elements. The tensor lies like another on a mesh then; a plain tensor is this rank's part."""
+    if not isinstance(tensor, DTensor) or not isinstance(value, Tensor):
+        return write_attribute(func, tensor, value)
+    if isinstance(value, DTensor):
+        spec = value._spec
+    elif value.shape == elements(tensor).shape:
+        spec = tensor._spec
+    else:
+        raise RuntimeError(
+            f"data: this rank's part has the shape {tuple(elements(tensor).shape)}, but got {tuple(value.shape)}; "
+            "give a DTensor to change the shape"
+        )
+    write_attribute(func, tensor, value)
+    tensor._spec = spec
 
 
 @handles("copy_")

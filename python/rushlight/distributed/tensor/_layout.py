@@ -43,8 +43,13 @@ def checked(placements, mesh, dims):
     """Placements with dimensions counted from the front.
 
     Raises:
-        ValueError: their number is not that of the mesh's dimensions, or a dimension does not exist.
+        ValueError: their number is not that of the mesh's dimensions.
+        RuntimeError: there is no mesh.
+        TypeError: something else than a placement.
+        IndexError: a dimension does not exist.
     """
+    if mesh is None:
+        raise RuntimeError("No device mesh is currently active!")
     placements = everywhere(mesh) if placements is None else tuple(placements)
     if len(placements) != mesh.ndim:
         raise ValueError(
@@ -53,9 +58,14 @@ def checked(placements, mesh, dims):
         )
     found = []
     for placement in placements:
+        if not isinstance(placement, Placement):
+            raise TypeError(f"expected a placement, but got {placement!r}")
         if isinstance(placement, Shard):
             if not -dims <= placement.dim < dims:
-                raise ValueError(f"{placement}: the tensor has {dims} dimensions")
+                last = max(dims, 1)
+                raise IndexError(
+                    f"Dimension out of range (expected to be in range of [{-last}, {last - 1}], but got {placement.dim})"
+                )
             placement = Shard(placement.dim % dims)
         found.append(placement)
     return tuple(found)

@@ -93,6 +93,8 @@ _SCALES = frozenset("mul multiply div divide true_divide __mul__ __rmul__ __true
 
 def elementwise(func, name, args, kwargs, operands, put):
     """A function of each element, whose operands are broadcast."""
+    if name == "where" and len(args) + len(kwargs) == 1:
+        return NotImplemented  # the places of elements
     first = operands[0]._spec
     if not first.partial and all(tensor._spec == first for tensor in operands):
         parts = [tensor._local_tensor for tensor in operands]
@@ -148,6 +150,8 @@ def product(left, right, bias=None, transposed=False):
     a, b = left._spec.shape, right._spec.shape
     if len(a) < 2 - transposed or len(b) < 2 or not (len(b) == 2 or len(a) == len(b)):
         return None
+    if bias is not None and tuple(bias._spec.shape) != (b[-2 if transposed else -1],):
+        return None
     batch = len(b) - 2
     if (batch and a[:batch] != b[:batch]) or a[-1] != b[-1 if transposed else -2]:
         return None
@@ -175,7 +179,7 @@ def product(left, right, bias=None, transposed=False):
 
 
 def _dims(dim, count):
-    if dim is None or dim == ():
+    if dim is None or (not isinstance(dim, int) and len(dim) == 0):
         return tuple(range(count))
     return tuple(one % count for one in ((dim,) if isinstance(dim, int) else dim))
 

@@ -46,6 +46,8 @@ def _embedding(
     if max_norm is not None or scale_grad_by_freq or sparse or not isinstance(input, DTensor):
         return NotImplemented
     rows, width = weight._spec.shape
+    if padding_idx is not None and not -rows <= padding_idx < rows:
+        return NotImplemented
     strategies = [Strategy((R, Shard(1)), Shard(input.dim())), Strategy((R, Shard(0)), P)]
     strategies += [Strategy((Shard(dim), R), Shard(dim), (Shard(dim), P)) for dim in range(input.dim())]
     padding = None if padding_idx is None else padding_idx % rows
@@ -70,7 +72,8 @@ def _embedding(
 
 @rule("sum", "mean", "amax", "amin", "logsumexp", "any", "all", "prod")
 def _reduced(func, input, dim=None, keepdim=False, **options):
-    if isinstance(dim, torch.dtype):
+    everything = isinstance(dim, (list, tuple)) and not dim and func.__name__ not in ("sum", "mean", "amax", "amin")
+    if isinstance(dim, torch.dtype) or everything:
         return NotImplemented
     return reduction(func, func.__name__, input, dim, keepdim, options)
 
@@ -125,12 +128,12 @@ def _dropout(func, input, *args, **options):
 
 
 @rule("scaled_dot_product_attention")
-def _attention(func, query, key, value, attn_mask=None, **options):
+def _attention(func, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, **options):
     shapes = [one._spec.shape for one in (query, key, value)]
     if attn_mask is not None or any(len(shape) != 4 or shape[:2] != shapes[0][:2] for shape in shapes):
         return NotImplemented
     strategies = [Strategy((Shard(dim),) * 3, Shard(dim)) for dim in (0, 1)]
-    call = lambda spec, *parts: func(*parts, **options)
+    call = lambda spec, *parts: func(*parts, None, dropout_p, is_causal, **options)
     return run([query, key, value], [*strategies, whole_of(3)], (*shapes[0][:-1], shapes[2][-1]), call)
 
 
@@ -172,7 +175,10 @@ def _sizes(args):
 
 @rule("view", "reshape")
 def _view(func, input, *shape, **options):
-    shape = _sizes(shape or tuple(options.values()))
+    given = shape or tuple(options.values())
+    if len(given) == 1 and isinstance(given[0], torch.dtype):
+        return _reinterpreted(func, input, given[0])
+    shape = _sizes(given)
     old = input._spec.shape
     if any(not isinstance(size, int) for size in shape) or shape.count(-1) > 1 or 0 in shape:
         return NotImplemented
@@ -180,6 +186,14 @@ def _view(func, input, *shape, **options):
     if (-1 in shape and (known == 0 or old.numel() % known != 0)) or (-1 not in shape and known != old.numel()):
         return NotImplemented
     return regrouped(input, tuple(old.numel() // known if size == -1 else size for size in shape))
+
+
+def _reinterpreted(func, input, dtype):
+    """The memory as elements of another dtype, which are along the last dimension if they have another size."""
+    old = input._spec.shape
+    shape = torch.empty(old, dtype=input.dtype, device="meta").view(dtype).shape
+    kept = [Strategy((Shard(dim),), Shard(dim)) for dim in range(len(old) - (dtype.itemsize != input.itemsize))]
+    return run([input], [*kept, whole_of(1)], shape, lambda spec, part: func(part, dtype))
 
 
 @rule("flatten")
@@ -231,8 +245,8 @@ def _turned(func, input):
 
 
 @rule("permute")
-def _permute(func, input, *dims):
-    dims, count = _sizes(dims), input.dim()
+def _permute(func, input, *places, dims=None):
+    dims, count = _sizes(places if dims is None else (dims,)), input.dim()
     if sorted(dim % count for dim in dims) != list(range(count)):
         return NotImplemented
     return _permuted(input, [dim % count for dim in dims], lambda spec, part: part.permute(dims))

@@ -16,6 +16,10 @@ class Placement:
     (True, False)
     """
 
+    def __setstate__(self, state):
+        # Fields cannot be assigned.
+        self.__dict__.update(state)
+
     def is_shard(self, dim=None):
         """Whether ranks have parts, along a dimension if one is given."""
         return isinstance(self, Shard) and dim in (None, self.dim)
