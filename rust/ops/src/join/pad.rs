@@ -350,10 +350,12 @@ fn check_border_sizes(own: &Tensor, pad: &[i64], mode: Mode) -> Result<()> {
             named(&given, ", "),
             if padded == 2 && mode == Mode::Replicate { " " } else { "" },
             named(&sizes[from..], " ")
-        )));
+        ))
+        .hint("A negative width cuts elements off; at least one must be left."));
     }
     match sizes.iter().find(|&&size| size < 0) {
-        Some(size) => Err(Error::runtime(format!("Trying to create tensor with negative dimension {size}: {sizes:?}"))),
+        Some(size) => Err(Error::runtime(format!("Trying to create tensor with negative dimension {size}: {sizes:?}"))
+            .hint("A negative width cuts off at most the elements that the dimension has.")),
         None => Ok(()),
     }
 }

@@ -134,6 +134,11 @@ pub static REPEAT_INTERLEAVE: Operator = Operator {
     ..Operator::BASE
 };
 
+fn too_many() -> Error {
+    Error::runtime("numel: integer multiplication overflow")
+        .hint("The number of repeated elements must fit in 64 bits.")
+}
+
 fn counted(repeats: &Tensor, output_size: Option<i64>) -> Result<Tensor> {
     if !matches!(repeats.dtype(), DType::I64 | DType::I32) {
         return Err(Error::unsupported("repeat_interleave_cpu", repeats.dtype()));
@@ -152,7 +157,7 @@ fn counted(repeats: &Tensor, output_size: Option<i64>) -> Result<Tensor> {
         return Err(Error::runtime("repeats can not be negative"));
     }
     let Some(total) = times.iter().try_fold(0i64, |sum, &n| sum.checked_add(n)) else {
-        return Err(Error::runtime("numel: integer multiplication overflow"));
+        return Err(too_many());
     };
     if output_size.is_some_and(|size| size != total) {
         return Err(Error::runtime("allocated size does not match required size"));
@@ -238,7 +243,7 @@ pub static REPEAT_INTERLEAVE_INT: Operator = Operator {
         })?;
         let mut sizes = own.sizes().clone();
         let Some(total) = (sizes[dim] as i64).checked_mul(repeats) else {
-            return Err(Error::runtime("numel: integer multiplication overflow"));
+            return Err(too_many());
         };
         if let Some(size) = args.optional_int(OUTPUT_SIZE).filter(|&size| size != total) {
             return Err(Error::runtime(format!(

@@ -133,8 +133,14 @@ fn wants_product(a: &Tensor, b: &Tensor, mode: Option<&str>) -> Result<bool> {
         None | Some("use_mm_for_euclid_dist_if_necessary") => Ok(rows(a) > 25 || rows(b) > 25),
         Some("use_mm_for_euclid_dist") => Ok(true),
         Some("donot_use_mm_for_euclid_dist") => Ok(false),
-        Some(other) => Err(Error::value(format!("{other} is not a valid value for compute_mode"))),
+        Some(other) => Err(invalid_mode(other)),
     }
+}
+
+fn invalid_mode(mode: &str) -> Error {
+    Error::value(format!("{mode} is not a valid value for compute_mode")).hint(
+        "It must be 'use_mm_for_euclid_dist_if_necessary', 'use_mm_for_euclid_dist' or 'donot_use_mm_for_euclid_dist'.",
+    )
 }
 
 /// Whether distances are computed so here.
@@ -192,7 +198,7 @@ pub static CDIST: Operator = Operator {
         if !["use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"]
             .contains(&mode)
         {
-            return Err(Error::value(format!("{mode} is not a valid value for compute_mode")));
+            return Err(invalid_mode(mode));
         }
         for (name, own) in [("X1", a), ("X2", b)] {
             if own.rank() < 2 {

@@ -167,7 +167,10 @@ pub(super) fn error(
     }
     let text = || object.str().map(|text| text.to_string()).unwrap_or_default();
     if (name, param.name) == ("cdist", "compute_mode") {
-        return Some(PyValueError::new_err(format!("{} is not a valid value for compute_mode", text())));
+        return Some(PyValueError::new_err(format!(
+            "{} is not a valid value for compute_mode\n  It must be 'use_mm_for_euclid_dist_if_necessary', 'use_mm_for_euclid_dist' or 'donot_use_mm_for_euclid_dist'.",
+            text()
+        )));
     }
     if op.namespace != "nn.functional" {
         return None;
