@@ -233,7 +233,7 @@ def test_torchrun_restarts(torchrun, tmp_path):
         "--nproc_per_node", "2", "--max-restarts", "1", "--redirects", "1", "--log-dir", str(logs), arguments=["once"]
     )
     assert done.returncode == 0, done.stderr
-    assert "restart 1 of 1" in done.stderr
+    assert "rank 1 failed with signal SIGKILL; restart 1 of 1" in done.stderr
     assert (logs / "attempt_1" / "1" / "stdout.log").read_text() == "rank 1 of 2: 3.0 attempt 1\n"
 
 
