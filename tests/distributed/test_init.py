@@ -271,7 +271,7 @@ def test_torchrun_joins_machines(torchrun):
     done = _on_machines(torchrun, "--nnodes", "2", "--max-restarts", "1", arguments=["once"])
     for one in done:
         assert one.returncode == 0, one.stderr
-        assert "restart 1 of 1" in one.stderr
+        assert "rank 1 failed with signal SIGKILL; restart 1 of 1" in one.stderr
     lines = sorted("".join(one.stdout for one in done).splitlines())
     assert [line for line in lines if line.endswith("1")] == [f"rank {rank} of 4: 10.0 attempt 1" for rank in range(4)]
 
