@@ -165,17 +165,6 @@ fn is_supported(call: &Call, data: Type) -> bool {
     call.scale == scale.code() && bias && reduced
 }
 
-macro_rules! entries {
-    ($($name:ident($($parameter:ident: $kind:ty),*) $body:block)*) => {
-        $(#[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($parameter: $kind),*) -> Status {
-            // SAFETY: callers pass valid pointers, as cuBLASLt requires.
-            #[allow(unused_unsafe)]
-            unsafe { $body }
-        })*
-    };
-}
-
 #[unsafe(no_mangle)]
 pub extern "C" fn cublasLtGetVersion() -> usize {
     number("SOFTCUDA_BLAS_VERSION").unwrap_or(130_000) as usize

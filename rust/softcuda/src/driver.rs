@@ -60,18 +60,6 @@ fn on_stream(stream: usize, run: impl FnOnce(&mut Machine, usize) -> Status) -> 
     })
 }
 
-/// Defines entry points. Pointers are valid as the documentation of the driver requires of its callers.
-macro_rules! entries {
-    ($($name:ident($($parameter:ident: $kind:ty),*) $body:block)*) => {
-        $(#[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($parameter: $kind),*) -> Status {
-            // SAFETY: callers pass valid pointers, as the driver requires.
-            #[allow(unused_unsafe)]
-            unsafe { $body }
-        })*
-    };
-}
-
 entries! {
     cuInit(_flags: c_uint) { start() }
 

@@ -23,6 +23,18 @@
 //! | `SOFTCUDA_SEED` | the order of threads and the moments at which work runs; 0 runs work as late as possible |
 //! | `SOFTCUDA_CXX` | the C++ compiler, `c++` by default |
 
+/// Defines entry points of a library. Pointers are valid as the library's documentation requires of its callers.
+macro_rules! entries {
+    ($($name:ident($($parameter:ident: $kind:ty),*) $body:block)*) => {
+        $(#[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($parameter: $kind),*) -> Status {
+            // SAFETY: callers pass valid pointers, as the library requires.
+            #[allow(unused_unsafe)]
+            unsafe { $body }
+        })*
+    };
+}
+
 mod blas;
 mod driver;
 mod graphs;

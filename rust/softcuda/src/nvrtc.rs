@@ -22,17 +22,6 @@ pub struct Program {
     log: Vec<u8>,
 }
 
-macro_rules! entries {
-    ($($name:ident($($parameter:ident: $kind:ty),*) $body:block)*) => {
-        $(#[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($parameter: $kind),*) -> Status {
-            // SAFETY: callers pass valid pointers, as NVRTC requires.
-            #[allow(unused_unsafe)]
-            unsafe { $body }
-        })*
-    };
-}
-
 entries! {
     // No compiler of NVIDIA has this version, so that its results are never taken for each other.
     nvrtcVersion(major: *mut c_int, minor: *mut c_int) { *major = 0; *minor = 2; SUCCESS }
