@@ -4,6 +4,7 @@ were exported, and masks of attention in libraries, call them."""
 from __future__ import annotations
 
 import rushlight as torch
+from rushlight._compiled import compiled
 from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
@@ -95,13 +96,12 @@ def _assert_tensor_metadata(
         raise RuntimeError(f"Tensor layout mismatch! Expected: {_layout_name(layout)}, Got: {_layout_name(a.layout)}")
 
 
-def _check_bools(name: str, input: Any) -> None:
-    if not isinstance(input, torch.Tensor):
-        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+def _check_bools(name: str, input: Tensor) -> None:
     if input.dtype is not torch.bool:
         raise RuntimeError(f"{name}(): expected a tensor of bools, but got one of {input.dtype}.")
 
 
+@compiled()
 def _is_all_true(input: Tensor) -> Tensor:
     """Whether all elements of a bool tensor are True, as a tensor.
 
@@ -115,6 +115,7 @@ def _is_all_true(input: Tensor) -> Tensor:
     return input.all()
 
 
+@compiled()
 def _is_any_true(input: Tensor) -> Tensor:
     """Whether an element of a bool tensor is True, as a tensor.
 
