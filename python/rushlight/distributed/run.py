@@ -237,6 +237,9 @@ class _Launch:
                 # A process that a signal ended is the cause of errors in the others.
                 rank, code = min(failed, key=lambda one: one[1] > 0)
                 why = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+                if code > 0 and len(self.round.counts) > 1:
+                    # Another machine may have that process, and tells of it first.
+                    time.sleep(2 * self.options.monitor_interval)
                 self.nodes.fail(self.round, f"rank {self.round.first + rank} failed with {why}")
             if not left and not failed and not done:
                 done = True
