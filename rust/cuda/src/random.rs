@@ -19,6 +19,11 @@ pub enum Distribution {
         from: f64,
         to: f64,
     },
+    /// Uniform numbers from `from` to `to`, as torch draws them for slopes.
+    Slope {
+        from: f64,
+        to: f64,
+    },
     Normal {
         mean: f64,
         std: f64,
@@ -56,6 +61,7 @@ impl Distribution {
         let real = if dtype == DType::F64 { "f64" } else { "f32" };
         match self {
             Distribution::Uniform { .. } => ("Uniform", real),
+            Distribution::Slope { .. } => ("Slope", real),
             Distribution::Normal { .. } => ("Normal", real),
             Distribution::LogNormal { .. } => ("LogNormal", real),
             Distribution::Exponential { .. } => ("Exponential", real),
@@ -71,6 +77,7 @@ impl Distribution {
         let reals = |numbers: [f64; 3]| numbers.map(|number| [number.to_bits(), 0]);
         match self {
             Distribution::Uniform { from, to } => reals([from, to, to - from]),
+            Distribution::Slope { from, to } => reals([from, to - from, 0.0]),
             Distribution::Normal { mean, std } | Distribution::LogNormal { mean, std } => reals([mean, std, 0.0]),
             Distribution::Exponential { rate } => reals([rate, 0.0, 0.0]),
             Distribution::Cauchy { median, sigma } => reals([median, sigma, 0.0]),
@@ -211,7 +218,7 @@ pub unsafe fn dropout(
         format!(
             r#"#include "random.cuh"
 using namespace rushlight;
-extern "C" __global__ void fill(u8* out, u64 count, u64 width, u64 threads, random::Place place, f32 kept, f64 factor) {{
+extern "C" __global__ void fill(u8* out, u64 count, u64 width, u64 threads, random::Place place, f64 kept, f64 factor) {{
     random::dropout<{}>(out, count, width, threads, place, kept, factor);
 }}
 "#,
@@ -219,10 +226,14 @@ extern "C" __global__ void fill(u8* out, u64 count, u64 width, u64 threads, rand
         )
     })?;
     let mut count = count as u64;
-    // Four adjacent elements if they divide the tensor, otherwise two or one.
-    let mut width: u64 = [4, 2, 1].into_iter().find(|width| count.is_multiple_of(*width)).unwrap_or(1);
+    // The adjacent elements of 16 bytes if they divide the tensor, otherwise half of them, and so on.
+    let mut width = 16 / dtype.size() as u64;
+    while !count.is_multiple_of(width) {
+        width /= 2;
+    }
     let mut threads = grid(card, count) * u64::from(THREADS);
-    let (mut kept, mut factor) = ((1.0 - p) as f32, 1.0 / (1.0 - p));
+    let mut kept = if dtype == DType::F64 { 1.0 - p } else { f64::from((1.0 - p) as f32) };
+    let mut factor = 1.0 / (1.0 - p);
     let mut arguments = [
         argument(&mut out),
         argument(&mut count),

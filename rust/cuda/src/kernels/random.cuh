@@ -2,7 +2,8 @@
 //
 // A number depends on the seed, the thread and the block of four words that the thread draws: Philox4x32-10, as in
 // `rust/rng/src/philox.rs`. How many threads draw, and which elements each of them gets, is torch's choice. So are the
-// transformations; where torch compiles for a device with an approximate function, so does this file.
+// transformations; each function of torch's that a number passes, exact to some
+// units in the last place or approximate, is CUDA's own here, so that the bits agree.
 
 #pragma once
 
@@ -43,6 +44,9 @@ DEVICE f32 quick_exp(f32 x) { return __expf(x); }
 DEVICE f32 quick_log(f32 x) { return __logf(x); }
 DEVICE f32 quick_tan(f32 x) { return __tanf(x); }
 DEVICE void turn(f32 angle, f32* sine, f32* cosine) { __sincosf(angle, sine, cosine); }
+DEVICE f32 exact_log(f32 x) { return ::logf(x); }
+DEVICE f64 exact_log(f64 x) { return ::log(x); }
+DEVICE void half_turns(f64 angle, f64* sine, f64* cosine) { ::sincospi(angle, sine, cosine); }
 #else
 DEVICE f32 quick_exp(f32 x) { return f32(libm::exp(x)); }
 DEVICE f32 quick_log(f32 x) { return f32(libm::ln(x)); }
@@ -50,6 +54,11 @@ DEVICE f32 quick_tan(f32 x) { return f32(libm::tan(x)); }
 DEVICE void turn(f32 angle, f32* sine, f32* cosine) {
     *sine = f32(libm::sin(angle));
     *cosine = f32(libm::cos(angle));
+}
+template <class C> DEVICE C exact_log(C x) { return C(libm::ln(x)); }
+DEVICE void half_turns(f64 angle, f64* sine, f64* cosine) {
+    *sine = libm::sin(PI * angle);
+    *cosine = libm::cos(PI * angle);
 }
 #endif
 DEVICE f64 quick_exp(f64 x) { return libm::exp(x); }
@@ -88,7 +97,7 @@ template <> struct Normals<f32> {
     static DEVICE void draw(const Words& words, f32* to) {
         for (int n = 0; n < COUNT; n += 2) {
             const f32 angle = mul_add(f32(words.at[n + 1]), 1.46291807e-9f, 7.3145903e-10f);
-            const f32 radius = sqrt(-2.0f * f32(libm::ln(Uniforms<f32>::of(words.at[n]))));
+            const f32 radius = sqrt(-2.0f * exact_log(Uniforms<f32>::of(words.at[n])));
             f32 sine, cosine;
             turn(angle, &sine, &cosine);
             to[n] = radius * sine, to[n + 1] = radius * cosine;
@@ -98,10 +107,11 @@ template <> struct Normals<f32> {
 template <> struct Normals<f64> {
     static constexpr int COUNT = 2;
     static DEVICE void draw(const Words& words, f64* to) {
-        const f64 radius = sqrt(-2.0 * libm::ln(Uniforms<f64>::of(words.at[0], words.at[1])));
+        const f64 radius = sqrt(-2.0 * exact_log(Uniforms<f64>::of(words.at[0], words.at[1])));
         const f64 half = f64(u64(words.at[2]) ^ u64(words.at[3]) << 21);
-        const f64 angle = PI * mul_add(half, 2.2204460492503131e-16, 1.1102230246251565e-16);
-        to[0] = radius * libm::sin(angle), to[1] = radius * libm::cos(angle);
+        f64 sine, cosine;
+        half_turns(mul_add(half, 2.2204460492503131e-16, 1.1102230246251565e-16), &sine, &cosine);
+        to[0] = radius * sine, to[1] = radius * cosine;
     }
 };
 
@@ -135,6 +145,12 @@ template <class T, class C> struct Uniform : Uniforms<C> {
         const C range = convert<C>(number<f64>(numbers, 2));
         const T value = convert<T>(mul_add(x, range, convert<C>(from)));
         return value == to ? from : value;
+    }
+};
+/// A number of the element's precision, moved to a range in double precision.
+template <class T, class C> struct Slope : Uniforms<C> {
+    static DEVICE T value(C x, const Numbers& numbers) {
+        return convert<T>(mul_add(convert<f64>(convert<T>(x)), number<f64>(numbers, 1), number<f64>(numbers, 0)));
     }
 };
 template <class T, class C> struct Normal : Normals<C> {
@@ -211,12 +227,14 @@ DEVICE void trials(u8* out, const u8* chances, u64 count, const Loops<2>& loops,
 }
 
 /// The mask of dropout: a factor with a probability, otherwise zero. A thread of torch's kernel takes `width` adjacent elements
-/// at once, of which `threads` times as many are taken in a round.
+/// at once, of which `threads` times as many are taken in a round. It draws whole blocks of words for several elements, and uses a
+/// block up if it takes one element at a time.
 template <class Out>
-DEVICE void dropout(u8* out, u64 count, u64 width, u64 threads, const Place& place, f32 kept, f64 factor) {
+DEVICE void dropout(u8* out, u64 count, u64 width, u64 threads, const Place& place, f64 kept, f64 factor) {
     const Place now = place.now();
+    const u64 drawn = width == 1 ? 1 : width > 4 ? width : 4;
     for (u64 element = first_element(); element < count; element += element_step()) {
-        const u64 thread = element / width % threads, turn = element / width / threads * width + element % width;
+        const u64 thread = element / width % threads, turn = element / width / threads * drawn + element % width;
         const f32 x = Uniforms<f32>::of(philox(now.seed, thread, now.block() + turn / 4).at[turn % 4]);
         store<Out>(out + element * sizeof(Out), x < kept ? factor : 0.0);
     }

@@ -133,7 +133,7 @@ pub fn permutation(count: usize, device: Device, generator: &Generator) -> Resul
         _ => op!(BITWISE_AND, &keys, Scalar::Int((1 << bits) - 1))?,
     };
     let order = places(&keys, 0, false)?;
-    if count < 2 {
+    if count == 0 {
         return Ok(order);
     }
     let keys = op!(GATHER, &keys, 0i64, &order)?;

@@ -1,23 +1,27 @@
 //! Rectifiers with a learnable or random slope below zero.
 
 use rushlight_core::dtype::bf16_;
-use rushlight_core::{DType, Error, Result, dispatch};
+use rushlight_core::{DType, Error, Result, Scalar, dispatch};
 use rushlight_cpu::loops;
+use rushlight_cuda::random::Distribution;
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::expr::Expr;
-use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
     Args, Autocast, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Saves, Tags, TensorSpec, Variants,
     formula, operator,
 };
 use rushlight_dispatch::value::{Output, Value, sizes_value};
+use rushlight_dispatch::{copy, op};
 use rushlight_rng::{Element, Float};
 
 use super::zeros_like_input;
 use crate::convert::copy::CONTIGUOUS;
 use crate::convert::to_vec;
 use crate::create::draw::{self, generator};
+use crate::create::on_cuda;
+use crate::expr_ext::ExprExt;
 use crate::pointwise::activation::LEAKY_RELU;
+use crate::pointwise::compare::LE;
 use crate::pointwise::{BINARY, common};
 
 #[operator]
@@ -187,7 +191,12 @@ pub static RRELU_SLOPES: Operator = Operator {
                 })
             }, else => Err(not_implemented(args.op, own.dtype())))
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let (from, to) = (args.scalar(LOWER)?.f64(), args.scalar(UPPER)?.f64());
+            on_cuda::fill(&results[0], &generator(args, GENERATOR), Distribution::Slope { from, to })?;
+            let sloped = op!(LE, args.tensor(INPUT)?.detach(), Scalar::Int(0))?;
+            copy::copy(&results[0], &Expr::from(&sloped).choose(Expr::from(&results[0]), 1.0).done()?)
+        }),
     }),
     kernel_name: "rrelu_with_noise_out_cpu",
     derivative: Derivative::NonDifferentiable("its result is random"),
