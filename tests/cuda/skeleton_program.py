@@ -140,32 +140,44 @@ def check_reduce():
             Rows::serial(out, input, outer, inner, results, length, numbers);
         }
         extern "C" __global__ void rows(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results, u64 length,
-                                        u64 piece, Fold::A* partial, Numbers numbers) {
-            Rows::rows(out, input, outer, inner, results, length, piece, partial, numbers);
+                                        u64 piece, u32 packed, Fold::A* partial, Numbers numbers) {
+            Rows::rows<THREADS>(out, input, outer, inner, results, length, piece, packed, partial, numbers);
+        }
+        extern "C" __global__ void warps(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results, u64 length,
+                                        u64 piece, u32 packed, Fold::A* partial, Numbers numbers) {
+            Rows::rows<WARP>(out, input, outer, inner, results, length, piece, packed, partial, numbers);
+        }
+        extern "C" __global__ void columns(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results, u64 length,
+                                        u64 piece, u32 packed, Fold::A* partial, Numbers numbers) {
+            Rows::columns(out, input, outer, inner, results, length, piece, partial, numbers);
         }
         extern "C" __global__ void pieces(u8* out, const Fold::A* partial, Loops<2> outer, u64 results, u64 count, u64 length,
                                           Numbers numbers) {
             Rows::pieces(out, partial, outer, results, count, length, numbers);
         }
     """
-    serial, rows, pieces = built(source, "serial", "rows", "pieces")
-    for count, length in [(5, 3), (3, 1000), (2, 20000)]:
+    serial, rows, warps, columns, pieces = built(source, "serial", "rows", "warps", "columns", "pieces")
+    for count, length in [(5, 3), (3, 1000), (2, 20000), (40, 4096), (33, 500)]:
         x = random.integers(-99, 99, (length, count), np.int32)
-        out = np.zeros(count, np.int64)
-        address, start = on_card(out), on_card(x)
-        outer, inner = loops(out, x[0]), loops(x[:, 0])
-        head = U64(address), U64(start), outer, inner, U64(count), U64(length)
-        if length < 32:
-            launch(serial, (1, 1), *head, Numbers())
-        else:
-            parts = -(-length // 8192)
-            partial = on_card(np.zeros((count, parts), np.int64)) if parts > 1 else 0
-            launch(rows, (2, parts), *head, U64(-(-length // parts)), U64(partial), Numbers())
-            if partial:
-                launch(
-                    pieces, (1, 1), U64(address), U64(partial), outer, U64(count), U64(parts), U64(length), Numbers()
-                )
-        assert np.array_equal(from_card(address, out), x.sum(0, dtype=np.int64) + length)
+        for kernel in [serial] if length < 32 else [rows, warps, columns]:
+            for rows_lie_together in (False, True):
+                lying = np.ascontiguousarray(x.T).T if rows_lie_together else x
+                out = np.zeros(count, np.int64)
+                address, start = on_card(out), on_card(lying)
+                outer, inner = loops(out, lying[0]), loops(lying[:, 0])
+                head = U64(address), U64(start), outer, inner, U64(count), U64(length)
+                if kernel is serial:
+                    launch(serial, (1, 1), *head, Numbers())
+                else:
+                    parts = -(-length // 8192) if kernel is not warps else 1
+                    piece = -(-length // parts // 16) * 16
+                    partial = on_card(np.zeros((count, parts), np.int64)) if parts > 1 else 0
+                    packed = rows_lie_together and length % 4 == 0
+                    launch(kernel, (2, parts), *head, U64(piece), U32(packed), U64(partial), Numbers())
+                    if partial:
+                        tail = outer, U64(count), U64(parts), U64(length), Numbers()
+                        launch(pieces, (1, 1), U64(address), U64(partial), *tail)
+                assert np.array_equal(from_card(address, out), x.sum(0, dtype=np.int64) + length)
 
 
 def check_matmul(kind, dtype):

@@ -74,8 +74,16 @@ SKELETONS = {
         };
         typedef Reduction<Fold, c128, c64> Rows;
         extern "C" __global__ void rows(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results, u64 length,
-                                        u64 piece, Fold::A* partial, Numbers numbers) {
-            Rows::rows(out, input, outer, inner, results, length, piece, partial, numbers);
+                                        u64 piece, u32 packed, Fold::A* partial, Numbers numbers) {
+            Rows::rows<THREADS>(out, input, outer, inner, results, length, piece, packed, partial, numbers);
+        }
+        extern "C" __global__ void warps(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results, u64 length,
+                                        u64 piece, u32 packed, Fold::A* partial, Numbers numbers) {
+            Rows::rows<WARP>(out, input, outer, inner, results, length, piece, packed, partial, numbers);
+        }
+        extern "C" __global__ void columns(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results, u64 length,
+                                        u64 piece, u32 packed, Fold::A* partial, Numbers numbers) {
+            Rows::columns(out, input, outer, inner, results, length, piece, partial, numbers);
         }
         extern "C" __global__ void pieces(u8* out, const Fold::A* partial, Loops<2> outer, u64 results, u64 count, u64 length,
                                           Numbers numbers) {
@@ -91,6 +99,11 @@ SKELETONS = {
         }
     """,
 }
+
+# With packs of eight elements.
+SKELETONS["reduce of packs"] = (
+    SKELETONS["reduce"].replace("c128, c64", "f32, bf16").replace("c128", "f32").replace("A()", "0")
+)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

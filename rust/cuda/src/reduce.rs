@@ -33,13 +33,32 @@ pub struct Reduction<'a> {
     pub numbers: &'a [f64],
 }
 
-/// The longest row that one thread takes, and the elements of a piece of a longer one.
+/// How the rows of a reduction are shared by threads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Plan {
+    /// A thread for each row.
+    Serial,
+    /// A warp for each row.
+    Warps,
+    /// A block for each row, or for each piece of one.
+    Rows,
+    /// A lane for each row, of rows that lie side by side.
+    Columns,
+}
+
+/// The longest row that one thread takes, and the longest that a warp takes.
 const SHORT: usize = 32;
-const PIECE: usize = 8192;
+const MEDIUM: usize = 1024;
+/// The fewest adjacent rows of which each has a lane.
+const ADJACENT: usize = 8;
+const WARP: u64 = 32;
+/// The fewest and the most elements of a piece, which are multiples of every pack, and how many pieces all rows together have at least.
+const PIECE: usize = 2048;
+const MOST_OF_A_PIECE: usize = 1 << 16;
+const PIECES: usize = 2048;
 const MOST_PIECES: usize = 65535;
-const SERIAL: usize = 0;
-const ROWS: usize = 1;
-const PIECES: usize = 2;
+/// The bytes of a pack at most.
+const PACK: usize = 16;
 
 impl Reduction<'_> {
     /// Enqueues the reduction.
@@ -50,20 +69,22 @@ impl Reduction<'_> {
         if self.outer.rank() > DIMS || self.inner.rank() > DIMS {
             return Err(Error::runtime(format!("a reduction on CUDA has at most {DIMS} separate dimensions")));
         }
+        let plan = self.plan();
         let mut codes = [0; 8];
         for (code, dtype) in codes.iter_mut().zip([self.fold.dtype, self.dtype, self.result]) {
             *code = Kind::Of(dtype).code();
         }
+        codes[3] = plan as u8;
         let key: Key = (self.fold.name, codes);
-        let program = Program::find(card, key, &[c"serial", c"rows", c"pieces"], || self.source())?;
+        let kernels: &[_] = if plan == Plan::Serial { &[c"serial"] } else { &[c"rows", c"pieces"] };
+        let program = Program::find(card, key, kernels, || self.source(plan))?;
         let bits: Vec<[u64; 2]> = self.numbers.iter().map(|number| [number.to_bits(), 0]).collect();
         let mut numbers = Numbers::new(&bits, std::iter::empty())?;
         let (mut outer, mut inner) = (Loops::of(self.outer), Loops::of(self.inner));
-        let (mut results, mut length) = (self.outer.numel() as u64, self.inner.numel() as u64);
-        let [to, from] = self.outer.bases();
-        let start = self.input.wrapping_add_signed(from + self.inner.bases()[0]);
-        let (mut out, mut input) = (self.out.wrapping_add_signed(to) as u64, start as u64);
-        if self.inner.numel() <= SHORT {
+        let (rows, elements) = (self.outer.numel(), self.inner.numel());
+        let (mut results, mut length) = (rows as u64, elements as u64);
+        let (mut out, mut input) = (self.out.wrapping_add_signed(self.outer.bases()[0]) as u64, self.first() as u64);
+        if plan == Plan::Serial {
             let mut arguments = [
                 argument(&mut out),
                 argument(&mut input),
@@ -75,15 +96,17 @@ impl Reduction<'_> {
             ];
             let grid = [blocks(card, results), 1];
             // SAFETY: guaranteed by the caller; the arguments have the types of the program that `source` writes.
-            return unsafe { launch(card, program.kernel(SERIAL), grid, stream, &mut arguments) };
+            return unsafe { launch(card, program.kernel(0), grid, stream, &mut arguments) };
         }
-        let count = self.inner.numel().div_ceil(PIECE).min(MOST_PIECES);
-        let mut piece = self.inner.numel().div_ceil(count) as u64;
+        let length_of_piece = self.piece(plan);
+        let count = elements.div_ceil(length_of_piece);
+        let mut piece = length_of_piece as u64;
+        let mut packed = u32::from(self.is_packed());
         // Freed when the function returns: later work of the stream comes after the kernels.
         let partial = match count {
             1 => None,
             _ => {
-                let bytes = self.outer.numel().checked_mul(count * self.fold.accumulator.size());
+                let bytes = rows.checked_mul(count * self.fold.accumulator.size());
                 Some(memory::allocate(card.index, bytes.unwrap_or(usize::MAX))?)
             }
         };
@@ -97,12 +120,19 @@ impl Reduction<'_> {
             argument(&mut results),
             argument(&mut length),
             argument(&mut piece),
+            argument(&mut packed),
             argument(&mut workspace),
             argument(&mut numbers),
         ];
-        let grid = [blocks(card, results.saturating_mul(u64::from(THREADS))), count as u32];
+        let threads_of_a_row = match plan {
+            Plan::Serial => 1,
+            Plan::Columns => u64::from(THREADS) / WARP,
+            Plan::Warps => WARP,
+            Plan::Rows => u64::from(THREADS),
+        };
+        let grid = [blocks(card, results.saturating_mul(threads_of_a_row)), count as u32];
         // SAFETY: as above.
-        unsafe { launch(card, program.kernel(ROWS), grid, stream, &mut arguments)? };
+        unsafe { launch(card, program.kernel(0), grid, stream, &mut arguments)? };
         if count == 1 {
             return Ok(());
         }
@@ -116,18 +146,74 @@ impl Reduction<'_> {
             argument(&mut length),
             argument(&mut numbers),
         ];
+        let grid = [blocks(card, results.saturating_mul(u64::from(THREADS))), 1];
         // SAFETY: as above.
-        unsafe { launch(card, program.kernel(PIECES), [grid[0], 1], stream, &mut arguments) }
+        unsafe { launch(card, program.kernel(1), grid, stream, &mut arguments) }
+    }
+
+    /// The address of the first element.
+    fn first(&self) -> usize {
+        self.input.wrapping_add_signed(self.outer.bases()[1] + self.inner.bases()[0])
+    }
+
+    /// The plan, which depends on shapes and strides alone.
+    fn plan(&self) -> Plan {
+        let elements = self.inner.numel();
+        let adjacent = |dim: usize| self.outer.size(dim) >= ADJACENT && self.outer.strides(dim)[1] == self.width();
+        if elements <= SHORT {
+            Plan::Serial
+        } else if self.outer.rank() > 0 && adjacent(0) {
+            Plan::Columns
+        } else if elements <= MEDIUM {
+            Plan::Warps
+        } else {
+            Plan::Rows
+        }
+    }
+
+    /// The length of a piece: short enough that few rows keep a device busy, and long enough that pieces are few.
+    fn piece(&self, plan: Plan) -> usize {
+        let elements = self.inner.numel();
+        let rows = if plan == Plan::Columns { self.outer.numel().div_ceil(WARP as usize) } else { self.outer.numel() };
+        let (least, most) = match plan {
+            Plan::Serial | Plan::Warps => return elements,
+            Plan::Columns => (PIECE / 16, MOST_OF_A_PIECE / 16),
+            Plan::Rows => (PIECE, MOST_OF_A_PIECE),
+        };
+        let even = (rows.saturating_mul(elements) / PIECES).clamp(least, most);
+        even.max(elements.div_ceil(MOST_PIECES)).next_multiple_of(PACK)
+    }
+
+    fn width(&self) -> isize {
+        self.dtype.size() as isize
+    }
+
+    /// Whether every 16 bytes of a row are adjacent in memory and aligned.
+    fn is_packed(&self) -> bool {
+        let (pack, rank) = (PACK as isize, self.inner.rank());
+        let aligned = |stride: isize| stride % pack == 0;
+        rank > 0
+            && self.inner.strides(0)[0] == self.width()
+            && (rank == 1 || aligned(self.inner.size(0) as isize * self.width()))
+            && (1..rank).all(|dim| aligned(self.inner.strides(dim)[0]))
+            && (0..self.outer.rank()).all(|dim| aligned(self.outer.strides(dim)[1]))
+            && aligned(self.first() as isize)
     }
 
     /// The source of the program.
-    fn source(&self) -> String {
+    fn source(&self, plan: Plan) -> String {
         let Fold { name, dtype, accumulator, take_numbers, done_numbers } = self.fold;
         let text = section("folds", name);
         let function = |part: &str| format!("folds::{}", function_name(&format!("{name}.{part}"), dtype));
         let numbers = |count: usize| (0..count).map(|n| format!(", number<f64>(numbers, {n})")).collect::<String>();
         let (element, accumulator) = (type_name(dtype), type_name(accumulator));
         let types = format!("{}, {}", type_name(self.result), type_name(self.dtype));
+        let kernels = match plan {
+            Plan::Serial => SERIAL.to_string(),
+            Plan::Warps => ROWS.replace("RUN", "rows<WARP>").replace("PACKED", "packed, "),
+            Plan::Rows => ROWS.replace("RUN", "rows<THREADS>").replace("PACKED", "packed, "),
+            Plan::Columns => ROWS.replace("RUN", "columns").replace("PACKED", ""),
+        };
         format!(
             r#"#include "reduce.cuh"
 #include "prelude.cuh"
@@ -144,18 +230,7 @@ struct Fold {{
     static DEVICE auto done(A a, u64 n, const Numbers& numbers) {{ return {done}(a, n{done_numbers}); }}
 }};
 typedef Reduction<Fold, {types}> Rows;
-extern "C" __global__ void serial(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results, u64 length,
-                                  Numbers numbers) {{
-    Rows::serial(out, input, outer, inner, results, length, numbers);
-}}
-extern "C" __global__ void rows(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results, u64 length, u64 piece,
-                                Fold::A* partial, Numbers numbers) {{
-    Rows::rows(out, input, outer, inner, results, length, piece, partial, numbers);
-}}
-extern "C" __global__ void pieces(u8* out, const Fold::A* partial, Loops<2> outer, u64 results, u64 count, u64 length,
-                                  Numbers numbers) {{
-    Rows::pieces(out, partial, outer, results, count, length, numbers);
-}}
+{kernels}
 "#,
             start = function("start"),
             take = function("take"),
@@ -166,3 +241,16 @@ extern "C" __global__ void pieces(u8* out, const Fold::A* partial, Loops<2> oute
         )
     }
 }
+
+const SERIAL: &str = r#"extern "C" __global__ void serial(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results,
+                                  u64 length, Numbers numbers) {
+    Rows::serial(out, input, outer, inner, results, length, numbers);
+}"#;
+const ROWS: &str = r#"extern "C" __global__ void rows(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results, u64 length, u64 piece,
+                                u32 packed, Fold::A* partial, Numbers numbers) {
+    Rows::RUN(out, input, outer, inner, results, length, piece, PACKEDpartial, numbers);
+}
+extern "C" __global__ void pieces(u8* out, const Fold::A* partial, Loops<2> outer, u64 results, u64 count, u64 length,
+                                  Numbers numbers) {
+    Rows::pieces(out, partial, outer, results, count, length, numbers);
+}"#;

@@ -9,9 +9,12 @@
 #ifndef DEVICE // the tests compile every function separately
 #define DEVICE __device__ inline
 #endif
+/// A function that is compiled once, and called: for code that is long and rarely runs.
+#define CALLED __device__ __noinline__
 #define TABLE __device__ constexpr
 #else
 #define DEVICE inline
+#define CALLED inline
 #define TABLE inline constexpr
 #endif
 

@@ -1,7 +1,8 @@
 // The skeleton of every reduction. A program gives the functions of a fold and the types in memory; see `reduce.rs`.
 //
-// The order in which elements are combined depends on the shape alone: each thread takes every 256th element of its piece of a
-// row, the threads of a block join in a tree, and pieces join in a tree again.
+// The order in which elements are combined depends on shapes and types alone. Adjacent elements form packs of 16 bytes, and each
+// place of a pack has an accumulator of its own. The threads of a group take the packs of a row in turn, their accumulators join
+// in a tree, and so do the pieces of a long row.
 
 #pragma once
 
@@ -9,67 +10,211 @@
 
 namespace rushlight {
 
-/// The join of all threads' accumulators, for thread 0.
-template <class Fold> DEVICE typename Fold::A join_block(typename Fold::A own) {
+constexpr int WARP = 32;
+constexpr int WARPS = THREADS / WARP;
+
+/// The value of the lane that is `by` further, in words, because shuffles take numbers.
+template <class A> DEVICE A shifted(A own, unsigned by) {
+    constexpr int WORDS = (sizeof(A) + 3) / 4;
+    u32 words[WORDS] = {};
+    memcpy(words, &own, sizeof(A));
+    for (int n = 0; n < WORDS; n++) {
+        words[n] = __shfl_down_sync(~0u, words[n], by);
+    }
+    memcpy((void*)&own, words, sizeof(A));
+    return own;
+}
+
+/// The join of the accumulators of a warp or of a block, for its first thread.
+template <class Fold, int GROUP> DEVICE typename Fold::A join_group(typename Fold::A own) {
     typedef typename Fold::A A;
-    // As bytes, because shared variables have no constructors.
-    __shared__ u128 bytes[THREADS * sizeof(A) / sizeof(u128)];
-    A* const all = (A*)bytes;
-    __syncthreads();
-    all[threadIdx.x] = own;
-    for (unsigned half = THREADS / 2; half > 0; half /= 2) {
+    for (unsigned by = WARP / 2; by > 0; by /= 2) {
+        own = Fold::join(own, shifted(own, by));
+    }
+    if constexpr (GROUP > WARP) {
+        // As bytes, because shared variables have no constructors.
+        __shared__ u128 bytes[WARPS * sizeof(A) / sizeof(u128) + 1];
+        A* const all = (A*)bytes;
         __syncthreads();
-        if (threadIdx.x < half) {
-            all[threadIdx.x] = Fold::join(all[threadIdx.x], all[threadIdx.x + half]);
+        if (threadIdx.x % WARP == 0) {
+            all[threadIdx.x / WARP] = own;
+        }
+        __syncthreads();
+        own = all[0];
+        for (int n = 1; n < WARPS; n++) {
+            own = Fold::join(own, all[n]);
         }
     }
-    return all[0];
+    return own;
 }
+
+/// The greatest power of two that is not greater.
+DEVICE constexpr int power_of_two(int n) { return n < 2 ? 1 : 2 * power_of_two(n / 2); }
 
 template <class Fold, class Out, class In> struct Reduction {
     typedef typename Fold::A A;
     typedef typename Fold::T T;
 
-    static DEVICE A take(A total, const u8* row, const Loops<1>& inner, u64 element, const Numbers& numbers) {
-        i64 offset = 0;
-        inner.move(element, &offset);
-        return Fold::take(total, convert<T>(load<In>(row + offset)), numbers);
-    }
+    static constexpr int WIDE = 16 / sizeof(In), ROOM = power_of_two(64 / sizeof(A));
+    /// The elements of a pack, whose accumulators fit into registers.
+    static constexpr int PACK = WIDE < ROOM ? WIDE : ROOM;
+    struct alignas(PACK * sizeof(In)) Pack {
+        typename stored<In>::type items[PACK];
+    };
+    /// The elements that a thread of `columns` takes at once.
+    static constexpr int DEEP = PACK < 4 ? PACK : 4;
+
+    /// A row of the input.
+    struct Row {
+        const u8* first;
+        const Loops<1>& loops;
+        bool small;
+
+        DEVICE const u8* at(u64 element) const {
+            return first + (loops.rank <= 1 ? i64(element) * loops.strides[0][0] : distance(element));
+        }
+        CALLED i64 distance(u64 element) const {
+            i64 offset = 0;
+            if (small) {
+                loops.move(u32(element), &offset);
+            } else {
+                loops.move(element, &offset);
+            }
+            return offset;
+        }
+        DEVICE A take(A total, u64 element, const Numbers& numbers) const {
+            return Fold::take(total, convert<T>(load<In>(at(element))), numbers);
+        }
+    };
 
     /// Where a result and its row begin.
     struct Place {
         i64 offsets[2];
         DEVICE Place(const Loops<2>& outer, u64 result) : offsets{} { outer.move(result, offsets); }
+        DEVICE Row row(const u8* input, const Loops<1>& inner, u64 length) const {
+            return {input + offsets[1], inner, length >> 32 == 0};
+        }
     };
+
+    /// Joins some accumulators in a tree.
+    template <int N> static DEVICE A tree(A (&totals)[N]) {
+        for (int step = 1; step < N; step *= 2) {
+            for (int n = 0; n < N; n += 2 * step) {
+                totals[n] = Fold::join(totals[n], totals[n + step]);
+            }
+        }
+        return totals[0];
+    }
 
     /// A thread for each result: for short rows.
     static DEVICE void serial(u8* out, const u8* input, const Loops<2>& outer, const Loops<1>& inner, u64 results, u64 length,
                               const Numbers& numbers) {
         for (u64 result = first_element(); result < results; result += element_step()) {
             const Place place(outer, result);
+            const Row row = place.row(input, inner, length);
             A total = Fold::start();
             for (u64 element = 0; element < length; element++) {
-                total = take(total, input + place.offsets[1], inner, element, numbers);
+                total = row.take(total, element, numbers);
             }
             store<Out>(out + place.offsets[0], Fold::done(total, length, numbers));
         }
     }
 
-    /// A block for each piece of a row. The accumulators of pieces go to `partial`, if there are several.
-    static DEVICE void rows(u8* out, const u8* input, const Loops<2>& outer, const Loops<1>& inner, u64 results, u64 length,
-                            u64 piece, A* partial, const Numbers& numbers) {
-        const u64 first = blockIdx.y * piece, end = first + piece < length ? first + piece : length;
-        for (u64 result = blockIdx.x; result < results; result += gridDim.x) {
-            const Place place(outer, result);
-            A total = Fold::start();
-            for (u64 element = first + threadIdx.x; element < end; element += THREADS) {
-                total = take(total, input + place.offsets[1], inner, element, numbers);
+    static DEVICE void take_pack(A* totals, const u8* from, const Numbers& numbers) {
+        const Pack pack = *(const Pack*)from;
+        for (int n = 0; n < PACK; n++) {
+            totals[n] = Fold::take(totals[n], convert<T>(load<In>(&pack.items[n])), numbers);
+        }
+    }
+
+    /// What one thread of a group takes of a part of a row. `packed` if packs are adjacent in memory and aligned.
+    template <int GROUP> static DEVICE A take(const Row& row, u64 first, u64 end, bool packed, const Numbers& numbers) {
+        A totals[PACK];
+        for (int n = 0; n < PACK; n++) {
+            totals[n] = Fold::start();
+        }
+        constexpr u64 STEP = GROUP * PACK;
+        u64 at = first + threadIdx.x % GROUP * PACK;
+        if (packed && row.loops.rank <= 1) {
+#pragma unroll 4
+            for (; at + PACK <= end; at += STEP) {
+                take_pack(totals, row.first + at * sizeof(In), numbers);
             }
-            total = join_block<Fold>(total);
-            if (threadIdx.x == 0 && partial) {
-                partial[result * gridDim.y + blockIdx.y] = total;
-            } else if (threadIdx.x == 0) {
-                store<Out>(out + place.offsets[0], Fold::done(total, length, numbers));
+        } else if (packed) {
+            for (; at + PACK <= end; at += STEP) {
+                take_pack(totals, row.at(at), numbers);
+            }
+        }
+        for (; at < end; at += STEP) {
+            for (int n = 0; n < PACK; n++) {
+                if (at + n < end) {
+                    totals[n] = row.take(totals[n], at + n, numbers);
+                }
+            }
+        }
+        return tree(totals);
+    }
+
+    /// Writes the result of a row, or of the block's piece if there are several.
+    static DEVICE void give(u8* out, A total, u64 result, u64 length, A* partial, const Numbers& numbers) {
+        if (partial) {
+            partial[result * gridDim.y + blockIdx.y] = total;
+        } else {
+            store<Out>(out, Fold::done(total, length, numbers));
+        }
+    }
+
+    /// A warp or a block for each row, or for each piece of a row.
+    template <int GROUP>
+    static DEVICE void rows(u8* out, const u8* input, const Loops<2>& outer, const Loops<1>& inner, u64 results, u64 length,
+                            u64 piece, bool packed, A* partial, const Numbers& numbers) {
+        constexpr u64 GROUPS = THREADS / GROUP;
+        const u64 first = blockIdx.y * piece, end = first + piece < length ? first + piece : length;
+        for (u64 result = blockIdx.x * GROUPS + threadIdx.x / GROUP; result < results; result += gridDim.x * GROUPS) {
+            const Place place(outer, result);
+            const A own = take<GROUP>(place.row(input, inner, length), first, end, packed, numbers);
+            const A total = join_group<Fold, GROUP>(own);
+            if (threadIdx.x % GROUP == 0) {
+                give(out + place.offsets[0], total, result, length, partial, numbers);
+            }
+        }
+    }
+
+    /// A lane for each of 32 results whose elements are adjacent. The warps of a block take the elements of rows in turn.
+    static DEVICE void columns(u8* out, const u8* input, const Loops<2>& outer, const Loops<1>& inner, u64 results, u64 length,
+                               u64 piece, A* partial, const Numbers& numbers) {
+        __shared__ u128 bytes[THREADS * sizeof(A) / sizeof(u128)];
+        A* const all = (A*)bytes;
+        const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+        const u64 first = blockIdx.y * piece, end = first + piece < length ? first + piece : length;
+        for (u64 group = blockIdx.x; group * WARP < results; group += gridDim.x) {
+            const u64 result = group * WARP + lane;
+            const Place place(outer, result < results ? result : 0);
+            const Row row = place.row(input, inner, length);
+            A totals[DEEP];
+            for (int n = 0; n < DEEP; n++) {
+                totals[n] = Fold::start();
+            }
+            u64 at = result < results ? first + warp : end;
+            for (; at + (DEEP - 1) * WARPS < end; at += DEEP * WARPS) {
+                for (int n = 0; n < DEEP; n++) {
+                    totals[n] = row.take(totals[n], at + n * WARPS, numbers);
+                }
+            }
+            for (int n = 0; n < DEEP; n++) {
+                if (at + n * WARPS < end) {
+                    totals[n] = row.take(totals[n], at + n * WARPS, numbers);
+                }
+            }
+            A total = tree(totals);
+            __syncthreads();
+            all[threadIdx.x] = total;
+            __syncthreads();
+            if (warp == 0 && result < results) {
+                for (int n = 1; n < WARPS; n++) {
+                    total = Fold::join(total, all[n * WARP + lane]);
+                }
+                give(out + place.offsets[0], total, result, length, partial, numbers);
             }
         }
     }
@@ -81,7 +226,7 @@ template <class Fold, class Out, class In> struct Reduction {
             for (u64 piece = threadIdx.x; piece < count; piece += THREADS) {
                 total = Fold::join(total, partial[result * count + piece]);
             }
-            total = join_block<Fold>(total);
+            total = join_group<Fold, THREADS>(total);
             if (threadIdx.x == 0) {
                 store<Out>(out + Place(outer, result).offsets[0], Fold::done(total, length, numbers));
             }
