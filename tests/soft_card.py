@@ -38,19 +38,25 @@ def environment(**variables):
 
 def run(program, **variables):
     """What a program prints; an error if it fails."""
-    return _run("-c", "import rushlight as torch\n" + textwrap.dedent(program), variables=variables)
+    return run_in(environment(**variables), program)
 
 
 def run_file(path, program, **variables):
     """The same for a program that starts processes, which need it as a file."""
+    return run_file_in(environment(**variables), path, program)
+
+
+def run_in(environment, program):
+    return _run("-c", "import rushlight as torch\n" + textwrap.dedent(program), environment=environment)
+
+
+def run_file_in(environment, path, program):
     path.write_text(program)
-    return _run(str(path), variables=variables)
+    return _run(str(path), environment=environment)
 
 
-def _run(*arguments, variables):
+def _run(*arguments, environment):
     command = [sys.executable, *arguments]
-    done = subprocess.run(
-        command, env=environment(**variables), capture_output=True, text=True, timeout=300, check=False
-    )
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

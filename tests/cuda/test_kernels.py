@@ -90,6 +90,78 @@ SKELETONS = {
             Rows::pieces(out, partial, outer, results, count, length, numbers);
         }
     """,
+    "normalize": """
+        #include "normalize.cuh"
+        #include "prelude.cuh"
+        using namespace rushlight;
+        typedef f32 C;
+        extern "C" __global__ void forward_warps(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
+                                        C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
+            const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
+            all.forward<WARP>();
+        }
+        extern "C" __global__ void forward_blocks(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
+                                        C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
+            const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
+            all.forward<THREADS>();
+        }
+        extern "C" __global__ void forward_parts(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
+                                        C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
+            const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
+            all.forward_parts(piece, (Moments<C>*)parts);
+        }
+        extern "C" __global__ void forward_joined(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
+                                        C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
+            const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
+            all.forward_joined(piece, (const Moments<C>*)parts);
+        }
+        extern "C" __global__ void backward_warps(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
+                                        C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
+            const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
+            all.backward<WARP>();
+        }
+        extern "C" __global__ void backward_blocks(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
+                                        C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
+            const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
+            all.backward<THREADS>();
+        }
+        extern "C" __global__ void backward_parts(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
+                                        C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
+            const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
+            all.backward_parts(piece, (Sums<C>*)parts);
+        }
+        extern "C" __global__ void backward_joined(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
+                                        C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
+            const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
+            all.backward_joined(piece, (const Sums<C>*)parts, to_weight, to_bias);
+        }
+        extern "C" __global__ void parameters(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
+                                        C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
+            const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
+            all.parameters(piece, (Sums<C>*)parts);
+        }
+        extern "C" __global__ void join_parameters(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
+                                        C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
+            const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
+            all.join_parameters(piece, (const Sums<C>*)parts, to_weight, to_bias);
+        }
+    """,
+    "softmax": """
+        #include "softmax.cuh"
+        #include "prelude.cuh"
+        using namespace rushlight;
+        typedef Softmax<SoftmaxForward<f32, true>, f32, bf16, bf16> Forward;
+        typedef Softmax<SoftmaxBackward<f64, false>, f64, f64, f64> Backward;
+        extern "C" __global__ void warps(u8* out, const u8* x, const u8* y, u64 lines, u64 n, u64 inner) {
+            Forward{out, x, y}.lines<WARP>(lines, n);
+        }
+        extern "C" __global__ void lines(u8* out, const u8* x, const u8* y, u64 lines, u64 n, u64 inner) {
+            Backward{out, x, y}.lines<THREADS>(lines, n);
+        }
+        extern "C" __global__ void columns(u8* out, const u8* x, const u8* y, u64 lines, u64 n, u64 inner) {
+            Forward{out, x, y}.columns(lines, n, inner);
+        }
+    """,
     "matmul": """
         #include "matmul.cuh"
         using namespace rushlight;

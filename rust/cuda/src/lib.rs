@@ -32,6 +32,7 @@ pub mod library;
 pub mod lines;
 pub mod matmul;
 pub mod memory;
+pub mod normalize;
 pub mod order;
 pub mod pinned;
 pub mod profile;
@@ -40,6 +41,7 @@ pub mod random;
 pub mod reduce;
 pub mod replayed;
 pub mod sent;
+pub mod softmax;
 pub mod statistics;
 pub mod stream;
 

@@ -82,11 +82,13 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("integers.cuh", include_str!("integers.cuh")),
     ("lines.cuh", include_str!("lines.cuh")),
     ("matmul.cuh", include_str!("matmul.cuh")),
+    ("normalize.cuh", include_str!("normalize.cuh")),
     ("order.cuh", include_str!("order.cuh")),
     ("platform.cuh", include_str!("platform.cuh")),
     ("prelude.cuh", include_str!("prelude.cuh")),
     ("random.cuh", include_str!("random.cuh")),
     ("reduce.cuh", include_str!("reduce.cuh")),
+    ("softmax.cuh", include_str!("softmax.cuh")),
     ("special.cuh", include_str!("special.cuh")),
     ("tables.cuh", include_str!("tables.cuh")),
 ];

@@ -2,11 +2,12 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::DimSet;
+use rushlight_core::storage::DevicePin;
 use rushlight_core::{DType, Result};
 use rushlight_cuda::lines::{self, Accumulation, Shape};
+use rushlight_cuda::softmax::{self, Softmax};
 use rushlight_cuda::{card, stream};
-use rushlight_dispatch::copy;
-use rushlight_dispatch::operands::{lines as lines_of, plain, plain_workplace};
+use rushlight_dispatch::operands::{lines as lines_of, plain, plain_workplace, settle};
 
 /// The shape of a tensor as lines along a dimension.
 pub fn shape(tensor: &Tensor, dim: usize) -> Shape {
@@ -27,8 +28,7 @@ fn run(what: Accumulation, results: [Option<&Tensor>; 2], inputs: &[&Tensor], sh
     for (operand, tensor) in operands.iter_mut().zip(given) {
         let Some(tensor) = tensor else { continue };
         let pin = tensor.storage().pin_on(stream)?;
-        let first = tensor.layout().offset * tensor.dtype().size() as isize;
-        *operand = pin.address().wrapping_add_signed(first) as u64;
+        *operand = first_byte(&pin, tensor);
         pins.push(pin);
     }
     // SAFETY: operands are row-major and of one shape, and their storages are pinned on the stream.
@@ -102,6 +102,39 @@ pub fn best(own: &Tensor, dims: DimSet, results: &[Tensor], up: bool) -> Result<
     run(what, both, &[&source], shape, false)
 }
 
-fn settle(place: &Tensor, result: &Tensor) -> Result<()> {
-    if place.ptr_eq(result) { Ok(()) } else { copy::copy(result, place) }
+/// Softmax along a dimension, its logarithm, or a gradient of them. The second operand of a forward is the first again.
+pub fn softmax(
+    backward: bool,
+    logarithm: bool,
+    result: &Tensor,
+    [first, second]: [&Tensor; 2],
+    dim: usize,
+    compute: DType,
+) -> Result<()> {
+    let shape = shape(first, dim);
+    if result.numel() == 0 {
+        return Ok(());
+    }
+    let x = plain(first, first.dtype())?;
+    let y = if second.ptr_eq(first) { x.clone() } else { plain(second, second.dtype())? };
+    let operands = [plain_workplace(result, result.dtype())?, x, y];
+    let card = card::of(result.device())?;
+    let stream = stream::current(card.index);
+    let mut addresses = [0; 3];
+    let mut pins = Vec::with_capacity(addresses.len());
+    for (address, tensor) in addresses.iter_mut().zip(&operands) {
+        let pin = tensor.storage().pin_on(stream)?;
+        *address = first_byte(&pin, tensor);
+        pins.push(pin);
+    }
+    let dtypes = [result.dtype(), first.dtype(), second.dtype()];
+    let what = Softmax { backward, logarithm, compute, dtypes };
+    // SAFETY: operands are row-major and of one shape, and their storages are pinned on the stream.
+    unsafe { softmax::softmax(card, stream, what, addresses, shape)? };
+    settle(&operands[0], result)
+}
+
+/// The address of a tensor's first element.
+fn first_byte(pin: &DevicePin, tensor: &Tensor) -> u64 {
+    pin.address().wrapping_add_signed(tensor.layout().offset * tensor.dtype().size() as isize) as u64
 }

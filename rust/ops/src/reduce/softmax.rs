@@ -11,8 +11,8 @@ use rushlight_dispatch::operator::{
     TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Ints, Output};
-use rushlight_dispatch::{autocast, copy};
 
+use super::on_cuda;
 use crate::expr_ext::ExprExt;
 
 #[operator]
@@ -36,7 +36,7 @@ The largest element is subtracted first, so that nothing overflows.
     implementation: Implementation::Kernel(Kernel {
         infer,
         cpu: |args, results| run(args, &results[0], false),
-        cuda: OnCuda::Own(|args, results| compose(args, &results[0], false)),
+        cuda: OnCuda::Own(|args, results| run_on_cuda(args, &results[0], false)),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| fused(d, &SOFTMAX_BACKWARD))]),
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1", "t(3), -1", "t(), 0", "t(2, 3), 0, dtype=torch.float64"],
@@ -64,7 +64,7 @@ pub static LOG_SOFTMAX: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer,
         cpu: |args, results| run(args, &results[0], true),
-        cuda: OnCuda::Own(|args, results| compose(args, &results[0], true)),
+        cuda: OnCuda::Own(|args, results| run_on_cuda(args, &results[0], true)),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| fused(d, &LOG_SOFTMAX_BACKWARD))]),
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1", "t(3), -1", "t(), 0", "t(2, 3), 0, dtype=torch.float64"],
@@ -87,7 +87,7 @@ pub static SOFTMAX_BACKWARD: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer: infer_backward,
         cpu: |args, results| run_backward(args, &results[0], false),
-        cuda: OnCuda::Own(|args, results| compose_backward(args, &results[0], false)),
+        cuda: OnCuda::Own(|args, results| run_backward_on_cuda(args, &results[0], false)),
     }),
     derivative: Derivative::Formulas(&[
         formula(GRAD_OUTPUT, Saves::input(OUTPUT), |d| {
@@ -119,7 +119,7 @@ pub static LOG_SOFTMAX_BACKWARD: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer: infer_backward,
         cpu: |args, results| run_backward(args, &results[0], true),
-        cuda: OnCuda::Own(|args, results| compose_backward(args, &results[0], true)),
+        cuda: OnCuda::Own(|args, results| run_backward_on_cuda(args, &results[0], true)),
     }),
     derivative: Derivative::Formulas(&[
         formula(GRAD_OUTPUT, Saves::input(OUTPUT), |d| {
@@ -253,47 +253,19 @@ fn run_backward(args: &Args, result: &Tensor, log: bool) -> Result<()> {
     settle(&place, result)
 }
 
-/// The tensor without its history, in the dtype of the arithmetic.
-fn operand(tensor: &Tensor, compute: DType) -> Result<Expr> {
-    Ok(Expr::from(crate::convert::to_dtype(&tensor.detach(), compute)?))
-}
-
-/// `run` from other operators.
-fn compose(args: &Args, result: &Tensor, log: bool) -> Result<()> {
+/// The same on a CUDA device.
+fn run_on_cuda(args: &Args, result: &Tensor, logarithm: bool) -> Result<()> {
     use SOFTMAX::*;
 
-    if result.numel() == 0 {
-        return Ok(());
-    }
-    let _off = autocast::disable();
-    let dims = || Ints::from_slice(&[args.int(DIM).unwrap_or(0)]);
-    let own = operand(args.tensor(INPUT)?, result.dtype().compute())?;
-    let largest = own.clone().call(&super::extreme::AMAX, [dims().into(), true.into()]);
-    let shifted = own - largest;
-    let powers = shifted.clone().exp();
-    let total = powers.clone().call(&super::sum::SUM_DIM, [dims().into(), true.into()]);
-    let value = if log { shifted - total.log() } else { powers / total };
-    copy::copy(result, &value.done()?)
+    let own = args.tensor(INPUT)?;
+    let dim = super::one_dim(args, DIM)?;
+    on_cuda::softmax(false, logarithm, result, [own, own], dim, result.dtype().compute())
 }
 
-/// `run_backward` from other operators.
-fn compose_backward(args: &Args, result: &Tensor, log: bool) -> Result<()> {
+fn run_backward_on_cuda(args: &Args, result: &Tensor, logarithm: bool) -> Result<()> {
     use SOFTMAX_BACKWARD::*;
 
-    if result.numel() == 0 {
-        return Ok(());
-    }
-    let _off = autocast::disable();
-    let (own, output) = (args.tensor(GRAD_OUTPUT)?, args.tensor(OUTPUT)?);
-    let compute = own.dtype().compute();
-    let (grad, output) = (operand(own, compute)?, operand(output, compute)?);
-    let sum = |value: Expr| {
-        let dims = Ints::from_slice(&[args.int(DIM).unwrap_or(0)]);
-        value.call(&super::sum::SUM_DIM, [dims.into(), true.into()])
-    };
-    let value = match log {
-        true => grad.clone() - output.exp() * sum(grad),
-        false => output.clone() * (grad.clone() - sum(grad * output)),
-    };
-    copy::copy(result, &value.done()?)
+    let own = args.tensor(GRAD_OUTPUT)?;
+    let dim = super::one_dim(args, DIM)?;
+    on_cuda::softmax(true, logarithm, result, [own, args.tensor(OUTPUT)?], dim, own.dtype().compute())
 }

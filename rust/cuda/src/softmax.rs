@@ -1,0 +1,70 @@
+//! Softmax along lines. The kernels are `softmax.cuh`.
+
+use rushlight_core::device_memory::StreamId;
+use rushlight_core::{DType, Result};
+
+use crate::card::Card;
+use crate::launch::{Kind, THREADS, argument, blocks, launch};
+use crate::lines::Shape;
+use crate::program::{Key, Program};
+
+/// What is computed, with or without the logarithm, and the dtypes: of the arithmetic, the result, the first operand (the input or
+/// the gradient) and the second (the input again, or the result of the forward).
+#[derive(Clone, Copy)]
+pub struct Softmax {
+    pub backward: bool,
+    pub logarithm: bool,
+    pub compute: DType,
+    pub dtypes: [DType; 3],
+}
+
+/// The longest line that a warp takes.
+const MEDIUM: usize = 1024;
+const WARP: u64 = 32;
+
+/// Computes lines that have elements. The operands are the result, the first operand and the second.
+///
+/// # Safety
+/// The operands are row-major, of this shape and these dtypes, and held for the stream.
+pub unsafe fn softmax(card: &Card, stream: StreamId, what: Softmax, operands: [u64; 3], shape: Shape) -> Result<()> {
+    let [mut out, mut x, mut y] = operands;
+    let (mut lines, mut n, mut inner) = ((shape.outer * shape.inner) as u64, shape.n as u64, shape.inner as u64);
+    let (plan, call, threads) = match (shape.inner, shape.n) {
+        (2.., _) => (0, "columns(lines, n, inner)", 1),
+        (_, ..=MEDIUM) => (1, "lines<WARP>(lines, n)", WARP),
+        _ => (2, "lines<THREADS>(lines, n)", u64::from(THREADS)),
+    };
+    let [to, first, second] = what.dtypes.map(Kind::Of);
+    let compute = Kind::Of(what.compute);
+    let title = if what.backward { "SoftmaxBackward" } else { "SoftmaxForward" };
+    let codes = [compute, to, first, second].map(Kind::code);
+    let key: Key = (title, [codes[0], codes[1], codes[2], codes[3], u8::from(what.logarithm), plan, 0, 0]);
+    let program = Program::find(card, key, &[c"softmax"], || {
+        format!(
+            r#"#include "softmax.cuh"
+#include "prelude.cuh"
+using namespace rushlight;
+typedef Softmax<{title}<{compute}, {logarithm}>, {to}, {first}, {second}> Lines;
+extern "C" __global__ void softmax(u8* out, const u8* x, const u8* y, u64 lines, u64 n, u64 inner) {{
+    Lines{{out, x, y}}.{call};
+}}
+"#,
+            compute = compute.name(),
+            logarithm = what.logarithm,
+            to = to.name(),
+            first = first.name(),
+            second = second.name(),
+        )
+    })?;
+    let mut arguments = [
+        argument(&mut out),
+        argument(&mut x),
+        argument(&mut y),
+        argument(&mut lines),
+        argument(&mut n),
+        argument(&mut inner),
+    ];
+    let grid = [blocks(card, lines.saturating_mul(threads)), 1];
+    // SAFETY: guaranteed by the caller; the arguments have the types of the program.
+    unsafe { launch(card, program.kernel(0), grid, stream, &mut arguments) }
+}
