@@ -1,8 +1,8 @@
 """What torch checks on any device is checked on a GPU too, with the sentences of the host."""
 
-from soft_card import needs_soft_card, run
+from card import needs_card, run
 
-pytestmark = needs_soft_card
+pytestmark = needs_card
 
 
 def test_values_are_checked_as_on_the_host():

@@ -1,9 +1,9 @@
 """The profiler and events of other processes on the card made of software."""
 
 import pytest
-from soft_card import needs_soft_card, run, run_file
+from card import needs_card, run, run_file
 
-pytestmark = needs_soft_card
+pytestmark = needs_card
 
 
 @pytest.mark.parametrize("seed", [0, 3])
@@ -118,11 +118,12 @@ if __name__ == "__main__":
     received.put(None)
     child.join(60)
     assert child.exitcode == 0
-    for wrong in (lambda: torch.cuda.Event().ipc_handle(), lambda: torch.cuda.Event(enable_timing=True, interprocess=True).record()):
+    unshared, timed = torch.cuda.Event(), torch.cuda.Event(enable_timing=True, interprocess=True)
+    for sentence, wrong in (("invalid resource handle", unshared.ipc_handle), ("invalid argument", timed.record)):
         try:
             wrong()
         except torch.AcceleratorError as error:
-            assert str(error).startswith("CUDA error: invalid argument"), error
+            assert str(error).startswith("CUDA error: " + sentence), error
         else:
             raise AssertionError("accepted")
     copy = torch.cuda.Event.from_ipc_handle

@@ -1,9 +1,9 @@
 """Random numbers on the card made of software that torch's generator orders: permutations, samples, and draws of graphs."""
 
 import pytest
-from soft_card import needs_soft_card, run
+from card import needs_card, run
 
-pytestmark = needs_soft_card
+pytestmark = needs_card
 
 
 @pytest.mark.parametrize("seed", [0, 3])

@@ -1,13 +1,18 @@
-"""Memory, streams, graphs, generators and errors on the card made of software, each program in a process of its own."""
+"""Memory, streams, graphs, generators and errors of devices, each program in a process of its own.
+
+Programs that need several devices, little memory or an old driver run on the card made of software alone.
+"""
 
 import os
 import subprocess
 import sys
 
 import pytest
-from soft_card import FOLDER, ROOT, environment, needs_soft_card, run, run_file
+import soft_card
+from card import needs_card, run, run_file
+from soft_card import FOLDER, ROOT, environment, needs_soft_card
 
-pytestmark = needs_soft_card
+pytestmark = needs_card
 
 #: A check that a call raises an error whose message begins with a sentence.
 RAISES = """
@@ -91,9 +96,10 @@ def test_a_loader_pins_batches():
     )
 
 
+@needs_soft_card
 def test_errors_about_devices():
     """Requirement CUD-4: the error names both devices."""
-    run(
+    soft_card.run(
         RAISES
         + """
 a, b = torch.ones(3, device="cuda:0"), torch.ones(3, device="cuda:1")
@@ -114,8 +120,9 @@ assert torch.cuda.can_device_access_peer(0, 1)
     )
 
 
+@needs_soft_card
 def test_an_old_driver_is_named():
-    shown = run(
+    shown = soft_card.run(
         """
         assert not torch.cuda.is_available() and torch.cuda.device_count() == 0
         try:
@@ -173,8 +180,9 @@ assert torch.cuda.memory_allocated() == 0
     )
 
 
+@needs_soft_card
 def test_memory_runs_out():
-    run(
+    soft_card.run(
         RAISES
         + """
 kept = torch.zeros(1 << 20, device="cuda")
@@ -201,9 +209,10 @@ raises(TypeError, "Invalid type for fraction argument, must be `float`", lambda:
     )
 
 
+@needs_soft_card
 def test_generators():
     """Requirement CUD-10: one seed gives the same numbers on every device, before and after the first use."""
-    run(
+    soft_card.run(
         RAISES
         + """
 torch.manual_seed(5)
@@ -429,8 +438,9 @@ def test_data_parallel(devices):
     )
 
 
+@needs_soft_card
 def test_accelerator():
-    run(
+    soft_card.run(
         """
         a = torch.accelerator
         assert a.is_available() and a.device_count() == 2 and a.current_accelerator() == torch.device("cuda")
@@ -448,8 +458,9 @@ def test_accelerator():
     )
 
 
+@needs_soft_card
 def test_storages_and_files(tmp_path):
-    run(
+    soft_card.run(
         f"""
         import copy, pickle
         path = {str(tmp_path / "x.pt")!r}
@@ -480,7 +491,7 @@ try:
 except RuntimeError as error:
     print(error)
 """
-    shown = run(program, CUDA_VISIBLE_DEVICES="")
+    shown = soft_card.run(program, CUDA_VISIBLE_DEVICES="")
     assert shown.startswith("Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False.")
 
 
@@ -489,12 +500,14 @@ import os, sys
 import rushlight as torch
 import rushlight.multiprocessing as mp
 
+LAST = torch.cuda.device_count() - 1
+
 def consume(queue, answers, release):
     x = queue.get()
     y = queue.get()
-    assert x.device == torch.device("cuda:1") and x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()
+    assert x.device == torch.device("cuda", LAST) and x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()
     x += 1
-    torch.cuda.synchronize(1)
+    torch.cuda.synchronize(LAST)
     try:
         mp.get_context("spawn").SimpleQueue().put(x)
     except RuntimeError as error:
@@ -510,7 +523,7 @@ if __name__ == "__main__":
         queue, answers, release = context.Queue(), context.Queue(), context.Queue()
         child = context.Process(target=consume, args=(queue, answers, release))
         child.start()
-        x = torch.arange(4.0, device="cuda:1")
+        x = torch.arange(4.0, device=torch.device("cuda", LAST))
         queue.put(x)
         queue.put(x[2:])
         assert answers.get().startswith("Attempted to send CUDA tensor received from another process")
@@ -518,12 +531,12 @@ if __name__ == "__main__":
         assert x.tolist() == [1.0, 2.0, 3.0, 4.0]
         del x
         torch.cuda.ipc_collect()
-        assert torch.cuda.memory_allocated(1) == 512, "the sender keeps what the other process uses"
+        assert torch.cuda.memory_allocated(LAST) == 512, "the sender keeps what the other process uses"
         release.put(end)
         child.join()
         assert child.exitcode == (9 if end == "die" else 0), child.exitcode
         torch.cuda.ipc_collect()
-        assert torch.cuda.memory_allocated(1) == 0
+        assert torch.cuda.memory_allocated(LAST) == 0
 """
 
 
@@ -532,6 +545,7 @@ def test_tensors_travel_between_processes(tmp_path):
     run_file(tmp_path / "sender.py", SENDER, SOFTCUDA_DEVICES=2)
 
 
+@needs_soft_card
 def test_the_doctor():
     command = [sys.executable, "-m", "rushlight", "doctor"]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120, check=False)
@@ -545,6 +559,7 @@ def test_the_doctor():
     assert "driver" in done.stdout and "NVRTC" in done.stdout
 
 
+@needs_soft_card
 def test_a_missing_compiler_is_named(tmp_path):
     """The driver's stand-in alone is in the loader's path, and NVRTC is nowhere."""
     (tmp_path / "driver").mkdir()

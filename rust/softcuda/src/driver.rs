@@ -351,8 +351,7 @@ entries! {
                 handle.write_unaligned(Handle([EVENT, u64::from(std::process::id()), event as u64, 0, 0, 0, 0, 0]));
                 SUCCESS
             }
-            Some(_) => INVALID_VALUE,
-            None => INVALID_HANDLE,
+            _ => INVALID_HANDLE,
         })
     }
 
