@@ -33,7 +33,7 @@ fn reshaped(tensor: &Tensor, sizes: &[isize]) -> Result<Tensor> {
 }
 
 /// The input with its widths of zeros, which may be negative.
-fn padded(input: &Tensor, before: &[i64], after: &[i64]) -> Result<Tensor> {
+pub fn padded(input: &Tensor, before: &[i64], after: &[i64]) -> Result<Tensor> {
     let widths: Ints = before.iter().zip(after).rev().flat_map(|(&before, &after)| [before, after]).collect();
     match widths.iter().all(|&width| width == 0) {
         true => Ok(input.clone()),
