@@ -207,15 +207,12 @@ impl Call<'_> {
         let input = Description::tensor(library, dtype, &own.input, own.channels_last)?;
         let output = Description::tensor(library, dtype, &own.output, own.channels_last)?;
         let weight = Description::weight(library, dtype, &own.weight, own.channels_last)?;
-        let convolution =
-            Description::new(library.create_convolution, library.destroy_convolution, |object| {
-                let [padding, strides, dilation] = [&own.padding, &own.strides, &own.dilation].map(|list| list.as_ptr());
-                let count = own.padding.len() as c_int;
-                // SAFETY: the description was created as one, and all lists have the length that is passed.
-                unsafe {
-                    (library.set_convolution)(object, count, padding, strides, dilation, CROSS_CORRELATION, sum)
-                }
-            })?;
+        let convolution = Description::new(library.create_convolution, library.destroy_convolution, |object| {
+            let [padding, strides, dilation] = [&own.padding, &own.strides, &own.dilation].map(|list| list.as_ptr());
+            let count = own.padding.len() as c_int;
+            // SAFETY: the description was created as one, and all lists have the length that is passed.
+            unsafe { (library.set_convolution)(object, count, padding, strides, dilation, CROSS_CORRELATION, sum) }
+        })?;
         // SAFETY: the description was created as one.
         let refused = unsafe {
             (library.set_groups)(convolution.object, own.groups) != SUCCESS
@@ -308,9 +305,8 @@ impl Call<'_> {
             Target::Weight => self.library.size_weight,
         };
         let exact = math_of(own.dtype) == FMA_MATH;
-        let permitted = |answer: &&Answer| {
-            answer.status == SUCCESS && (!deterministic || answer.determinism == DETERMINISTIC)
-        };
+        let permitted =
+            |answer: &&Answer| answer.status == SUCCESS && (!deterministic || answer.determinism == DETERMINISTIC);
         let way = |answer: &Answer| {
             let math = if exact { FMA_MATH } else { answer.math };
             let mut workspace = 0;
@@ -454,7 +450,12 @@ unsafe fn plan(call: &Call, card: &Card, stream: StreamId, own: &Convolution, at
 ///
 /// # Safety
 /// The addresses are those of tensors of the convolution's sizes, in memory of the device that is held for the stream.
-pub unsafe fn convolve(card: &Card, stream: StreamId, own: &Convolution, [input, weight, output]: [u64; 3]) -> Result<bool> {
+pub unsafe fn convolve(
+    card: &Card,
+    stream: StreamId,
+    own: &Convolution,
+    [input, weight, output]: [u64; 3],
+) -> Result<bool> {
     let Some(library) = found().filter(|_| convolves(own.dtype)) else { return Ok(false) };
     let at = match own.target {
         Target::Output => [input, weight, output],

@@ -52,7 +52,13 @@ fn is_even([input, weight, output]: [&Tensor; 3], space: &Space) -> bool {
 }
 
 /// The description of a call, unless a number is too large.
-fn described(target: Target, space: &Space, sizes: [&[isize]; 3], dtype: DType, last: bool) -> Option<dnn::Convolution> {
+fn described(
+    target: Target,
+    space: &Space,
+    sizes: [&[isize]; 3],
+    dtype: DType,
+    last: bool,
+) -> Option<dnn::Convolution> {
     let few = |sizes: &[isize]| sizes.iter().try_fold(1, |all: c_int, &size| all.checked_mul(size.try_into().ok()?));
     let [input, weight, output] = sizes;
     few(input).and(few(weight)).and(few(output))?;
@@ -131,9 +137,8 @@ fn convolve(target: Target, space: &Space, operands: [&Tensor; 3]) -> Result<boo
     };
     let card = card::of(input.device())?;
     let stream = stream::current(card.index);
-    let place_of = |tensor: &Tensor, start: usize| {
-        start.wrapping_add_signed(tensor.layout().offset * dtype.size() as isize)
-    };
+    let place_of =
+        |tensor: &Tensor, start: usize| start.wrapping_add_signed(tensor.layout().offset * dtype.size() as isize);
     let ready = |place: usize| -> Result<Tensor> {
         let own = images[place];
         if is_contiguous(own.layout(), format)? && place_of(own, own.storage().address()).is_multiple_of(ALIGNMENT) {

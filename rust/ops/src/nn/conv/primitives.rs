@@ -18,8 +18,8 @@ use rushlight_dispatch::value::{Arg, Ints, Value, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, merge_batch, one_result, split_batch};
 use rushlight_dispatch::{copy, create, op, value};
 
-use super::{by_cudnn, on_cuda};
 use super::output_size::{output_size, too_many};
+use super::{by_cudnn, on_cuda};
 use crate::convert::CLONE;
 use crate::expr_ext::ExprExt;
 use crate::pointwise::arith::ADD;
