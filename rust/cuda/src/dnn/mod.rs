@@ -118,6 +118,8 @@ pub struct Convolution {
     pub padding: Vec<c_int>,
     pub dilation: Vec<c_int>,
     pub groups: c_int,
+    /// Whether equal calls must give equal bits, besides the setting.
+    pub deterministic: bool,
 }
 
 /// What cuDNN creates to describe a call.
@@ -422,7 +424,7 @@ static PLANS: ForkMutex<BTreeMap<Key, Arc<[Way]>>> = ForkMutex::new(Rank::Tables
 /// As `convolve`.
 unsafe fn plan(call: &Call, card: &Card, stream: StreamId, own: &Convolution, at: [u64; 3]) -> Result<Arc<[Way]>> {
     let measured = SETTINGS.benchmark.load(Ordering::Relaxed) && !capture::is_capturing(card.index, stream);
-    let deterministic = SETTINGS.deterministic.load(Ordering::Relaxed);
+    let deterministic = own.deterministic || SETTINGS.deterministic.load(Ordering::Relaxed);
     let tf32 = SETTINGS.tf32.load(Ordering::Relaxed);
     let key = (card.index, own.clone(), [measured, deterministic, tf32]);
     if let Some(known) = PLANS.lock().get(&key) {

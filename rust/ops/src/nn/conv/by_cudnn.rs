@@ -10,7 +10,7 @@ use rushlight_cuda::{card, dnn, stream};
 use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::operands::settle;
 use rushlight_dispatch::operator::TensorSpec;
-use rushlight_dispatch::{autocast, copy};
+use rushlight_dispatch::{autocast, copy, deterministic};
 
 use super::on_cuda::{Space, padded};
 
@@ -78,6 +78,7 @@ fn described(
         padding: spatial(&space.padding[..dims], 0)?,
         dilation: spatial(space.dilation, 1)?,
         groups: c_int::try_from(space.groups).ok()?,
+        deterministic: deterministic::is_enabled(),
     })
 }
 
