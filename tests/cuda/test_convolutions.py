@@ -259,16 +259,31 @@ with ThreadPoolExecutor(4) as pool:
 
 
 def test_without_memory_for_a_workspace_another_algorithm_runs():
+    """Also for one that was measured with more memory."""
     run(
         COUNTERS
         + """
-cudnn.benchmark, cudnn.allow_tf32 = True, False
-x = torch.ones(4, 1, 256, 256, device="cuda")
-weight = torch.ones(2, 1, 3, 3, device="cuda", requires_grad=True)
-# The result fits, and its sums of 64 bits do not.
-torch.cuda.set_per_process_memory_fraction(7 / 1024)
-y = F.conv2d(x, weight)
-assert library() == 1 and y.unique().tolist() == [9.0]
+cudnn.benchmark = True
+x = torch.ones(1, 1, 34, 34, device="cuda", requires_grad=True)
+weight = torch.ones(2, 1, 3, 3, device="cuda")
+seeds = {1: torch.ones(1, 2, 32, 32, device="cuda"), 2: torch.ones(1, 2, 16, 16, device="cuda")}
+def convolve(stride):
+    y = F.conv2d(x, weight, stride=stride)
+    return y[0, 0, 5, 5].item(), torch.autograd.grad(y, x, seeds[stride])[0][0, 0, 5, 5].item()
+assert convolve(1) == (9.0, 18.0) and (library(), loose(), measurements()) == (2, 0, 2)
+torch.cuda.set_per_process_memory_fraction(4 / 1024)
+blocks = []
+try:
+    while True:
+        blocks.append(torch.empty(2048, device="cuda"))
+except torch.OutOfMemoryError:
+    pass
+# There is room for results, and not for sums of 64 bits.
+del blocks[3::8]
+found = convolve(1), library(), loose(), measurements()
+assert found == ((9.0, 18.0), 4, 1, 2), found
+found = convolve(2), library(), loose(), measurements()
+assert found == ((9.0, 2.0), 6, 2, 4), found
 """,
     )
 

@@ -197,7 +197,7 @@ fn is_loose(target: Target, algorithm: c_int) -> bool {
 unsafe fn answer(
     described: Result<Convolution, Status>,
     math: c_int,
-    room: usize,
+    room: Option<usize>,
     wanted: c_int,
     count: *mut c_int,
     answers: *mut Answer,
@@ -209,11 +209,15 @@ unsafe fn answer(
     if wanted < 1 || count.is_null() || answers.is_null() {
         return BAD_PARAM;
     }
+    let order = match room {
+        Some(_) => [WITH_WORKSPACE, PLAIN, UNSUPPORTED],
+        None => [UNSUPPORTED, PLAIN, WITH_WORKSPACE],
+    };
     let mut written = 0;
-    for algorithm in [UNSUPPORTED, PLAIN, WITH_WORKSPACE].into_iter().take(wanted as usize) {
+    for algorithm in order.into_iter().take(wanted as usize) {
         let (status, needed) = match workspace(&mut convolution, algorithm) {
-            Ok(bytes) if bytes <= room => (SUCCESS, bytes),
-            Ok(bytes) => (SIZE_INSUFFICIENT, bytes),
+            Ok(bytes) if room.is_some_and(|room| bytes > room) => (SIZE_INSUFFICIENT, bytes),
+            Ok(bytes) => (SUCCESS, bytes),
             Err(status) => (status, 0),
         };
         let determinism = c_int::from(!is_loose(convolution.target, algorithm));
@@ -447,7 +451,7 @@ macro_rules! targets {
         ) {
             if handle.is_null() { return NULL_POINTER; }
             let described = described(Target::$target, &*$input, &*$weight, &*$output, &*own);
-            answer(described, (*own).math, usize::MAX, wanted, count, answers)
+            answer(described, (*own).math, None, wanted, count, answers)
         }
 
         $size(
@@ -470,7 +474,7 @@ macro_rules! targets {
             if handle.is_null() { return NULL_POINTER; }
             let described = described(Target::$target, &*$input, &*$weight, &*$output, &*own);
             match measured(&*handle, &described, [first_at, second_at, result_at], space, bytes) {
-                SUCCESS => answer(described, (*own).math, bytes, wanted, count, answers),
+                SUCCESS => answer(described, (*own).math, Some(bytes), wanted, count, answers),
                 status => status,
             }
         }
