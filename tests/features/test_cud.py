@@ -253,8 +253,7 @@ def test_cud_12_libraries_are_found_when_they_are_needed():
         """,
         SOFTCUDA_VERSION=11080,
     )
-    run("assert torch.cuda.is_available() and torch.backends.cudnn.version() == 90000")
-    run("assert torch.backends.cudnn.is_available() is False", SOFTCUDA_DNN_VERSION=8907)
+    run("assert torch.cuda.is_available() and torch.backends.cudnn.is_available()")
 
 
 @needs_soft_card

@@ -1,4 +1,4 @@
-//! Convolutions on CUDA devices, as products of matrices: the windows of the input are a strided view, which is copied into
+//! Convolutions on CUDA devices that cuDNN does not compute, as products of matrices: the windows of the input are a strided view, which is copied into
 //! columns. The gradient of the input is a convolution of the gradient, with zeros between its elements, by the turned weight.
 
 use rushlight_autograd::Tensor;
