@@ -151,7 +151,7 @@ def set_flags(
     for name, value in zip(names, given):
         if value is not None:
             setattr(_settings, name, value)
-    return before  # type: ignore[return-value]
+    return before
 
 
 @contextmanager

@@ -22,7 +22,7 @@
 //! | `SOFTCUDA_VERSION` | the version of CUDA that the driver reports, 13000 by default |
 //! | `SOFTCUDA_BLAS_VERSION` | the version of cuBLASLt, 130000 by default |
 //! | `SOFTCUDA_DNN_VERSION` | the version of cuDNN, 90000 by default |
-//! | `SOFTCUDA_DNN_REFUSES` | what cuDNN does not support: `algorithms` or `calls`, nothing by default |
+//! | `SOFTCUDA_DNN_REFUSES` | what cuDNN does not support: "algorithms" or "calls", nothing by default |
 //! | `SOFTCUDA_SEED` | the order of threads and the moments at which work runs; 0 runs work as late as possible |
 //! | `SOFTCUDA_CXX` | the C++ compiler, `c++` by default |
 
