@@ -8,9 +8,12 @@ import pytest
 import rushlight as torch
 from rushlight import nn
 
-pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="there is no GPU; make test-cuda runs this on a card made of software"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not torch.cuda.is_available(), reason="there is no GPU; make test-cuda runs this on a card made of software"
+    ),
+    pytest.mark.usefixtures("full_precision"),
+]
 
 
 def close(got, wanted, rtol=1e-4, atol=1e-5):

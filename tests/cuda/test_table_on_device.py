@@ -14,9 +14,12 @@ from table_cases import ALL, FEW, Report, call, cases, change, difference, draw,
 
 import rushlight as torch
 
-pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="there is no GPU; make test-cuda runs this on a card made of software"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not torch.cuda.is_available(), reason="there is no GPU; make test-cuda runs this on a card made of software"
+    ),
+    pytest.mark.usefixtures("full_precision"),
+]
 
 #: A sample with dropout, of an operator that is not random without.
 DROPS = ("scaled_dot_product_attention", "t(3, 3), 0.5")

@@ -177,6 +177,19 @@ os.wait()
     assert run_on_card(program).startswith(sentence)
 
 
+@needs_soft_card
+def test_err_6_an_old_cudnn():
+    """It is not used, and `python -m rushlight doctor` tells so."""
+    program = """
+from rushlight.cuda._doctor import report
+assert torch.backends.cudnn.is_available() is False
+print(torch.nn.functional.conv1d(torch.ones(1, 1, 3).cuda(), torch.ones(1, 1, 2).cuda()).tolist())
+print(*(sentence for found, sentence, _ in report() if "cuDNN" in sentence and not found))
+"""
+    shown = run_on_card(program, SOFTCUDA_DNN_VERSION=8907)
+    assert shown == "[[[2.0, 2.0]]]\ncuDNN, which computes convolutions: 8.9.7, which is older than 9.0.0\n"
+
+
 def test_err_7_data():
     """`x.data` shares the memory without history. Changes through it do not change the version."""
     x = torch.ones(2, requires_grad=True)

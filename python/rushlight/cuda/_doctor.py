@@ -22,7 +22,10 @@ def report() -> list[tuple[bool, str, str]]:
         lines.append((False, "NVRTC, which compiles the kernels: not installed", "pip install 'rushlight[cuda13]'"))
     else:
         lines.append((True, f"NVRTC, which compiles the kernels: {nvrtc}", ""))
-    lines.append(_about_products(libraries["cublaslt"]))
+    slower = "a slower kernel multiplies"
+    lines.append(_about("cuBLASLt, which multiplies matrices", libraries["cublaslt"], slower))
+    slower = "convolutions are products of matrices, which need more memory"
+    lines.append(_about("cuDNN, which computes convolutions", libraries["cudnn"], slower))
     cache = libraries["kernel cache"]
     lines.append((True, f"compiled kernels: {cache or 'not kept, because no folder was found'}", ""))
     for index in range(torch.cuda.device_count()):
@@ -34,11 +37,11 @@ def report() -> list[tuple[bool, str, str]]:
     return lines
 
 
-def _about_products(found: tuple[str, bool] | None) -> tuple[bool, str, str]:
-    """Products of matrices run on a slower kernel without cuBLASLt."""
+def _about(library: str, found: tuple[str, bool] | None, without: str) -> tuple[bool, str, str]:
+    """A library that rushlight uses where it is installed, and what happens without it."""
     version, usable = found or ("not installed", False)
-    remedy = "" if usable else "pip install 'rushlight[cuda13]'; until then a slower kernel multiplies"
-    return usable, f"cuBLASLt, which multiplies matrices: {version}", remedy
+    remedy = "" if usable else f"pip install 'rushlight[cuda13]'; until then {without}"
+    return usable, f"{library}: {version}", remedy
 
 
 def _about_driver(told: str) -> str:

@@ -9,7 +9,7 @@
 //! - `profile` measures how long kernels and copies run.
 //! - `library` finds NVIDIA's other libraries.
 //! - `program` compiles the source of a kernel and keeps the result, in memory and on disk.
-//! - `blas` gives products of matrices to cuBLASLt, where it is installed.
+//! - `blas` gives products of matrices to cuBLASLt, where it is installed, and `dnn` convolutions to cuDNN.
 //! - `copy`, `elementwise`, `reduce`, `matmul`, `indexed`, `lines`, `order` and `random` enqueue work. They return before it has
 //!   run.
 //! - `kernels` has the sources of device functions.
@@ -21,6 +21,7 @@ pub mod blas;
 pub mod capture;
 pub mod card;
 pub mod copy;
+pub mod dnn;
 pub mod driver;
 pub mod elementwise;
 pub mod graph;

@@ -1,6 +1,6 @@
 //! NVIDIA's libraries: found by the dynamic loader, or in the folder `nvidia` where pip puts them.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -36,4 +36,28 @@ pub fn load(prefix: &str) -> bool {
         // SAFETY: loading a library of NVIDIA runs its initialisers, which any program may load.
         !unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) }.is_null()
     })
+}
+
+/// A library that stays loaded.
+#[derive(Clone, Copy)]
+pub struct Library(*mut c_void);
+
+impl Library {
+    /// Loads a library by its name, or the first file of pip's packages that begins with this name.
+    pub fn open(name: &str) -> Option<Library> {
+        let of_loader = CString::new(name).ok()?;
+        let open = || {
+            // SAFETY: loading a library of NVIDIA runs its initialisers, which any program may load.
+            let handle = unsafe { libc::dlopen(of_loader.as_ptr(), libc::RTLD_NOW) };
+            (!handle.is_null()).then_some(Library(handle))
+        };
+        open().or_else(|| load(name).then(open).flatten())
+    }
+
+    /// The address of a function.
+    pub fn function(self, name: &CStr) -> Option<*mut c_void> {
+        // SAFETY: the library is never unloaded.
+        let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
+        (!address.is_null()).then_some(address)
+    }
 }

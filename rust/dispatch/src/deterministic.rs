@@ -25,6 +25,11 @@ fn has(bits: u8) -> bool {
     MODE.load(Ordering::Relaxed) & bits == bits
 }
 
+/// Whether equal calls must give equal bits.
+pub fn is_enabled() -> bool {
+    has(ENABLED)
+}
+
 /// Returns an error, or warns, for a call that torch calls nondeterministic.
 pub fn alert(name: &str) -> Result<()> {
     if !has(ENABLED) {

@@ -40,6 +40,11 @@ pub fn current() -> Result<c_int, Status> {
     }
 }
 
+/// What this thread may do during captures.
+pub fn capture_mode() -> c_int {
+    CAPTURE_MODE.get()
+}
+
 /// Runs a function on the device of this thread's context, unless an error has stopped it.
 fn on_device(run: impl FnOnce(&mut Machine, c_int) -> Status) -> Status {
     let device = match current() {
@@ -513,6 +518,24 @@ pub extern "C" fn softcuda_launches() -> u64 {
 #[unsafe(no_mangle)]
 pub extern "C" fn softcuda_products() -> u64 {
     counter(|machine| machine.products)
+}
+
+/// For tests: how many convolutions have run.
+#[unsafe(no_mangle)]
+pub extern "C" fn softcuda_convolutions() -> u64 {
+    counter(|machine| machine.convolutions)
+}
+
+/// For tests: how many convolutions that may differ from call to call have run.
+#[unsafe(no_mangle)]
+pub extern "C" fn softcuda_loose_convolutions() -> u64 {
+    counter(|machine| machine.loose)
+}
+
+/// For tests: how often the algorithms for a convolution were measured.
+#[unsafe(no_mangle)]
+pub extern "C" fn softcuda_measurements() -> u64 {
+    counter(|machine| machine.measurements)
 }
 
 fn counter(read: impl FnOnce(&Machine) -> u64) -> u64 {

@@ -20,6 +20,10 @@ pub struct Machine {
     pub faults: HashMap<c_int, Status>,
     pub launches: u64,
     pub products: u64,
+    /// The convolutions that have run, how many of them may differ from call to call, and how often algorithms were measured.
+    pub convolutions: u64,
+    pub loose: u64,
+    pub measurements: u64,
     random: u64,
 }
 
@@ -52,6 +56,9 @@ pub fn start() -> Status {
         faults: HashMap::new(),
         launches: 0,
         products: 0,
+        convolutions: 0,
+        loose: 0,
+        measurements: 0,
         random: number("SOFTCUDA_SEED").unwrap_or(0),
     });
     if made.process == std::process::id() { SUCCESS } else { NOT_INITIALIZED }

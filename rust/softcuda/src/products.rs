@@ -76,7 +76,7 @@ impl Type {
 
     /// # Safety
     /// An element can be written at the address.
-    unsafe fn store(self, address: usize, value: Number) {
+    pub unsafe fn store(self, address: usize, value: Number) {
         let at = std::ptr::with_exposed_provenance_mut::<u8>(address);
         // SAFETY: guaranteed by the caller.
         unsafe {
@@ -139,7 +139,7 @@ fn plus(x: Number, y: Number) -> Number {
 }
 
 /// Ten bits after the leading one.
-fn tf32(value: f64) -> f64 {
+pub fn tf32(value: f64) -> f64 {
     let bits = (value as f32).to_bits();
     if value.is_finite() { f64::from(f32::from_bits((bits + 0xfff + (bits >> 13 & 1)) & !0x1fff)) } else { value }
 }

@@ -111,6 +111,12 @@ impl Machine {
                 // SAFETY: its matrices were checked when the work was enqueued, and freeing memory waits for its device.
                 unsafe { product.run() };
             }
+            Work::Convolution(convolution) => {
+                self.convolutions += 1;
+                self.loose += u64::from(convolution.loose);
+                // SAFETY: as above.
+                unsafe { convolution.run() };
+            }
             Work::Copy { to, from, bytes } => {
                 let from = match &from {
                     Source::Address(address) => std::ptr::with_exposed_provenance::<u8>(*address),

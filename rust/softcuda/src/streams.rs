@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
 use std::time::Instant;
 
+use crate::convolutions::Convolution;
 use crate::modules::Launch;
 use crate::products::Product;
 
@@ -11,6 +12,7 @@ use crate::products::Product;
 pub enum Work {
     Launch(Launch),
     Product(Product),
+    Convolution(Box<Convolution>),
     Copy {
         to: usize,
         from: Source,

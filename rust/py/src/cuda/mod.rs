@@ -1,11 +1,13 @@
 //! `torch.cuda`: devices, their memory, streams and events.
 
+use std::sync::atomic::Ordering;
+
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rushlight::{DType, Device};
 use rushlight_cuda::card::{self, Card};
-use rushlight_cuda::{driver, library};
+use rushlight_cuda::{dnn, driver, library};
 use rushlight_dispatch::generator::Generator;
 
 use crate::errors::raise;
@@ -102,6 +104,8 @@ fn _cuda_libraries(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     dict.set_item("nvrtc", compiler.map(|(major, minor)| format!("{major}.{minor}, from {}", place())))?;
     let blas = py.detach(rushlight_cuda::blas::describe);
     dict.set_item("cublaslt", blas.map(|version| (version, rushlight_cuda::blas::is_available())))?;
+    let dnn = py.detach(rushlight_cuda::dnn::describe);
+    dict.set_item("cudnn", dnn.map(|version| (version, rushlight_cuda::dnn::is_available())))?;
     dict.set_item("kernel cache", rushlight_cuda::program::cache_folder().map(|folder| folder.display().to_string()))?;
     Ok(dict)
 }
@@ -117,6 +121,25 @@ fn _cuda_allow_tf32(allowed: bool) {
 fn _cuda_allow_reductions(bfloat16: bool, rounded: bool, divided: bool) {
     let dtype = if bfloat16 { DType::BF16 } else { DType::F16 };
     rushlight_cuda::blas::allow_reductions(dtype, rounded, divided);
+}
+
+/// The version of cuDNN, if it can be used.
+#[pyfunction]
+fn _cudnn_version(py: Python<'_>) -> Option<usize> {
+    py.detach(|| dnn::version().filter(|_| dnn::is_available()))
+}
+
+/// Sets a setting of `torch.backends.cudnn` by its name.
+#[pyfunction]
+fn _cudnn_set(name: &str, value: bool) {
+    let settings = &dnn::SETTINGS;
+    let setting = match name {
+        "enabled" => &settings.enabled,
+        "benchmark" => &settings.benchmark,
+        "deterministic" => &settings.deterministic,
+        _ => &settings.tf32,
+    };
+    setting.store(value, Ordering::Relaxed);
 }
 
 /// The default generator of a device, which need not exist.
@@ -154,6 +177,8 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(_cuda_libraries, module)?,
         wrap_pyfunction!(_cuda_allow_tf32, module)?,
         wrap_pyfunction!(_cuda_allow_reductions, module)?,
+        wrap_pyfunction!(_cudnn_version, module)?,
+        wrap_pyfunction!(_cudnn_set, module)?,
         wrap_pyfunction!(_cuda_default_generator, module)?,
         wrap_pyfunction!(_cuda_seed_devices, module)?,
     ] {

@@ -5,6 +5,7 @@
 //! the other two, so gradients of any order come out of them. Their `padding=` has the sides before all dimensions, then
 //! those after, which may be negative if the last elements are not used.
 
+mod by_cudnn;
 mod on_cuda;
 mod output_size;
 mod primitives;

@@ -1,4 +1,4 @@
-//! Convolutions on CUDA devices, as products of matrices: the windows of the input are a strided view, which is copied into
+//! Convolutions on CUDA devices that cuDNN does not compute, as products of matrices: the windows of the input are a strided view, which is copied into
 //! columns. The gradient of the input is a convolution of the gradient, with zeros between its elements, by the turned weight.
 
 use rushlight_autograd::Tensor;
@@ -33,7 +33,7 @@ fn reshaped(tensor: &Tensor, sizes: &[isize]) -> Result<Tensor> {
 }
 
 /// The input with its widths of zeros, which may be negative.
-fn padded(input: &Tensor, before: &[i64], after: &[i64]) -> Result<Tensor> {
+pub fn padded(input: &Tensor, before: &[i64], after: &[i64]) -> Result<Tensor> {
     let widths: Ints = before.iter().zip(after).rev().flat_map(|(&before, &after)| [before, after]).collect();
     match widths.iter().all(|&width| width == 0) {
         true => Ok(input.clone()),

@@ -18,8 +18,8 @@ use rushlight_dispatch::value::{Arg, Ints, Value, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, merge_batch, one_result, split_batch};
 use rushlight_dispatch::{copy, create, op, value};
 
-use super::on_cuda;
 use super::output_size::{output_size, too_many};
+use super::{by_cudnn, on_cuda};
 use crate::convert::CLONE;
 use crate::expr_ext::ExprExt;
 use crate::pointwise::arith::ADD;
@@ -302,6 +302,9 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
             padding: args.ints(CONV::PADDING)?,
             dilation: args.ints(CONV::DILATION)?,
         };
+        if by_cudnn::run(target, &space, operands)? {
+            return bias.map_or(Ok(()), |bias| add_to_channels(result, bias));
+        }
         return on_cuda::run(target, &space, operands, bias, compute_dtype(result.dtype()));
     }
     let [input, weight, output] = own;

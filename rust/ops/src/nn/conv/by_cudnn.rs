@@ -1,0 +1,166 @@
+//! Convolutions by cuDNN: what it takes, and in which layout.
+
+use std::ffi::c_int;
+
+use rushlight_autograd::Tensor;
+use rushlight_core::memory_format::{has_channels_last, is_contiguous, strides};
+use rushlight_core::{DType, Dims, Layout, Result, window};
+use rushlight_cpu::nn::conv::Target;
+use rushlight_cuda::{card, dnn, stream};
+use rushlight_dispatch::allocate::allocate;
+use rushlight_dispatch::operands::settle;
+use rushlight_dispatch::operator::TensorSpec;
+use rushlight_dispatch::{autocast, copy, deterministic};
+
+use super::on_cuda::{Space, padded};
+
+/// Kernels read several elements at once, from addresses that are multiples of this.
+const ALIGNMENT: usize = 16;
+
+/// A sequence as an image of one row.
+fn image(tensor: &Tensor) -> Tensor {
+    let layout = tensor.layout();
+    match layout.rank() {
+        3 => Tensor::view_of(tensor, layout.unsqueeze(2)),
+        _ => tensor.clone(),
+    }
+}
+
+/// Numbers of cuDNN, if they are not too large.
+fn numbers(list: &[isize]) -> Option<Vec<c_int>> {
+    list.iter().map(|&number| c_int::try_from(number).ok()).collect()
+}
+
+/// A list of one number for each dimension of space, as one of an image's.
+fn spatial(list: &[i64], of_row: i64) -> Option<Vec<c_int>> {
+    let row = (list.len() == 1).then_some(of_row);
+    row.into_iter().chain(list.iter().copied()).map(|number| c_int::try_from(number).ok()).collect()
+}
+
+/// The number of elements that windows reach, along a dimension.
+fn reached(dim: usize, output: &[isize], kernel: &[isize], space: &Space) -> i64 {
+    (output[dim] as i64 - 1) * space.strides[dim] + (kernel[dim] as i64 - 1) * space.dilation[dim] + 1
+}
+
+/// Whether as many windows fit with the padding before the elements also after them.
+fn is_even([input, weight, output]: [&Tensor; 3], space: &Space) -> bool {
+    let [input, kernel, output] = [input, weight, output].map(|tensor| &tensor.sizes()[2..]);
+    (0..input.len()).all(|dim| {
+        let whole = input[dim] as i128 + 2 * i128::from(space.padding[dim]);
+        window::count(whole, kernel[dim] as i64, space.dilation[dim], space.strides[dim]) == output[dim] as i128
+    })
+}
+
+/// The description of a call, unless a number is too large.
+fn described(
+    target: Target,
+    space: &Space,
+    sizes: [&[isize]; 3],
+    dtype: DType,
+    last: bool,
+) -> Option<dnn::Convolution> {
+    let few = |sizes: &[isize]| sizes.iter().try_fold(1, |all: c_int, &size| all.checked_mul(size.try_into().ok()?));
+    let [input, weight, output] = sizes;
+    few(input).and(few(weight)).and(few(output))?;
+    let dims = space.strides.len();
+    Some(dnn::Convolution {
+        target: match target {
+            Target::Output => dnn::Target::Output,
+            Target::Input => dnn::Target::Input,
+            Target::Weight => dnn::Target::Weight,
+        },
+        dtype,
+        channels_last: last,
+        input: numbers(input)?,
+        weight: numbers(weight)?,
+        output: numbers(output)?,
+        strides: spatial(space.strides, 1)?,
+        padding: spatial(&space.padding[..dims], 0)?,
+        dilation: spatial(space.dilation, 1)?,
+        groups: c_int::try_from(space.groups).ok()?,
+        deterministic: deterministic::is_enabled(),
+    })
+}
+
+/// Computes the target from the other two of input, weight and output. False if cuDNN does not take it.
+pub fn run(target: Target, space: &Space, operands: [&Tensor; 3]) -> Result<bool> {
+    let dtype = operands[0].dtype();
+    if !dnn::convolves(dtype) || operands.iter().any(|tensor| tensor.dtype() != dtype) {
+        return Ok(false);
+    }
+    let _off = autocast::disable();
+    let [input, weight, output] = operands.map(Tensor::detach);
+    if is_even([&input, &weight, &output], space) {
+        return convolve(target, space, [&input, &weight, &output]);
+    }
+    // With uneven padding, the convolution of a padded input.
+    let dims = space.strides.len();
+    let before = &space.padding[..dims];
+    let after = |dim: usize| {
+        reached(dim, &output.sizes()[2..], &weight.sizes()[2..], space) - input.sizes()[2 + dim] as i64 - before[dim]
+    };
+    let after: Vec<i64> = (0..dims).map(after).collect();
+    let zeros = vec![0; 2 * dims];
+    let space = Space { groups: space.groups, strides: space.strides, padding: &zeros, dilation: space.dilation };
+    if target != Target::Input {
+        return convolve(target, &space, [&padded(&input, before, &after)?, &weight, &output]);
+    }
+    let mut sizes = input.sizes().clone();
+    (0..dims).for_each(|dim| sizes[2 + dim] += (before[dim] + after[dim]) as isize);
+    let spec = TensorSpec::new(&sizes, dtype, &input).formatted(input.layout());
+    let whole = allocate(&spec)?;
+    let done = convolve(target, &space, [&whole, &weight, &output])?;
+    if done {
+        let negative = |list: &[i64]| list.iter().map(|width| -width).collect::<Vec<_>>();
+        copy::copy(&input, &padded(&whole, &negative(before), &negative(&after))?)?;
+    }
+    Ok(done)
+}
+
+/// The same with the same padding before and after the elements.
+fn convolve(target: Target, space: &Space, operands: [&Tensor; 3]) -> Result<bool> {
+    let at = match target {
+        Target::Input => 0,
+        Target::Weight => 1,
+        Target::Output => 2,
+    };
+    let [input, weight, output] = operands.map(image);
+    let images = [&input, &weight, &output];
+    let dtype = input.dtype();
+    // cuDNN has no kernels for channels-last in float64.
+    let last = dtype != DType::F64 && has_channels_last(images[at].layout());
+    let sizes = images.map(|tensor| tensor.sizes().as_slice());
+    let Some(call) = described(target, space, sizes, dtype, last) else { return Ok(false) };
+    let format = match (last, input.rank()) {
+        (false, _) => None,
+        (true, 4) => Some("channels_last"),
+        (true, _) => Some("channels_last_3d"),
+    };
+    let card = card::of(input.device())?;
+    let stream = stream::current(card.index);
+    let place_of =
+        |tensor: &Tensor, start: usize| start.wrapping_add_signed(tensor.layout().offset * dtype.size() as isize);
+    let ready = |place: usize| -> Result<Tensor> {
+        let own = images[place];
+        if is_contiguous(own.layout(), format)? && place_of(own, own.storage().address()).is_multiple_of(ALIGNMENT) {
+            return Ok(own.clone());
+        }
+        let sizes = Dims::clone(own.sizes());
+        let layout = Layout { strides: strides(&sizes, format, None)?, sizes, offset: 0 };
+        let dense = allocate(&TensorSpec { layout, dtype, device: own.device() })?;
+        if place != at {
+            copy::copy(&dense, own)?;
+        }
+        Ok(dense)
+    };
+    let tensors = [ready(0)?, ready(1)?, ready(2)?];
+    let pins = tensors.iter().map(|tensor| tensor.storage().pin_on(stream)).collect::<Result<Vec<_>>>()?;
+    let addresses = std::array::from_fn(|n| place_of(&tensors[n], pins[n].address()) as u64);
+    // SAFETY: the tensors are dense and have these sizes, and their storages are pinned on the stream.
+    let done = unsafe { dnn::convolve(card, stream, &call, addresses)? };
+    drop(pins);
+    if done {
+        settle(&tensors[at], images[at])?;
+    }
+    Ok(done)
+}
