@@ -245,30 +245,51 @@ def check_lines():
     source = """
         #include "lines.cuh"
         using namespace rushlight;
-        typedef rushlight::Lines<CumulativeSum<i32, i64, i64, i64>> Sums;
-        typedef rushlight::Lines<Best<f32, f32, true, true>> Tops;
-        extern "C" __global__ void serial(LineOperands operands, u64 lines, u64 n, u64 inner, u32 each) {
-            Sums::serial(operands, lines, n, inner, each);
+        typedef CumulativeSum<i32, i64, i64, i64> What;
+        typedef rushlight::Lines<What, 3, true> Sums;
+        typedef rushlight::Lines<Best<f32, f32, true, true>, 2, false> Tops;
+        extern "C" __global__ void results(LineOperands operands, LineShape shape, const i64* before) {
+            Sums::run(operands, shape, before, nullptr);
         }
-        extern "C" __global__ void blocks(LineOperands operands, u64 lines, u64 n, u64 inner, u32 each) {
-            Sums::blocks(operands, lines, n, inner, each);
+        extern "C" __global__ void totals(LineOperands operands, LineShape shape, i64* totals) {
+            Sums::run(operands, shape, nullptr, totals);
         }
-        extern "C" __global__ void top(LineOperands operands, u64 lines, u64 n, u64 inner, u32 each) {
-            Tops::blocks(operands, lines, n, inner, each);
+        extern "C" __global__ void joined(LineOperands operands, LineShape shape) {
+            rushlight::Lines<Joined<What, true>, 3, true>::run(operands, shape, nullptr, nullptr);
+        }
+        extern "C" __global__ void top(LineOperands operands, LineShape shape) {
+            Tops::run(operands, shape, nullptr, nullptr);
         }
     """
-    serial, blocks, top = built(source, "serial", "blocks", "top")
-    for outer, n, inner in [(2, 3, 4), (1, 256, 1), (2, 1000, 3)]:
+
+    class Shape(ctypes.Structure):
+        _fields_ = [(name, U64) for name in ("lines", "n", "inner", "piece", "pieces")] + [("thread_bits", U32)]
+
+    results, totals, joined, top = built(source, "results", "totals", "joined", "top")
+    for outer, n, inner, bits in [
+        (2, 3, 4, 0),
+        (3, 5, 1, 0),
+        (1, 256, 1, 5),
+        (2, 1000, 3, 2),
+        (3, 5000, 1, 8),
+        (1, 700, 40, 3),
+    ]:
         x = random.integers(-99, 99, (outer, n, inner), np.int32)
-        for kernel in (serial, blocks):
-            address = on_card(np.zeros(x.shape, np.int64))
-            operands = (U64 * 4)(address, 0, on_card(x), 0)
-            launch(kernel, (3, 1), operands, U64(outer * inner), U64(n), U64(inner), U32(1))
+        lines = outer * inner
+        tile = 8 << bits
+        for piece in (n, tile, 2 * tile):
+            pieces = -(-n // piece)
+            address, before = on_card(np.zeros(x.shape, np.int64)), on_card(np.zeros(lines * pieces, np.int64))
+            operands, shape = (U64 * 4)(address, 0, on_card(x), 0), Shape(lines, n, inner, piece, pieces, bits)
+            if pieces > 1:
+                launch(totals, (3, 1), operands, shape, U64(before))
+                launch(joined, (3, 1), (U64 * 4)(0, 0, before, 0), Shape(lines, pieces, 1, pieces, 1, 2))
+            launch(results, (3, 1), operands, shape, U64(before))
             assert np.array_equal(from_card(address, np.zeros(x.shape, np.int64)), x.cumsum(1))
         y = random.integers(0, 9, x.shape).astype(np.float32)
         y[0, n // 2, 0] = np.nan
         values, places = on_card(np.zeros((outer, inner), np.float32)), on_card(np.zeros((outer, inner), np.int64))
-        launch(top, (3, 1), (U64 * 4)(values, places, on_card(y), 0), U64(outer * inner), U64(n), U64(inner), U32(0))
+        launch(top, (3, 1), (U64 * 4)(values, places, on_card(y), 0), Shape(lines, n, inner, n, 1, bits))
         assert np.array_equal(from_card(places, np.zeros((outer, inner), np.int64)), y.argmax(1))
         assert np.array_equal(from_card(values, np.zeros((outer, inner), np.float32)), y.max(1), equal_nan=True)
 

@@ -90,6 +90,31 @@ SKELETONS = {
             rushlight::multiply<f16, f32>(matrices, batch, batches, sizes, has_addend, numbers);
         }
     """,
+    **{
+        f"lines of {what}": f"""
+        #include "lines.cuh"
+        using namespace rushlight;
+        typedef {what} What;
+        typedef rushlight::Lines<What, {bits}, {each}> Rows;
+        extern "C" __global__ void results(LineOperands operands, LineShape shape, const What::A* before) {{
+            Rows::run(operands, shape, before, nullptr);
+        }}
+        extern "C" __global__ void totals(LineOperands operands, LineShape shape, What::A* totals) {{
+            Rows::run(operands, shape, nullptr, totals);
+        }}
+        extern "C" __global__ void joined(LineOperands operands, LineShape shape) {{
+            rushlight::Lines<Joined<What, {each}>, {bits}, {each}>::run(operands, shape, nullptr, nullptr);
+        }}
+    """
+        for what, bits, each in [
+            ("CumulativeSum<f32, f32, f64, f32>", 3, "true"),
+            ("CumulativeProduct<u8, u8, u8, u8>", 3, "true"),
+            ("CumulativeLogSum<f32, f32, f64, f32>", 3, "true"),
+            ("Best<bf16, f32, true, false>", 2, "true"),
+            ("Best<i64, i64, false, true>", 2, "false"),
+            ("Recurrence<c128, c128>", 1, "true"),
+        ]
+    },
 }
 
 
