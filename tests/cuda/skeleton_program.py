@@ -30,11 +30,19 @@ def loops(*arrays):
     """Nested loops over arrays of one shape, the innermost first."""
 
     class Loops(ctypes.Structure):
-        _fields_ = [("rank", U32), ("sizes", U64 * 12), ("strides", I64 * len(arrays) * 12)]
+        _fields_ = [
+            ("rank", U32),
+            ("sizes", U64 * 12),
+            ("strides", I64 * len(arrays) * 12),
+            ("multipliers", U32 * 12),
+            ("shifts", U32 * 12),
+        ]
 
     made = Loops(rank=arrays[0].ndim)
     for at in range(arrays[0].ndim):
-        made.sizes[at] = arrays[0].shape[-1 - at]
+        made.sizes[at] = size = arrays[0].shape[-1 - at]
+        made.shifts[at] = (size - 1).bit_length()
+        made.multipliers[at] = ((2 ** made.shifts[at] - size) << 32) // size + 1
         for n, array in enumerate(arrays):
             made.strides[at][n] = array.strides[-1 - at]
     return made
@@ -96,21 +104,24 @@ def check_elementwise():
             static DEVICE auto value(const Numbers& numbers, f32 x, f32 y) { return x * y + number<f32>(numbers, 0); }
         };
         typedef Elementwise<Function, f32, f32, f16, i32> Loop;
-        extern "C" __global__ void contiguous(Pointers<3> operands, Numbers numbers, u64 count, u32 aligned) {
-            Loop::contiguous(operands, numbers, count, aligned);
+        extern "C" __global__ void packed(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {
+            Loop::packed<u32>(operands, numbers, count, loops);
         }
         extern "C" __global__ void strided(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {
             Loop::strided<u32>(operands, numbers, count, loops);
         }
     """
-    contiguous, strided = built(source, "contiguous", "strided")
+    packed, strided = built(source, "packed", "strided")
     number = np.float32(0.5)
     for count in (1, 7, 1000):
         x, y = random.normal(size=count).astype(np.float16), random.integers(-9, 9, count, np.int32)
         out = np.zeros(count, np.float32)
         address = on_card(out)
         operands = (U64 * 3)(address, on_card(x), on_card(y))
-        launch(contiguous, (2, 1), operands, Numbers(number), U64(count), U32(1))
+        packs = loops(*(array[: -(-count // 4)] for array in (out, x, y)))
+        for n, array in enumerate((out, x, y)):
+            packs.strides[0][n] = 4 * array.itemsize
+        launch(packed, (2, 1), operands, Numbers(number), U64(count), packs)
         assert np.array_equal(from_card(address, out), x.astype(np.float32) * y + number)
     x, y = random.normal(size=(5, 3)).astype(np.float16), random.integers(-9, 9, 7, np.int32)
     out = np.zeros((3, 5, 7), np.float32)
@@ -119,6 +130,28 @@ def check_elementwise():
     operands = (U64 * 3)(address, on_card(x), on_card(y))
     launch(strided, (1, 1), operands, Numbers(number), U64(out.size), loops(*views))
     assert np.array_equal(from_card(address, out), views[1].astype(np.float32) * views[2] + number)
+
+
+def check_transpose(kind, dtype):
+    source = f"""
+        #include "elementwise.cuh"
+        using namespace rushlight;
+        struct Function {{
+            static DEVICE auto value(const Numbers& numbers, {kind} x) {{ return x; }}
+        }};
+        extern "C" __global__ void transposed(Pointers<2> operands, Numbers numbers, u64 squares, Loops<2> loops) {{
+            transpose<Function, {kind}, {kind}, {kind}, u32>(operands, numbers, squares, loops);
+        }}
+    """
+    [transposed] = built(source, "transposed")
+    for batch, rows, columns in [(1, 32, 64), (3, 70, 33), (2, 8, 100)]:
+        x = random.integers(0, 255, (batch, columns, rows)).astype(dtype)
+        out = np.zeros((batch, rows, columns), dtype)
+        address = on_card(out)
+        squares = -(-rows // 32) * -(-columns // 32) * batch
+        over = loops(out, x.transpose(0, 2, 1))
+        launch(transposed, (3, 1), (U64 * 2)(address, on_card(x)), Numbers(), U64(squares), over)
+        assert np.array_equal(from_card(address, out), x.transpose(0, 2, 1))
 
 
 def check_reduce():
@@ -357,6 +390,14 @@ ok(cuda.cuInit(0))
 ok(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
 ok(cuda.cuCtxSetCurrent(context))
 check_elementwise()
+for kind, dtype in [
+    ("u8", np.uint8),
+    ("u16", np.uint16),
+    ("f32", np.float32),
+    ("u64", np.uint64),
+    ("c128", np.complex128),
+]:
+    check_transpose(kind, dtype)
 check_reduce()
 check_indexed()
 check_lines()
