@@ -30,11 +30,19 @@ def loops(*arrays):
     """Nested loops over arrays of one shape, the innermost first."""
 
     class Loops(ctypes.Structure):
-        _fields_ = [("rank", U32), ("sizes", U64 * 12), ("strides", I64 * len(arrays) * 12)]
+        _fields_ = [
+            ("rank", U32),
+            ("sizes", U64 * 12),
+            ("strides", I64 * len(arrays) * 12),
+            ("multipliers", U32 * 12),
+            ("shifts", U32 * 12),
+        ]
 
     made = Loops(rank=arrays[0].ndim)
     for at in range(arrays[0].ndim):
-        made.sizes[at] = arrays[0].shape[-1 - at]
+        made.sizes[at] = size = arrays[0].shape[-1 - at]
+        made.shifts[at] = (size - 1).bit_length()
+        made.multipliers[at] = ((2 ** made.shifts[at] - size) << 32) // size + 1
         for n, array in enumerate(arrays):
             made.strides[at][n] = array.strides[-1 - at]
     return made
@@ -96,21 +104,24 @@ def check_elementwise():
             static DEVICE auto value(const Numbers& numbers, f32 x, f32 y) { return x * y + number<f32>(numbers, 0); }
         };
         typedef Elementwise<Function, f32, f32, f16, i32> Loop;
-        extern "C" __global__ void contiguous(Pointers<3> operands, Numbers numbers, u64 count, u32 aligned) {
-            Loop::contiguous(operands, numbers, count, aligned);
+        extern "C" __global__ void packed(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {
+            Loop::packed<u32>(operands, numbers, count, loops);
         }
         extern "C" __global__ void strided(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {
             Loop::strided<u32>(operands, numbers, count, loops);
         }
     """
-    contiguous, strided = built(source, "contiguous", "strided")
+    packed, strided = built(source, "packed", "strided")
     number = np.float32(0.5)
     for count in (1, 7, 1000):
         x, y = random.normal(size=count).astype(np.float16), random.integers(-9, 9, count, np.int32)
         out = np.zeros(count, np.float32)
         address = on_card(out)
         operands = (U64 * 3)(address, on_card(x), on_card(y))
-        launch(contiguous, (2, 1), operands, Numbers(number), U64(count), U32(1))
+        packs = loops(*(array[: -(-count // 4)] for array in (out, x, y)))
+        for n, array in enumerate((out, x, y)):
+            packs.strides[0][n] = 4 * array.itemsize
+        launch(packed, (2, 1), operands, Numbers(number), U64(count), packs)
         assert np.array_equal(from_card(address, out), x.astype(np.float32) * y + number)
     x, y = random.normal(size=(5, 3)).astype(np.float16), random.integers(-9, 9, 7, np.int32)
     out = np.zeros((3, 5, 7), np.float32)
@@ -119,6 +130,28 @@ def check_elementwise():
     operands = (U64 * 3)(address, on_card(x), on_card(y))
     launch(strided, (1, 1), operands, Numbers(number), U64(out.size), loops(*views))
     assert np.array_equal(from_card(address, out), views[1].astype(np.float32) * views[2] + number)
+
+
+def check_transpose(kind, dtype):
+    source = f"""
+        #include "elementwise.cuh"
+        using namespace rushlight;
+        struct Function {{
+            static DEVICE auto value(const Numbers& numbers, {kind} x) {{ return x; }}
+        }};
+        extern "C" __global__ void transposed(Pointers<2> operands, Numbers numbers, u64 squares, Loops<2> loops) {{
+            transpose<Function, {kind}, {kind}, {kind}, u32>(operands, numbers, squares, loops);
+        }}
+    """
+    [transposed] = built(source, "transposed")
+    for batch, rows, columns in [(1, 32, 64), (3, 70, 33), (2, 8, 100)]:
+        x = random.integers(0, 255, (batch, columns, rows)).astype(dtype)
+        out = np.zeros((batch, rows, columns), dtype)
+        address = on_card(out)
+        squares = -(-rows // 32) * -(-columns // 32) * batch
+        over = loops(out, x.transpose(0, 2, 1))
+        launch(transposed, (3, 1), (U64 * 2)(address, on_card(x)), Numbers(), U64(squares), over)
+        assert np.array_equal(from_card(address, out), x.transpose(0, 2, 1))
 
 
 def check_reduce():
@@ -257,30 +290,51 @@ def check_lines():
     source = """
         #include "lines.cuh"
         using namespace rushlight;
-        typedef rushlight::Lines<CumulativeSum<i32, i64, i64, i64>> Sums;
-        typedef rushlight::Lines<Best<f32, f32, true, true>> Tops;
-        extern "C" __global__ void serial(LineOperands operands, u64 lines, u64 n, u64 inner, u32 each) {
-            Sums::serial(operands, lines, n, inner, each);
+        typedef CumulativeSum<i32, i64, i64, i64> What;
+        typedef rushlight::Lines<What, 3, true> Sums;
+        typedef rushlight::Lines<Best<f32, f32, true, true>, 2, false> Tops;
+        extern "C" __global__ void results(LineOperands operands, LineShape shape, const i64* before) {
+            Sums::run(operands, shape, before, nullptr);
         }
-        extern "C" __global__ void blocks(LineOperands operands, u64 lines, u64 n, u64 inner, u32 each) {
-            Sums::blocks(operands, lines, n, inner, each);
+        extern "C" __global__ void totals(LineOperands operands, LineShape shape, i64* totals) {
+            Sums::run(operands, shape, nullptr, totals);
         }
-        extern "C" __global__ void top(LineOperands operands, u64 lines, u64 n, u64 inner, u32 each) {
-            Tops::blocks(operands, lines, n, inner, each);
+        extern "C" __global__ void joined(LineOperands operands, LineShape shape) {
+            rushlight::Lines<Joined<What, true>, 3, true>::run(operands, shape, nullptr, nullptr);
+        }
+        extern "C" __global__ void top(LineOperands operands, LineShape shape) {
+            Tops::run(operands, shape, nullptr, nullptr);
         }
     """
-    serial, blocks, top = built(source, "serial", "blocks", "top")
-    for outer, n, inner in [(2, 3, 4), (1, 256, 1), (2, 1000, 3)]:
+
+    class Shape(ctypes.Structure):
+        _fields_ = [(name, U64) for name in ("lines", "n", "inner", "piece", "pieces")] + [("thread_bits", U32)]
+
+    results, totals, joined, top = built(source, "results", "totals", "joined", "top")
+    for outer, n, inner, bits in [
+        (2, 3, 4, 0),
+        (3, 5, 1, 0),
+        (1, 256, 1, 5),
+        (2, 1000, 3, 2),
+        (3, 5000, 1, 8),
+        (1, 700, 40, 3),
+    ]:
         x = random.integers(-99, 99, (outer, n, inner), np.int32)
-        for kernel in (serial, blocks):
-            address = on_card(np.zeros(x.shape, np.int64))
-            operands = (U64 * 4)(address, 0, on_card(x), 0)
-            launch(kernel, (3, 1), operands, U64(outer * inner), U64(n), U64(inner), U32(1))
+        lines = outer * inner
+        tile = 8 << bits
+        for piece in (n, tile, 2 * tile):
+            pieces = -(-n // piece)
+            address, before = on_card(np.zeros(x.shape, np.int64)), on_card(np.zeros(lines * pieces, np.int64))
+            operands, shape = (U64 * 4)(address, 0, on_card(x), 0), Shape(lines, n, inner, piece, pieces, bits)
+            if pieces > 1:
+                launch(totals, (3, 1), operands, shape, U64(before))
+                launch(joined, (3, 1), (U64 * 4)(0, 0, before, 0), Shape(lines, pieces, 1, pieces, 1, 2))
+            launch(results, (3, 1), operands, shape, U64(before))
             assert np.array_equal(from_card(address, np.zeros(x.shape, np.int64)), x.cumsum(1))
         y = random.integers(0, 9, x.shape).astype(np.float32)
         y[0, n // 2, 0] = np.nan
         values, places = on_card(np.zeros((outer, inner), np.float32)), on_card(np.zeros((outer, inner), np.int64))
-        launch(top, (3, 1), (U64 * 4)(values, places, on_card(y), 0), U64(outer * inner), U64(n), U64(inner), U32(0))
+        launch(top, (3, 1), (U64 * 4)(values, places, on_card(y), 0), Shape(lines, n, inner, n, 1, bits))
         assert np.array_equal(from_card(places, np.zeros((outer, inner), np.int64)), y.argmax(1))
         assert np.array_equal(from_card(values, np.zeros((outer, inner), np.float32)), y.max(1), equal_nan=True)
 
@@ -348,6 +402,14 @@ ok(cuda.cuInit(0))
 ok(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
 ok(cuda.cuCtxSetCurrent(context))
 check_elementwise()
+for kind, dtype in [
+    ("u8", np.uint8),
+    ("u16", np.uint16),
+    ("f32", np.float32),
+    ("u64", np.uint64),
+    ("c128", np.complex128),
+]:
+    check_transpose(kind, dtype)
 check_reduce()
 check_indexed()
 check_lines()

@@ -54,11 +54,27 @@ SKELETONS = {
             static DEVICE auto value(const Numbers& numbers, f32 x0, f32 x1) { return x0 * x1 + number<f32>(numbers, 0); }
         };
         typedef Elementwise<Function, f32, f16, bf16, Bool> Loop;
-        extern "C" __global__ void contiguous(Pointers<3> operands, Numbers numbers, u64 count, u32 aligned) {
-            Loop::contiguous(operands, numbers, count, aligned);
+        extern "C" __global__ void packed(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {
+            Loop::packed<u32>(operands, numbers, count, loops);
         }
         extern "C" __global__ void strided(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {
             Loop::strided<u32>(operands, numbers, count, loops);
+        }
+    """,
+    "transpose": """
+        #include "elementwise.cuh"
+        using namespace rushlight;
+        struct Copy {
+            static DEVICE auto value(const Numbers& numbers, u128 x0) { return x0; }
+        };
+        struct Cast {
+            static DEVICE auto value(const Numbers& numbers, f32 x0) { return x0; }
+        };
+        extern "C" __global__ void copy(Pointers<2> operands, Numbers numbers, u64 squares, Loops<2> loops) {
+            transpose<Copy, u128, u128, u128, u64>(operands, numbers, squares, loops);
+        }
+        extern "C" __global__ void cast(Pointers<2> operands, Numbers numbers, u64 squares, Loops<2> loops) {
+            transpose<Cast, f32, f32, bf16, u32>(operands, numbers, squares, loops);
         }
     """,
     "reduce": """
@@ -170,6 +186,31 @@ SKELETONS = {
             rushlight::multiply<f16, f32>(matrices, batch, batches, sizes, has_addend, numbers);
         }
     """,
+    **{
+        f"lines of {what}": f"""
+        #include "lines.cuh"
+        using namespace rushlight;
+        typedef {what} What;
+        typedef rushlight::Lines<What, {bits}, {each}> Rows;
+        extern "C" __global__ void results(LineOperands operands, LineShape shape, const What::A* before) {{
+            Rows::run(operands, shape, before, nullptr);
+        }}
+        extern "C" __global__ void totals(LineOperands operands, LineShape shape, What::A* totals) {{
+            Rows::run(operands, shape, nullptr, totals);
+        }}
+        extern "C" __global__ void joined(LineOperands operands, LineShape shape) {{
+            rushlight::Lines<Joined<What, {each}>, {bits}, {each}>::run(operands, shape, nullptr, nullptr);
+        }}
+    """
+        for what, bits, each in [
+            ("CumulativeSum<f32, f32, f64, f32>", 3, "true"),
+            ("CumulativeProduct<u8, u8, u8, u8>", 3, "true"),
+            ("CumulativeLogSum<f32, f32, f64, f32>", 3, "true"),
+            ("Best<bf16, f32, true, false>", 2, "true"),
+            ("Best<i64, i64, false, true>", 2, "false"),
+            ("Recurrence<c128, c128>", 1, "true"),
+        ]
+    },
 }
 
 # With packs of eight elements.

@@ -9,7 +9,7 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::kernels::{function_name, section};
-use crate::launch::{Kind, Loops, Numbers, Pointers, argument, blocks, launch, outer_offsets};
+use crate::launch::{DIMS, Kind, Loops, Numbers, Pointers, THREADS, argument, blocks, launch, outer_offsets};
 use crate::program::{Key, Program};
 
 /// What is computed.
@@ -59,8 +59,12 @@ pub enum Input {
 
 /// The number of adjacent elements that a thread takes at once (`ITEMS` in the skeleton).
 const ITEMS: u64 = 4;
-const CONTIGUOUS: usize = 0;
+/// The edge of the squares of a transposing copy (`EDGE` in the skeleton), and the least size of a loop that is worth them.
+const EDGE: u64 = 32;
+const LEAST_EDGE: usize = 8;
+const PACKED: usize = 0;
 const STRIDED: usize = 1;
+const TRANSPOSED: usize = 2;
 
 /// Computes all elements of a nest over the operands in memory, of which the first is the result. `inputs` are the function's
 /// inputs in their order.
@@ -77,33 +81,71 @@ pub unsafe fn run<const N: usize>(
     numbers: &[[u64; 2]],
 ) -> Result<()> {
     let wide = nest.numel() > i32::MAX as usize;
-    let program = Program::find(card, key(function, memory, inputs, wide), &[c"contiguous", c"strided"], || {
-        source(function, memory, inputs, wide)
-    })?;
+    let kernels = [c"packed", c"strided", c"transposed"];
+    let kernels = if is_copy(function, inputs) { &kernels[..] } else { &kernels[..TRANSPOSED] };
+    let program =
+        Program::find(card, key(function, memory, inputs, wide), kernels, || source(function, memory, inputs, wide))?;
     let number = |input: &Input| match input {
         Input::Number(bits) => Some(*bits),
         Input::Memory => None,
     };
     let mut numbers = Numbers::new(numbers, inputs.iter().filter_map(number))?;
-    let adjacent = |(operand, stride): (&Memory, isize)| stride == operand.kind.size() as isize || nest.numel() == 1;
-    let is_contiguous = nest.is_flat() && memory.iter().zip(nest.inner_strides()).all(adjacent);
-    let mut loops = Loops::of(nest);
-    let mut count = loops.count();
+    let second = if is_copy(function, inputs) { transposed_loop(nest, memory) } else { None };
+    let has_rows = has_packs(nest, memory);
     for offsets in outer_offsets(nest) {
         let addresses: [u64; N] = std::array::from_fn(|n| memory[n].address.wrapping_add_signed(offsets[n]) as u64);
         let is_aligned =
-            |(operand, address): (&Memory, &u64)| address.is_multiple_of((ITEMS * operand.kind.size() as u64).min(16));
-        let mut aligned = u32::from(memory.iter().zip(&addresses).all(is_aligned));
+            memory.iter().zip(&addresses).all(|(operand, address)| address.is_multiple_of(alignment(operand)));
         let mut pointers = Pointers(addresses);
-        let (grid, kernel, last) = match is_contiguous {
-            true => (blocks(card, count.div_ceil(ITEMS)), CONTIGUOUS, argument(&mut aligned)),
-            false => (blocks(card, count), STRIDED, argument(&mut loops)),
+        let loops = Loops::of(nest);
+        let count = loops.count();
+        let (kernel, mut loops, mut count, work) = match second {
+            _ if has_rows && is_aligned => (PACKED, loops.packed(ITEMS), count, count.div_ceil(ITEMS)),
+            Some(dim) => {
+                let loops = loops.with_second(dim);
+                let edges = [loops.size(0), loops.size(1)];
+                let squares =
+                    edges.map(|size| size.div_ceil(EDGE)).iter().product::<u64>() * (count / (edges[0] * edges[1]));
+                (TRANSPOSED, loops, squares, squares.saturating_mul(u64::from(THREADS)))
+            }
+            None => (STRIDED, loops, count, count),
         };
-        let mut arguments = [argument(&mut pointers), argument(&mut numbers), argument(&mut count), last];
+        let grid = blocks(card, work);
+        let mut arguments =
+            [argument(&mut pointers), argument(&mut numbers), argument(&mut count), argument(&mut loops)];
         // SAFETY: guaranteed by the caller; the arguments have the types of the program that `source` writes.
         unsafe { launch(card, program.kernel(kernel), [grid, 1], stream, &mut arguments)? };
     }
     Ok(())
+}
+
+/// The alignment of an operand's packs.
+fn alignment(operand: &Memory) -> u64 {
+    (ITEMS * operand.kind.size() as u64).min(16)
+}
+
+/// Whether all elements are in packs, but for the last ones of a single row.
+fn has_packs<const N: usize>(nest: &LoopNest<N>, memory: &[Memory; N]) -> bool {
+    let adjacent = |(operand, stride): (&Memory, isize)| stride == operand.kind.size() as isize || nest.numel() == 1;
+    let on_packs =
+        |(operand, stride): (&Memory, isize)| stride.unsigned_abs().is_multiple_of(alignment(operand) as usize);
+    memory.iter().zip(nest.inner_strides()).all(adjacent)
+        && (nest.is_flat() || nest.inner().is_multiple_of(ITEMS as usize))
+        && (1..nest.rank()).all(|dim| memory.iter().zip(nest.strides(dim)).all(on_packs))
+}
+
+/// Whether the result is one operand in memory, perhaps in another dtype.
+fn is_copy(function: Function, inputs: &[Input]) -> bool {
+    matches!((function, inputs), (Function::Element(_), [Input::Memory]))
+}
+
+/// The loop along which the elements of a copy's operand are adjacent, if those of the result are adjacent along another one.
+fn transposed_loop<const N: usize>(nest: &LoopNest<N>, memory: &[Memory; N]) -> Option<usize> {
+    let widths = memory.map(|operand| operand.kind.size() as isize);
+    let ([to, from, ..], [out, own, ..]) = (&widths[..], &nest.inner_strides()[..]) else { return None };
+    let dim = nest.across(1, *from as usize)?;
+    let is_large = nest.inner().min(nest.size(dim)) >= LEAST_EDGE;
+    (out == to && own != from && *own != 0 && is_large && dim < DIMS).then_some(dim)
 }
 
 /// What distinguishes the program from others: the types, and which inputs are numbers.
@@ -148,8 +190,16 @@ fn source(function: Function, memory: &[Memory], inputs: &[Input], wide: bool) -
         Function::Element(_) => ("", values.concat()),
         Function::Select(_) => ("", format!("{} == {compute}() ? {} : {}", values[0], values[2], values[1])),
     };
-    let operands = memory.len();
-    let index = if wide { "u64" } else { "u32" };
+    let (operands, index) = (memory.len(), if wide { "u64" } else { "u32" });
+    let transposed = match is_copy(function, inputs) {
+        true => format!(
+            r#"extern "C" __global__ void transposed(Pointers<2> operands, Numbers numbers, u64 squares, Loops<2> loops) {{
+    transpose<Function, {compute}{types}, {index}>(operands, numbers, squares, loops);
+}}
+"#
+        ),
+        false => String::new(),
+    };
     format!(
         r#"#include "elementwise.cuh"
 #include "prelude.cuh"
@@ -161,12 +211,12 @@ struct Function {{
     static DEVICE auto value(const Numbers& numbers{parameters}) {{ return {value}; }}
 }};
 typedef Elementwise<Function, {compute}{types}> Loop;
-extern "C" __global__ void contiguous(Pointers<{operands}> operands, Numbers numbers, u64 count, u32 aligned) {{
-    Loop::contiguous(operands, numbers, count, aligned);
+extern "C" __global__ void packed(Pointers<{operands}> operands, Numbers numbers, u64 count, Loops<{operands}> loops) {{
+    Loop::packed<{index}>(operands, numbers, count, loops);
 }}
 extern "C" __global__ void strided(Pointers<{operands}> operands, Numbers numbers, u64 count, Loops<{operands}> loops) {{
     Loop::strided<{index}>(operands, numbers, count, loops);
 }}
-"#
+{transposed}"#
     )
 }

@@ -59,17 +59,53 @@ pub struct Loops<const N: usize> {
     rank: u32,
     sizes: [u64; DIMS],
     strides: [[i64; N]; DIMS],
+    multipliers: [u32; DIMS],
+    shifts: [u32; DIMS],
 }
 
 impl<const N: usize> Loops<N> {
     pub fn of(nest: &LoopNest<N>) -> Loops<N> {
         let rank = nest.rank().min(DIMS);
-        let mut loops = Loops { rank: rank as u32, sizes: [1; DIMS], strides: [[0; N]; DIMS] };
+        let mut loops = Loops {
+            rank: rank as u32,
+            sizes: [1; DIMS],
+            strides: [[0; N]; DIMS],
+            multipliers: [1; DIMS],
+            shifts: [0; DIMS],
+        };
         for dim in 0..rank {
-            loops.sizes[dim] = nest.size(dim) as u64;
-            loops.strides[dim] = nest.strides(dim).map(|stride| stride as i64);
+            loops.set(dim, nest.size(dim) as u64, nest.strides(dim).map(|stride| stride as i64));
         }
         loops
+    }
+
+    /// Sets a loop. The quotient of a number `n` below 2^31 and the size is `(n * multiplier / 2^32 + n) / 2^shift`, rounded down:
+    /// the multiplier is `2^32 * (2^shift / size - 1)`, rounded up, for the least power of two that is not less than the size.
+    fn set(&mut self, dim: usize, size: u64, strides: [i64; N]) {
+        (self.sizes[dim], self.strides[dim]) = (size, strides);
+        if let 1..=0x7fff_ffff = size {
+            let power = size.next_power_of_two();
+            self.shifts[dim] = power.trailing_zeros();
+            self.multipliers[dim] = (((power - size) << 32) / size + 1) as u32;
+        }
+    }
+
+    /// The loops over packs of `items` adjacent elements of the innermost one.
+    pub fn packed(mut self, items: u64) -> Loops<N> {
+        self.set(0, self.sizes[0].div_ceil(items), self.strides[0].map(|stride| stride * items as i64));
+        self
+    }
+
+    /// The loops with another one in the second place.
+    pub fn with_second(mut self, dim: usize) -> Loops<N> {
+        let [second, other] = [1, dim].map(|dim| (self.sizes[dim], self.strides[dim]));
+        self.set(1, other.0, other.1);
+        self.set(dim, second.0, second.1);
+        self
+    }
+
+    pub fn size(&self, dim: usize) -> u64 {
+        self.sizes[dim]
     }
 
     /// The number of elements.

@@ -5,6 +5,7 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::launch::{Kind, Pointers, THREADS, argument, blocks, launch};
+use crate::memory;
 use crate::program::{Key, Program};
 
 /// What is accumulated. The first dtype is that of the elements, the second that of the arithmetic.
@@ -43,6 +44,17 @@ pub enum Accumulation {
 }
 
 impl Accumulation {
+    /// The bytes of an accumulation.
+    fn size(self) -> usize {
+        match self {
+            Accumulation::Sum { sum, .. } | Accumulation::Product { sum, .. } | Accumulation::LogSum { sum, .. } => {
+                sum.size()
+            }
+            Accumulation::Best { .. } => 2 * size_of::<i64>(),
+            Accumulation::Recurrence { compute, .. } => 2 * compute.size(),
+        }
+    }
+
     /// The type in the source, and what distinguishes the program from others.
     fn source(self) -> (String, Key) {
         let name = |dtype: DType| Kind::Of(dtype).name();
@@ -83,10 +95,54 @@ pub struct Shape {
     pub inner: usize,
 }
 
-/// The longest line that one thread takes.
-const SHORT: usize = 64;
-const SERIAL: usize = 0;
-const BLOCKS: usize = 1;
+/// The blocks that share the work if there are few lines, and the least number of tiles that are worth a block.
+const ENOUGH_BLOCKS: usize = 1024;
+const LEAST_TILES: usize = 4;
+
+/// How a kernel goes through lines: `LineShape` of the skeleton.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct LineShape {
+    lines: u64,
+    n: u64,
+    inner: u64,
+    piece: u64,
+    pieces: u64,
+    thread_bits: u32,
+}
+
+impl LineShape {
+    /// Lines in one piece each if `whole`, or if there are enough of them.
+    fn new(shape: Shape, item_bits: u32, whole: bool) -> LineShape {
+        let Shape { outer, n, inner } = shape;
+        let lines = outer * inner;
+        // Neighbouring threads take neighbouring elements: those of a line, or of up to 32 lines that are adjacent.
+        let beside = inner.next_power_of_two().min(32);
+        let threads = n.div_ceil(1 << item_bits).next_power_of_two().min(THREADS as usize / beside);
+        let (rows, columns) = (threads << item_bits, THREADS as usize / threads);
+        let (tiles, groups) = (n.div_ceil(rows), lines.div_ceil(columns));
+        let wanted = if whole || groups > ENOUGH_BLOCKS / LEAST_TILES { 1 } else { ENOUGH_BLOCKS / groups };
+        let piece = tiles.div_ceil(wanted).max(LEAST_TILES) * rows;
+        LineShape {
+            lines: lines as u64,
+            n: n as u64,
+            inner: inner as u64,
+            piece: piece as u64,
+            pieces: n.div_ceil(piece) as u64,
+            thread_bits: threads.trailing_zeros(),
+        }
+    }
+
+    /// The number of blocks that have work.
+    fn grid(&self, card: &Card) -> [u32; 2] {
+        let columns = u64::from(THREADS) >> self.thread_bits;
+        [blocks(card, self.lines.div_ceil(columns).saturating_mul(self.pieces).saturating_mul(u64::from(THREADS))), 1]
+    }
+}
+
+const RESULTS: usize = 0;
+const TOTALS: usize = 1;
+const JOINED: usize = 2;
 
 /// Accumulates lines that have elements. `operands` are two results, of which the first may be zero, and two inputs. With `each`
 /// there is a result for every element, otherwise for every line.
@@ -101,29 +157,53 @@ pub unsafe fn accumulate(
     shape: Shape,
     each: bool,
 ) -> Result<()> {
-    let (text, key) = what.source();
-    let program = Program::find(card, key, &[c"serial", c"blocks"], || {
+    // A thread takes 64 bytes of accumulations, and at most 8 of them.
+    let item_bits = (64 / what.size()).min(8).ilog2();
+    let (text, mut key) = what.source();
+    key.1[7] = u8::from(each);
+    let program = Program::find(card, key, &[c"results", c"totals", c"joined"], || {
         format!(
             r#"#include "lines.cuh"
 using namespace rushlight;
-typedef rushlight::Lines<{text}> Rows;
-extern "C" __global__ void serial(LineOperands operands, u64 lines, u64 n, u64 inner, u32 each) {{
-    Rows::serial(operands, lines, n, inner, each);
+typedef {text} What;
+typedef rushlight::Lines<What, {item_bits}, {each}> Rows;
+extern "C" __global__ void results(LineOperands operands, LineShape shape, const What::A* before) {{
+    Rows::run(operands, shape, before, nullptr);
 }}
-extern "C" __global__ void blocks(LineOperands operands, u64 lines, u64 n, u64 inner, u32 each) {{
-    Rows::blocks(operands, lines, n, inner, each);
+extern "C" __global__ void totals(LineOperands operands, LineShape shape, What::A* totals) {{
+    Rows::run(operands, shape, nullptr, totals);
+}}
+extern "C" __global__ void joined(LineOperands operands, LineShape shape) {{
+    rushlight::Lines<Joined<What, {each}>, {item_bits}, {each}>::run(operands, shape, nullptr, nullptr);
 }}
 "#
         )
     })?;
-    let (mut pointers, mut lines) = (Pointers(operands), (shape.outer * shape.inner) as u64);
-    let (mut n, mut inner, mut each) = (shape.n as u64, shape.inner as u64, u32::from(each));
-    let mut arguments =
-        [argument(&mut pointers), argument(&mut lines), argument(&mut n), argument(&mut inner), argument(&mut each)];
-    let (kernel, work) = match shape.n <= SHORT {
-        true => (SERIAL, lines),
-        false => (BLOCKS, lines.saturating_mul(u64::from(THREADS))),
-    };
-    // SAFETY: guaranteed by the caller; the arguments have the types of the program.
-    unsafe { launch(card, program.kernel(kernel), [blocks(card, work), 1], stream, &mut arguments) }
+    let (mut pointers, mut lines) = (Pointers(operands), LineShape::new(shape, item_bits, false));
+    let grid = lines.grid(card);
+    let mut before = 0u64;
+    if lines.pieces == 1 {
+        let mut arguments = [argument(&mut pointers), argument(&mut lines), argument(&mut before)];
+        // SAFETY: guaranteed by the caller; the arguments have the types of the program.
+        return unsafe { launch(card, program.kernel(RESULTS), grid, stream, &mut arguments) };
+    }
+    let pieces = Shape { outer: shape.outer * shape.inner, n: lines.pieces as usize, inner: 1 };
+    // Freed when the function returns: later work of the stream comes after the kernels.
+    let totals = memory::allocate(card.index, pieces.outer * pieces.n * what.size())?;
+    let pin = totals.pin_on(stream)?;
+    before = pin.address() as u64;
+    let mut arguments = [argument(&mut pointers), argument(&mut lines), argument(&mut before)];
+    // SAFETY: as above; there is room for a total of every piece.
+    unsafe { launch(card, program.kernel(TOTALS), grid, stream, &mut arguments)? };
+    let (mut totals, mut pieces) =
+        (Pointers([operands[0], operands[1], before, 0]), LineShape::new(pieces, item_bits, true));
+    let grid_of_pieces = pieces.grid(card);
+    let mut joined = [argument(&mut totals), argument(&mut pieces)];
+    // SAFETY: as above.
+    unsafe { launch(card, program.kernel(JOINED), grid_of_pieces, stream, &mut joined)? };
+    if !each {
+        return Ok(());
+    }
+    // SAFETY: as above.
+    unsafe { launch(card, program.kernel(RESULTS), grid, stream, &mut arguments) }
 }

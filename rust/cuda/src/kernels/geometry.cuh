@@ -28,17 +28,23 @@ template <int N> struct Pointers {
     u8* at[N];
 };
 
-/// Nested loops, the innermost first. Strides count bytes.
+/// Nested loops, the innermost first. Strides count bytes. Fewer than 2^31 elements are divided by a size with a product and a shift.
 template <int N> struct Loops {
     u32 rank;
     u64 sizes[DIMS];
     i64 strides[DIMS][N];
+    u32 multipliers[DIMS], shifts[DIMS];
 
-    /// Adds the distance of an element to the offsets of all operands.
-    template <class Index> DEVICE void move(Index element, i64* offsets) const {
-        for (u32 dim = 0; dim < rank; dim++) {
-            const Index size = Index(sizes[dim]), at = dim + 1 < rank ? element % size : element;
-            element = dim + 1 < rank ? element / size : 0;
+    DEVICE u64 quotient(u64 element, u32 dim) const { return element / sizes[dim]; }
+    DEVICE u32 quotient(u32 element, u32 dim) const {
+        return (u32(u64(element) * multipliers[dim] >> 32) + element) >> shifts[dim];
+    }
+
+    /// Adds the distance of an element to the offsets of all operands. The element is counted from the loop `dim` on.
+    template <class Index> DEVICE void move(Index element, i64* offsets, u32 dim = 0) const {
+        for (; dim < rank; dim++) {
+            const Index rest = dim + 1 < rank ? quotient(element, dim) : 0, at = element - rest * Index(sizes[dim]);
+            element = rest;
             for (int n = 0; n < N; n++) {
                 offsets[n] += i64(at) * strides[dim][n];
             }

@@ -2,7 +2,12 @@
 // and the best elements with their indices. Operands are row-major, as `outer` blocks of `n` times `inner` elements; a line has
 // the `n` elements at one place of a block. See `lines.rs`.
 //
-// A thread takes short lines. A block divides a long line into 256 adjacent pieces, whose accumulations are joined in order.
+// A block takes tiles: as many neighbouring lines as it has groups of threads, and `ITEMS` elements of its line for each thread. A
+// tile passes through shared memory, so that neighbouring threads read and write neighbouring elements in whichever direction
+// memory runs. Each thread joins its own elements, shuffles join the threads of a warp, and the accumulation of a line so far goes
+// on to its next tile. If there are few lines, blocks share them in pieces: one kernel finds the totals of the pieces, a second
+// one accumulates these, and the third one goes through the elements again, each piece after the total of those before it.
+// The order in which elements are joined depends on the shape alone.
 
 #pragma once
 
@@ -14,62 +19,152 @@ namespace rushlight {
 /// Results are the first two operands, and inputs the others.
 typedef Pointers<4> LineOperands;
 
-template <class Scan> struct Lines {
+/// Lines, their pieces of `piece` elements, and the logarithm of the number of threads that share a line.
+struct LineShape {
+    u64 lines, n, inner, piece, pieces;
+    u32 thread_bits;
+
+    DEVICE u64 start(u64 line) const { return inner == 1 ? line * n : line / inner * n * inner + line % inner; }
+};
+
+/// The value of the lane that is `by` lanes lower.
+template <class T> DEVICE T from_below(T x, u32 by) {
+    constexpr int WORDS = (sizeof(T) + 3) / 4;
+    u32 words[WORDS] = {};
+    memcpy(words, &x, sizeof(T));
+    for (int n = 0; n < WORDS; n++) {
+        words[n] = __shfl_up_sync(~0u, words[n], by);
+    }
+    memcpy(&x, words, sizeof(T));
+    return x;
+}
+
+/// With `each` there is a result for every element, otherwise for every line.
+template <class Scan, u32 item_bits, bool each> struct Lines {
     typedef typename Scan::A A;
+    static constexpr u32 ITEMS = 1 << item_bits, WARPS = THREADS / 32;
+    /// A cell is left free after the elements of each thread and of each line, so that threads use different banks.
+    static constexpr u32 CELLS = THREADS * (ITEMS + 2);
+    static DEVICE u32 cell(u32 place, u32 column) { return place + place / ITEMS + column; }
 
-    static DEVICE u64 start(u64 line, u64 n, u64 inner) { return line / inner * n * inner + line % inner; }
+    static DEVICE A after(const Option<A>& before, A own) { return before.some ? Scan::join(before.value, own) : own; }
 
-    /// The accumulation of a part of a line that is not empty, after `before` if there is one. `each` gives it for every element.
-    static DEVICE A run(const LineOperands& operands, u64 start, u64 inner, u64 first, u64 end, const A* before, bool each) {
-        A total = Scan::element(operands, start + first * inner, first);
-        if (before) {
-            total = Scan::join(*before, total);
+    /// The accumulation of the threads before this one that share its line.
+    static DEVICE Option<A> before_thread(A own, u32 threads, A* sums) {
+        const u32 warp = threadIdx.x / 32, place = threadIdx.x & (threads - 1), lane = place & 31;
+        for (u32 by = 1; by < threads && by < 32; by *= 2) {
+            const A other = from_below(own, by);
+            own = lane >= by ? Scan::join(other, own) : own;
         }
-        for (u64 at = first;; ) {
-            if (each) {
-                Scan::give(operands, start + at * inner, total);
-            }
-            if (++at >= end) {
-                return total;
-            }
-            total = Scan::join(total, Scan::element(operands, start + at * inner, at));
+        const Option<A> beside = {lane > 0, from_below(own, 1)};
+        if (threads <= 32) {
+            return beside;
         }
+        if (lane == 31) {
+            sums[warp] = own;
+        }
+        __syncthreads();
+        Option<A> before = {false, own};
+        for (u32 other = warp - place / 32; other < warp; other++) {
+            before = {true, after(before, sums[other])};
+        }
+        return beside.some ? Option<A>{true, after(before, beside.value)} : before;
     }
 
-    static DEVICE void serial(const LineOperands& operands, u64 lines, u64 n, u64 inner, bool each) {
-        for (u64 line = first_element(); line < lines; line += element_step()) {
-            const A total = run(operands, start(line, n, inner), inner, 0, n, nullptr, each);
-            if (!each) {
-                Scan::give(operands, line, total);
-            }
-        }
-    }
-
-    static DEVICE void blocks(const LineOperands& operands, u64 lines, u64 n, u64 inner, bool each) {
+    /// Accumulates all pieces, which follow the total `before` them if there is one. Gives the results, or with `totals` the
+    /// total of each piece instead.
+    static DEVICE void run(const LineOperands& operands, const LineShape& shape, const A* before, A* totals) {
         // As bytes, because shared variables have no constructors.
-        __shared__ u128 bytes[THREADS * sizeof(A) / sizeof(u128)];
-        A* const all = (A*)bytes;
-        const u64 piece = (n + THREADS - 1) / THREADS, first = threadIdx.x * piece;
-        const u64 end = first + piece < n ? first + piece : n, pieces = (n + piece - 1) / piece;
-        for (u64 line = blockIdx.x; line < lines; line += gridDim.x) {
-            const u64 begin = start(line, n, inner);
-            __syncthreads();
-            if (first < n) {
-                all[threadIdx.x] = run(operands, begin, inner, first, end, nullptr, false);
+        __shared__ u128 bytes[((CELLS + WARPS + THREADS) * sizeof(A) + sizeof(u128) - 1) / sizeof(u128)];
+        A *const tile = (A*)bytes, *const sums = tile + CELLS, *const ends = sums + WARPS;
+        const u32 threads = 1 << shape.thread_bits, columns = THREADS >> shape.thread_bits, rows = threads * ITEMS;
+        const u32 column = threadIdx.x >> shape.thread_bits, first = (threadIdx.x & (threads - 1)) * ITEMS;
+        // Where this thread reads and writes, in the order of memory: along the lines, or across them.
+        const bool along = shape.inner == 1, gives = each && !totals;
+        const u32 own_across = threadIdx.x & (columns - 1), own_along = threadIdx.x / columns;
+        const auto column_of = [&](u32 n) {
+            return along ? (n * THREADS + threadIdx.x) >> (shape.thread_bits + item_bits) : own_across;
+        };
+        const auto row_of = [&](u32 n) { return along ? (n * THREADS + threadIdx.x) & (rows - 1) : n * threads + own_along; };
+        const auto cell_of = [&](u32 n) { return cell(column_of(n) * rows + row_of(n), column_of(n)); };
+        const u64 count = (shape.lines + columns - 1) / columns * shape.pieces;
+        for (u64 at = blockIdx.x; at < count; at += gridDim.x) {
+            // From the last piece to the first: the results, which come next, begin with what the cache still has.
+            const u64 work = totals ? count - 1 - at : at;
+            const u64 line = work / shape.pieces * columns, piece = work % shape.pieces;
+            const u64 end = (piece + 1) * shape.piece < shape.n ? (piece + 1) * shape.piece : shape.n;
+            const u64 across = along ? 0 : shape.start(line + own_across);
+            const auto place_of = [&](u32 n, u64 row) {
+                return along ? (line + column_of(n)) * shape.n + row : across + row * shape.inner;
+            };
+            const bool is_line = line + column < shape.lines;
+            const u64 total = (line + column) * shape.pieces + piece;
+            Option<A> so_far = {before && piece > 0 && is_line, A()};
+            if (so_far.some) {
+                so_far.value = before[total - 1];
             }
-            __syncthreads();
-            if (threadIdx.x == 0) {
-                for (u64 at = 1; at < pieces; at++) {
-                    all[at] = Scan::join(all[at - 1], all[at]);
+            for (u64 row = piece * shape.piece; row < end; row += rows) {
+                const u32 height = end - row < rows ? u32(end - row) : rows;
+                const auto inside = [&](u32 n) { return row_of(n) < height && line + column_of(n) < shape.lines; };
+                A items[ITEMS];
+#pragma unroll
+                for (u32 n = 0; n < ITEMS; n++) {
+                    const u64 index = row + row_of(n);
+                    items[n] = inside(n) ? Scan::element(operands, place_of(n, index), index) : A();
                 }
-                if (!each) {
-                    Scan::give(operands, line, all[pieces - 1]);
+                __syncthreads();
+#pragma unroll
+                for (u32 n = 0; n < ITEMS; n++) {
+                    tile[cell_of(n)] = items[n];
+                }
+                __syncthreads();
+                A* const own = tile + cell(column * rows + first, column);
+                A joined = own[0];
+                for (u32 n = 1; n < ITEMS; n++) {
+                    joined = Scan::join(joined, own[n]);
+                }
+                const Option<A> beside = before_thread(joined, threads, sums);
+                Option<A> running = beside.some ? Option<A>{true, after(so_far, beside.value)} : so_far;
+                const u32 own_count = first < height ? (height - first < ITEMS ? height - first : ITEMS) : 0;
+                const bool is_last = own_count && first + own_count == height;
+                if (gives || is_last) {
+                    for (u32 n = 0; n < own_count; n++) {
+                        running = {true, after(running, own[n])};
+                        own[n] = running.value;
+                    }
+                }
+                if (is_last) {
+                    ends[column] = running.value;
+                }
+                __syncthreads();
+                so_far = {true, ends[column]};
+                if (gives) {
+#pragma unroll
+                    for (u32 n = 0; n < ITEMS; n++) {
+                        if (inside(n)) {
+                            Scan::give(operands, place_of(n, row + row_of(n)), tile[cell_of(n)]);
+                        }
+                    }
                 }
             }
-            __syncthreads();
-            if (each && first < n) {
-                run(operands, begin, inner, first, end, threadIdx.x ? all + threadIdx.x - 1 : nullptr, true);
+            if (is_line && first == 0 && totals) {
+                totals[total] = so_far.value;
+            } else if (is_line && first == 0 && !each) {
+                Scan::give(operands, line + column, so_far.value);
             }
+        }
+    }
+};
+
+/// Totals of pieces, the third operand, which are accumulated in their place; or the results of whole lines.
+template <class Scan, bool each> struct Joined : Scan {
+    typedef typename Scan::A A;
+    static DEVICE A element(const LineOperands& operands, u64 at, u64) { return ((const A*)operands.at[2])[at]; }
+    static DEVICE void give(const LineOperands& operands, u64 at, A total) {
+        if constexpr (each) {
+            ((A*)operands.at[2])[at] = total;
+        } else {
+            Scan::give(operands, at, total);
         }
     }
 };
