@@ -90,6 +90,28 @@ SKELETONS = {
             rushlight::multiply<f16, f32>(matrices, batch, batches, sizes, has_addend, numbers);
         }
     """,
+    "pool": """
+        #include "pool.cuh"
+        using namespace rushlight;
+        extern "C" __global__ void greatest(const bf16* input, bf16* output, i64* places, u64 count, PoolAxes axes, u64 nothing) {
+            pool_max<bf16, f32, i32>(input, output, places, count, axes, load<bf16>(&nothing));
+        }
+        extern "C" __global__ void greatest_backward(f64* output, const f64* values, const i64* places, u64 count, PoolAxes axes) {
+            pool_max_backward<f64, f64, i64>(output, values, places, count, axes);
+        }
+        extern "C" __global__ void mean(f16* output, const f16* input, u64 count, PoolAxes axes, Divisor divisor) {
+            pool_mean<f16, f32, i32>(input, output, count, axes, divisor);
+        }
+        extern "C" __global__ void mean_backward(i64* output, const i64* input, u64 count, PoolAxes axes, Divisor divisor) {
+            pool_mean_backward<i64, i64, i64>(output, input, count, axes, divisor);
+        }
+        extern "C" __global__ void find(u64* last, const i64* places, u64 count, u64 pixels, u64 area, u64* outside) {
+            find_last(last, places, count, pixels, area, outside);
+        }
+        extern "C" __global__ void put(u16* output, const u16* values, const u64* last, u64 count, u64 pixels, u64 area) {
+            put_last(output, values, last, count, pixels, area);
+        }
+    """,
 }
 
 

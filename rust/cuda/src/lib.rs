@@ -10,8 +10,8 @@
 //! - `library` finds NVIDIA's other libraries.
 //! - `program` compiles the source of a kernel and keeps the result, in memory and on disk.
 //! - `blas` gives products of matrices to cuBLASLt, where it is installed.
-//! - `copy`, `elementwise`, `reduce`, `matmul`, `indexed`, `lines`, `order` and `random` enqueue work. They return before it has
-//!   run.
+//! - `copy`, `elementwise`, `reduce`, `matmul`, `indexed`, `lines`, `order`, `pool` and `random` enqueue work. They return before
+//!   it has run.
 //! - `kernels` has the sources of device functions.
 //!
 //! No operation waits for the device unless its result is needed on the host.
@@ -34,6 +34,7 @@ pub mod matmul;
 pub mod memory;
 pub mod order;
 pub mod pinned;
+pub mod pool;
 pub mod profile;
 pub mod program;
 pub mod random;

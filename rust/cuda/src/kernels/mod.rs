@@ -84,6 +84,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("matmul.cuh", include_str!("matmul.cuh")),
     ("order.cuh", include_str!("order.cuh")),
     ("platform.cuh", include_str!("platform.cuh")),
+    ("pool.cuh", include_str!("pool.cuh")),
     ("prelude.cuh", include_str!("prelude.cuh")),
     ("random.cuh", include_str!("random.cuh")),
     ("reduce.cuh", include_str!("reduce.cuh")),

@@ -2,7 +2,9 @@
 //! the check, raises the host's error, and leaves the device as it was.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::device_memory::StreamId;
 use rushlight_core::loop_nest::LoopNest;
+use rushlight_core::storage::DevicePin;
 use rushlight_core::{DType, Dims, Layout, Result, Scalar, Storage};
 use rushlight_cpu::index::OutOfBounds;
 use rushlight_cpu::index::scatter::ScatterOp;
@@ -12,13 +14,13 @@ use rushlight_cuda::{card, copy as bytes, memory, stream};
 use rushlight_dispatch::{create, device_loops};
 
 /// A number of eight bytes on a device, to which kernels report.
-struct Report<'a> {
+pub struct Report<'a> {
     card: &'a Card,
     storage: Storage,
 }
 
 impl<'a> Report<'a> {
-    fn new(card: &'a Card) -> Result<Report<'a>> {
+    pub fn new(card: &'a Card) -> Result<Report<'a>> {
         let storage = memory::allocate(card.index, size_of::<u64>())?;
         let stream = stream::current(card.index);
         let pin = storage.pin_on(stream)?;
@@ -29,8 +31,13 @@ impl<'a> Report<'a> {
         Ok(Report { card, storage })
     }
 
+    /// Where kernels write the number.
+    pub fn pin(&self, stream: StreamId) -> Result<DevicePin<'_>> {
+        self.storage.pin_on(stream)
+    }
+
     /// The number, after all work so far; none if no kernel wrote it.
-    fn read(&self) -> Result<Option<usize>> {
+    pub fn read(&self) -> Result<Option<usize>> {
         let stream = stream::current(self.card.index);
         let pin = self.storage.pin_on(stream)?;
         let mut found = 0u64;
