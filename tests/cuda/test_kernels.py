@@ -112,6 +112,58 @@ SKELETONS = {
             put_last(output, values, last, count, pixels, area);
         }
     """,
+    "attention": """
+        #include "attention.cuh"
+        using namespace rushlight;
+        extern "C" __global__ void forward(AttentionOperands operands, Loops<5> batch, u64 batches, AttentionSizes sizes, u8* out,
+                                           f32* sums) {
+            attention<f16, Bool, 8>(operands, batch, batches, sizes, out, sums);
+        }
+        extern "C" __global__ void of_queries(AttentionOperands operands, Loops<5> batch, u64 batches, AttentionSizes sizes,
+                                              const f32* sums, const f32* means, u8* out) {
+            attention_of_queries<bf16, f32, 8>(operands, batch, batches, sizes, sums, means, out);
+        }
+        extern "C" __global__ void of_keys(AttentionOperands operands, Loops<5> batch, u64 batches, AttentionSizes sizes,
+                                           const f32* sums, const f32* means, u8* of_keys, u8* of_values) {
+            attention_of_keys<f32, Unmasked, 8>(operands, batch, batches, sizes, sums, means, of_keys, of_values);
+        }
+    """,
+    "recurrent": """
+        #include "recurrent.cuh"
+        using namespace rushlight;
+        extern "C" __global__ void lstm(f16* out, f16* next, const f16* gates, const f16* state, u64 count, u64 n) {
+            lstm_gates<f16, f32>(gates, state, out, next, count, n);
+        }
+        extern "C" __global__ void gru(f64* next, const f64* input, const f64* hidden, const f64* state, u64 count, u64 n) {
+            gru_gates<f64, f64>(input, hidden, state, next, count, n);
+        }
+        extern "C" __global__ void step(f32* gates, f32* out, f32* next, const f32* state, u64 count, u64 n) {
+            lstm_step<f32>(gates, state, out, next, count, n);
+        }
+        extern "C" __global__ void back(f64* to, f64* kept, LstmStep<f64> step, u64 count, u64 n) {
+            lstm_step_back<f64>(step, to, kept, count, n);
+        }
+    """,
+    "sampling": """
+        #include "sampling.cuh"
+        using namespace rushlight;
+        extern "C" __global__ void at(const f16* x, const i64* indices, const f16* weights, f16* out, u64 count, MixSizes sizes) {
+            mix<f16, f32>(x, indices, weights, out, count, sizes);
+        }
+        extern "C" __global__ void spread(const f64* values, const i64* indices, const f64* weights, const i64* order, f64* out,
+                                          u64 count, MixSizes sizes) {
+            mix_spread<f64, f64>(values, indices, weights, order, out, count, sizes);
+        }
+        extern "C" __global__ void meet(const f32* values, const f32* x, const i64* indices, f32* out, u64 count, MixSizes sizes) {
+            mix_meet<f32, f32>(values, x, indices, out, count, sizes);
+        }
+        extern "C" __global__ void blocks(const u16* images, u16* columns, u64 count, Blocks blocks) {
+            unfold(images, columns, count, blocks);
+        }
+        extern "C" __global__ void images(const c128* columns, c128* images, u64 count, Blocks blocks) {
+            fold<c128, c128>(columns, images, count, blocks);
+        }
+    """,
 }
 
 

@@ -12,13 +12,26 @@ use crate::program::{Key, Program};
 /// Windows along one dimension; without a size they cover the input evenly.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Axis {
+pub(crate) struct Axis {
     input: i64,
     output: i64,
     kernel: i64,
     stride: i64,
     padding: i64,
     dilation: i64,
+}
+
+impl Axis {
+    pub(crate) fn of(dim: &WindowDim) -> Axis {
+        Axis {
+            input: dim.input as i64,
+            output: dim.output as i64,
+            kernel: dim.kernel as i64,
+            stride: dim.stride as i64,
+            padding: dim.padding as i64,
+            dilation: dim.dilation as i64,
+        }
+    }
 }
 
 #[repr(C)]
@@ -34,14 +47,7 @@ pub struct Planes<'a> {
 
 impl Planes<'_> {
     fn axes(&self) -> Axes {
-        Axes(self.axes.map(|dim| Axis {
-            input: dim.input as i64,
-            output: dim.output as i64,
-            kernel: dim.kernel as i64,
-            stride: dim.stride as i64,
-            padding: dim.padding as i64,
-            dilation: dim.dilation as i64,
-        }))
+        Axes(self.axes.each_ref().map(Axis::of))
     }
 
     fn inputs(&self) -> u64 {

@@ -71,6 +71,7 @@ pub fn function_name(operator: &str, dtype: DType) -> String {
 /// The headers, by the names under which the sources include them.
 pub const HEADERS: &[(&str, &str)] = &[
     ("angles.cuh", include_str!("angles.cuh")),
+    ("attention.cuh", include_str!("attention.cuh")),
     ("base.cuh", include_str!("base.cuh")),
     ("bessel.cuh", include_str!("bessel.cuh")),
     ("complex.cuh", include_str!("complex.cuh")),
@@ -83,11 +84,15 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("lines.cuh", include_str!("lines.cuh")),
     ("matmul.cuh", include_str!("matmul.cuh")),
     ("order.cuh", include_str!("order.cuh")),
+    ("pairs.cuh", include_str!("pairs.cuh")),
     ("platform.cuh", include_str!("platform.cuh")),
     ("pool.cuh", include_str!("pool.cuh")),
     ("prelude.cuh", include_str!("prelude.cuh")),
     ("random.cuh", include_str!("random.cuh")),
+    ("recurrent.cuh", include_str!("recurrent.cuh")),
     ("reduce.cuh", include_str!("reduce.cuh")),
+    ("sampling.cuh", include_str!("sampling.cuh")),
+    ("search.cuh", include_str!("search.cuh")),
     ("special.cuh", include_str!("special.cuh")),
     ("tables.cuh", include_str!("tables.cuh")),
 ];
