@@ -164,6 +164,55 @@ SKELETONS = {
             fold<c128, c128>(columns, images, count, blocks);
         }
     """,
+    "pairs": """
+        #include "pairs.cuh"
+        using namespace rushlight;
+        extern "C" __global__ void between(const f64* rows, const f64* columns, f64* out, u64 count, PairSizes sizes, u32 pairs) {
+            distances<EuclidNorm>(rows, columns, out, count, sizes, pairs);
+        }
+        extern "C" __global__ void gradient(const f32* weights, const f32* rows, const f32* columns, const f32* distances, f32* out,
+                                            u64 count, PairSizes sizes, u32 pairs) {
+            slopes<GreatestNorm>(weights, rows, columns, distances, out, count, sizes, pairs);
+        }
+    """,
+    "search": """
+        #include "search.cuh"
+        using namespace rushlight;
+        extern "C" __global__ void positions(const f16* sorted, const f16* values, i64* to, u64 count, u64 length, u64 per_line,
+                                             u32 right) {
+            search<f16, f32>(sorted, values, to, count, length, per_line, right);
+        }
+        extern "C" __global__ void members(const i64* sorted, const i64* values, u8* to, u64 count, u64 length, u32 invert) {
+            find_members<i64, i64>(sorted, values, to, count, length, invert);
+        }
+        extern "C" __global__ void middle(const f64* elements, const i64* places, i64* to, u64 lines, u64 n, u64 inner, u32 skips) {
+            find_middle<f64, f64>(elements, places, to, lines, n, inner, skips);
+        }
+        extern "C" __global__ void mode(const u8* elements, const i64* places, i64* to, u64 lines, u64 n, u64 inner) {
+            find_mode<u8, Bool>(elements, places, to, lines, n, inner);
+        }
+        extern "C" __global__ void parts(const bf16* numbers, bf16* mantissas, i32* exponents, u64 count) {
+            split<bf16, f32>(numbers, mantissas, exponents, count);
+        }
+    """,
+    "compact": """
+        #include "compact.cuh"
+        using namespace rushlight;
+        extern "C" __global__ void count(const u8* mask, i64* counts, u64 count, u64 chunks) {
+            count_true(mask, counts, count, chunks);
+        }
+        extern "C" __global__ void write(const u8* mask, const i64* ends, i64* to, u64 count, u64 chunks) {
+            write_true(mask, ends, to, count, chunks);
+        }
+        extern "C" __global__ void along(const i64* places, i64* to, u64 count, u64 inner, u64 size) {
+            coordinates(places, to, count, inner, size);
+        }
+        extern "C" __global__ void numbers(const i64* numbers, u64* counts, u64 count) { count_numbers(numbers, counts, count); }
+        extern "C" __global__ void runs(const f16* values, u8* to, u64 count) { mark_runs<f16, f32>(values, to, count); }
+        extern "C" __global__ void bins(const f16* values, u64* counts, u64 count, Bins bins) {
+            count_bins(values, counts, count, bins);
+        }
+    """,
 }
 
 

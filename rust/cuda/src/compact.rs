@@ -50,15 +50,9 @@ fn chunks(card: &Card, count: usize) -> (u64, u32) {
 ///
 /// # Safety
 /// The mask has `count` bytes, there is room for a number for each chunk, and both are held for the stream.
-pub unsafe fn count(
-    card: &Card,
-    stream: StreamId,
-    [mut mask, mut counts]: [u64; 2],
-    count: usize,
-) -> Result<()> {
+pub unsafe fn count(card: &Card, stream: StreamId, [mut mask, mut counts]: [u64; 2], count: usize) -> Result<()> {
     let ((mut chunks, grid), mut count) = (chunks(card, count), count as u64);
-    let mut arguments =
-        [argument(&mut mask), argument(&mut counts), argument(&mut count), argument(&mut chunks)];
+    let mut arguments = [argument(&mut mask), argument(&mut counts), argument(&mut count), argument(&mut chunks)];
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.
     unsafe { launch(card, kernel(card, COUNT)?, [grid, 1], stream, &mut arguments) }
 }
@@ -67,20 +61,10 @@ pub unsafe fn count(
 ///
 /// # Safety
 /// Same as for `count`, and there is room for all positions.
-pub unsafe fn write(
-    card: &Card,
-    stream: StreamId,
-    [mut mask, mut ends, mut to]: [u64; 3],
-    count: usize,
-) -> Result<()> {
+pub unsafe fn write(card: &Card, stream: StreamId, [mut mask, mut ends, mut to]: [u64; 3], count: usize) -> Result<()> {
     let ((mut chunks, grid), mut count) = (chunks(card, count), count as u64);
-    let mut arguments = [
-        argument(&mut mask),
-        argument(&mut ends),
-        argument(&mut to),
-        argument(&mut count),
-        argument(&mut chunks),
-    ];
+    let mut arguments =
+        [argument(&mut mask), argument(&mut ends), argument(&mut to), argument(&mut count), argument(&mut chunks)];
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.
     unsafe { launch(card, kernel(card, WRITE)?, [grid, 1], stream, &mut arguments) }
 }
@@ -97,13 +81,8 @@ pub unsafe fn along(
     [inner, size]: [usize; 2],
 ) -> Result<()> {
     let (mut count, mut inner, mut size) = (count as u64, inner as u64, size as u64);
-    let mut arguments = [
-        argument(&mut places),
-        argument(&mut to),
-        argument(&mut count),
-        argument(&mut inner),
-        argument(&mut size),
-    ];
+    let mut arguments =
+        [argument(&mut places), argument(&mut to), argument(&mut count), argument(&mut inner), argument(&mut size)];
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.
     unsafe { launch(card, kernel(card, ALONG)?, [blocks(card, count), 1], stream, &mut arguments) }
 }
@@ -175,15 +154,20 @@ pub unsafe fn count_bins(
     count: usize,
     mut bins: Bins,
 ) -> Result<()> {
-    let program = Program::find(card, ("count_bins", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]), &[c"run"], || {
-        let element = type_name(dtype);
-        format!(
-            r#"#include "compact.cuh"
+    let program = Program::find(
+        card,
+        ("count_bins", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]),
+        &[c"run"],
+        || {
+            let element = type_name(dtype);
+            format!(
+                r#"#include "compact.cuh"
 using namespace rushlight;
 extern "C" __global__ void run(const {element}* values, u64* counts, u64 count, Bins bins) {{ count_bins(values, counts, count, bins); }}
 "#
-        )
-    })?;
+            )
+        },
+    )?;
     let mut count = count as u64;
     let mut arguments = [argument(&mut values), argument(&mut counts), argument(&mut count), argument(&mut bins)];
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.

@@ -10,8 +10,8 @@
 //! - `library` finds NVIDIA's other libraries.
 //! - `program` compiles the source of a kernel and keeps the result, in memory and on disk.
 //! - `blas` gives products of matrices to cuBLASLt, where it is installed.
-//! - `copy`, `elementwise`, `reduce`, `matmul`, `indexed`, `lines`, `order`, `search`, `pairs`, `pool`, `sampling`, `attention`,
-//!   `recurrent` and `random` enqueue work. They return before it has run.
+//! - `copy`, `elementwise`, `reduce`, `matmul`, `indexed`, `compact`, `lines`, `order`, `search`, `pairs`, `pool`, `sampling`,
+//!   `attention`, `recurrent` and `random` enqueue work. They return before it has run.
 //! - `kernels` has the sources of device functions.
 //!
 //! No operation waits for the device unless its result is needed on the host.
@@ -21,6 +21,7 @@ pub mod attention;
 pub mod blas;
 pub mod capture;
 pub mod card;
+pub mod compact;
 pub mod copy;
 pub mod driver;
 pub mod elementwise;

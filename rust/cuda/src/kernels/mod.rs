@@ -74,6 +74,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("attention.cuh", include_str!("attention.cuh")),
     ("base.cuh", include_str!("base.cuh")),
     ("bessel.cuh", include_str!("bessel.cuh")),
+    ("compact.cuh", include_str!("compact.cuh")),
     ("complex.cuh", include_str!("complex.cuh")),
     ("convert.cuh", include_str!("convert.cuh")),
     ("elementary.cuh", include_str!("elementary.cuh")),

@@ -1,15 +1,21 @@
-//! Sorting on CUDA devices, elements at places of the sorted lines, and searches in sorted lines.
+//! Sorting on CUDA devices, elements at places of the sorted lines, searches in sorted lines, and counts.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{DType, Layout, Result};
+use rushlight_core::{DType, Layout, Result, Scalar};
+use rushlight_cuda::compact::{self, Bins};
 use rushlight_cuda::order;
 use rushlight_cuda::search::{self, Pick, Search};
+use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, plain_workplace, settle};
 use rushlight_dispatch::value::sizes_value;
 use rushlight_dispatch::{copy, create, op};
 
 use crate::held::Held;
+use crate::index::nonzero;
 use crate::index::on_cuda as indexed;
+use crate::join::cat::CAT;
+use crate::nn::interpolate::SPREAD;
+use crate::reduce::cumulative::{CUMSUM, DIFF};
 use crate::reduce::on_cuda::shape;
 use crate::view::RESHAPE;
 
@@ -114,6 +120,72 @@ pub fn positions(sorted: &Tensor, values: &Tensor, to: &Tensor, what: Search) ->
     let operands = held.addresses([sorted, values, to])?;
     // SAFETY: the operands are row-major and of these sizes, and all are held for the stream.
     unsafe { search::positions(held.card, held.stream, values.dtype(), operands, what) }
+}
+
+/// The different elements in order, the index of each element among them and how often they occur; the last two are empty unless
+/// requested. NaN equals nothing.
+pub fn distinct(own: &Tensor, inverse: bool, counts: bool) -> Result<Vec<Tensor>> {
+    let count = own.numel();
+    let line = op!(RESHAPE, &own.detach(), sizes_value(&[count as isize]))?;
+    let order = places(&line, 0, false)?;
+    let sorted = taken(&line, 0, &order)?;
+    let starts = create::empty(&[count as isize], DType::Bool, own.device())?;
+    if count > 0 {
+        let mut held = Held::on(&sorted)?;
+        let operands = held.addresses([&sorted, &starts])?;
+        // SAFETY: dense operands of as many elements, held for the stream.
+        unsafe { compact::mark_runs(held.card, held.stream, sorted.dtype(), operands, count)? };
+    }
+    let firsts = nonzero::positions(&starts)?;
+    let empty = || create::empty(&[0], DType::I64, own.device());
+    let indices = if inverse {
+        // The places of places are where each element went.
+        let runs = (Expr::from(&starts).call(&CUMSUM, [0i64.into()]) - 1i64).done()?;
+        op!(RESHAPE, taken(&runs, 0, &places(&order, 0, false)?)?, sizes_value(own.sizes()))?
+    } else {
+        empty()?
+    };
+    let lengths = if counts {
+        let end = create::full(&[1], Scalar::Int(count as i64), DType::I64, own.device())?;
+        let ends = op!(CAT, vec![firsts.clone(), end], 0i64)?;
+        op!(DIFF, ends)?
+    } else {
+        empty()?
+    };
+    Ok(vec![taken(&sorted, 0, &firsts)?, indices, lengths])
+}
+
+/// How often each number from zero on occurs, of fewer than `bins`; or the sums of the numbers' weights, which are floats.
+pub fn counted(numbers: &Tensor, weights: Option<&Tensor>, bins: isize) -> Result<Tensor> {
+    let Some(weights) = weights else {
+        let counts = create::zeros(&[bins], DType::I64, numbers.device())?;
+        let numbers = plain(numbers, DType::I64)?;
+        let mut held = Held::on(&counts)?;
+        let operands = held.addresses([&numbers, &counts])?;
+        // SAFETY: there is a count for each number, and both are held for the stream.
+        unsafe { compact::count_numbers(held.card, held.stream, operands, numbers.numel())? };
+        drop(held);
+        return Ok(counts);
+    };
+    // Every number is a point of one channel, to which its weight belongs.
+    let count = numbers.numel() as isize;
+    let point = |tensor: &Tensor| op!(RESHAPE, &tensor.detach(), sizes_value(&[1, count, 1]));
+    let ones = create::full(&[1, count, 1], Scalar::Int(1), weights.dtype(), weights.device())?;
+    let values = op!(RESHAPE, &weights.detach(), sizes_value(&[1, 1, count]))?;
+    let sums = op!(SPREAD, values, point(&plain(numbers, DType::I64)?)?, ones, bins as i64)?;
+    op!(RESHAPE, sums, sizes_value(&[bins]))
+}
+
+/// Adds the elements of each bin to counts, which are integers of 64 bits.
+pub fn count_bins(values: &Tensor, counts: &Tensor, bins: Bins) -> Result<()> {
+    if values.numel() == 0 {
+        return Ok(());
+    }
+    let values = plain(&values.detach(), values.dtype())?;
+    let mut held = Held::on(&values)?;
+    let operands = held.addresses([&values, counts])?;
+    // SAFETY: dense operands, with a count for each bin, held for the stream.
+    unsafe { compact::count_bins(held.card, held.stream, values.dtype(), operands, values.numel(), bins) }
 }
 
 /// The part of the sorted places from a position on.
