@@ -2226,9 +2226,9 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | No
     """Attention, and for each query the logarithm of the sum of its scores' exponentials (infinite if it sees no key)."""
 def _attention_backward(grad: Tensor, grad_sums: Tensor | None, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, out: Tensor, sums: Tensor, is_causal: _bool, scale: _float) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of query, key and value in `_attention`, computed from those of its results and the results themselves."""
-def _avg_pool(input: Tensor, starts: Sequence[_int], ends: Sequence[_int], lengths: Sequence[_int], output: Sequence[_int], divisor: _int | None) -> Tensor:
-    """Means over windows, which are listed axis by axis: the start and end of each, and its length in the divisor."""
-def _avg_pool_spread(input: Tensor, starts: Sequence[_int], ends: Sequence[_int], lengths: Sequence[_int], output: Sequence[_int], divisor: _int | None, like: Tensor) -> Tensor:
+def _avg_pool(input: Tensor, kernel_size: Sequence[_int], stride: Sequence[_int], padding: Sequence[_int], count_include_pad: _bool, divisor: _int | None, output: Sequence[_int]) -> Tensor:
+    """Means over windows, or without a `kernel_size` over windows that cover the input evenly; `output` are the spatial sizes."""
+def _avg_pool_spread(input: Tensor, kernel_size: Sequence[_int], stride: Sequence[_int], padding: Sequence[_int], count_include_pad: _bool, divisor: _int | None, output: Sequence[_int], like: Tensor) -> Tensor:
     """Each value spread evenly over its window; the reverse of `_avg_pool`."""
 def _binary_cross_entropy(input: Tensor, target: Tensor) -> Tensor:
     """The binary cross entropy of each element."""
@@ -2382,8 +2382,8 @@ def _pivots_to_permutation(pivots: Tensor, size: _int, inverse: _bool = False) -
     """The permutation of an LU factorisation: row `i` of `L @ U` is this row of the matrix."""
 def _pool_gather(input: Tensor, places: Tensor, dims: _int) -> Tensor:
     """The values at the indices `places` of each plane of `dims` dimensions."""
-def _pool_scatter(input: Tensor, places: Tensor, like: Tensor, dims: _int) -> Tensor:
-    """Zeros like `like` with the values of `input` added at their indices in each plane of `dims` dimensions."""
+def _pool_scatter(input: Tensor, places: Tensor, like: Tensor, dims: _int, windows: Sequence[_int]) -> Tensor:
+    """Zeros like `like` with the values of `input` added at their indices in each plane of `dims` dimensions. `windows` has the kernel sizes, strides, paddings and dilations of windows, if each value lies in its window. They are zeros if the windows cover planes evenly."""
 def _prelu_backward(grad: Tensor, input: Tensor, weight: Tensor) -> Tensor:
     """The gradient of `_prelu_kernel` in its first operand."""
 def _prelu_kernel(input: Tensor, weight: Tensor) -> Tensor:

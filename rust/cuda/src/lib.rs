@@ -10,16 +10,18 @@
 //! - `library` finds NVIDIA's other libraries.
 //! - `program` compiles the source of a kernel and keeps the result, in memory and on disk.
 //! - `blas` gives products of matrices to cuBLASLt, where it is installed, and `dnn` convolutions to cuDNN.
-//! - `copy`, `elementwise`, `reduce`, `matmul`, `indexed`, `lines`, `order` and `random` enqueue work. They return before it has
-//!   run.
+//! - `copy`, `elementwise`, `reduce`, `softmax`, `normalize`, `matmul`, `indexed`, `compact`, `lines`, `order`, `search`, `pairs`,
+//!   `pool`, `sampling`, `attention`, `recurrent` and `random` enqueue work. They return before it has run.
 //! - `kernels` has the sources of device functions.
 //!
 //! No operation waits for the device unless its result is needed on the host.
 
 pub mod allocator;
+pub mod attention;
 pub mod blas;
 pub mod capture;
 pub mod card;
+pub mod compact;
 pub mod copy;
 pub mod dnn;
 pub mod driver;
@@ -35,12 +37,17 @@ pub mod matmul;
 pub mod memory;
 pub mod normalize;
 pub mod order;
+pub mod pairs;
 pub mod pinned;
+pub mod pool;
 pub mod profile;
 pub mod program;
 pub mod random;
+pub mod recurrent;
 pub mod reduce;
 pub mod replayed;
+pub mod sampling;
+pub mod search;
 pub mod sent;
 pub mod softmax;
 pub mod statistics;

@@ -45,7 +45,7 @@ pub static MASKED_SELECT: Operator = Operator {
             return Err(Error::runtime("masked_select: expected BoolTensor for mask"));
         }
         let sizes = broadcast_with_warnings("masked_select", mask.sizes(), own.sizes())?;
-        let places = to_device(&create::from_slice(&positions(&stretched(mask, &sizes)?)?)?, own.device())?;
+        let places = to_device(&positions(&stretched(mask, &sizes)?)?, own.device())?;
         let flat = op!(crate::view::RESHAPE, stretched(own, &sizes)?, sizes_value(&[-1]))?;
         let chosen = allocate(&TensorSpec::new(places.sizes(), own.dtype(), own))?;
         super::get::get_into(&flat, &single(&flat, 0, &places)?, &chosen)?;
@@ -340,14 +340,14 @@ pub static MASKED_SCATTER: Operator = Operator {
         |args, target| {
             let places = positions(&stretched(args.tensor(MASK)?, target.sizes())?)?;
             let source = args.tensor(SOURCE)?;
-            if places.len() > source.numel() {
+            if places.numel() > source.numel() {
                 return Err(Error::runtime("Number of elements of source < number of ones in mask")
                     .hint("source must have an element for each True in the mask."));
             }
             let row = op!(crate::view::RESHAPE, &source.detach(), sizes_value(&[-1]))?;
-            let values = Tensor::view_of(&row, row.layout().slice(0, 0, places.len() as isize, 1));
+            let values = Tensor::view_of(&row, row.layout().slice(0, 0, places.numel() as isize, 1));
             let flat = op!(crate::view::RESHAPE, &target.detach(), sizes_value(&[-1]))?;
-            let places = to_device(&create::from_slice(&places)?, target.device())?;
+            let places = to_device(&places, target.device())?;
             put_into(&flat, &single(&flat, 0, &places)?, &values, ScatterOp::Set)?;
             if flat.storage().same(target.storage()) {
                 return Ok(());
@@ -411,7 +411,7 @@ fn batched_masked_select(batch: &BatchedCall) -> RuleResult {
         return Ok(None);
     }
     let sizes = rushlight_core::broadcast::broadcast(mask.sizes(), own.sizes())?;
-    let places = to_device(&create::from_slice(&positions(&stretched(&mask, &sizes)?)?)?, own.device())?;
+    let places = to_device(&positions(&stretched(&mask, &sizes)?)?, own.device())?;
     let mut aligned = vec![batch.size];
     aligned.extend(std::iter::repeat_n(1, sizes.len() - own.rank()));
     aligned.extend_from_slice(own.sizes());

@@ -8,7 +8,7 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{copy, create, vmap};
 
-use crate::convert::to_device;
+use super::on_cuda;
 use crate::view::narrow::selected;
 
 /// A tensor's elements as contiguous booleans.
@@ -27,28 +27,27 @@ pub fn truths(tensor: &Tensor) -> Result<Tensor> {
     Ok(plain)
 }
 
-/// The row-major indices of the true elements. Their number is needed on the host, which counts them for all devices.
-pub fn positions(mask: &Tensor) -> Result<Vec<i64>> {
-    let mask = copy::on_host(&truths(mask)?)?;
+/// The row-major indices of the true elements, on the device of the mask. A device is waited for, because the host needs their
+/// number.
+pub fn positions(mask: &Tensor) -> Result<Tensor> {
+    let mask = truths(mask)?;
+    if let Device::Cuda(_) = mask.device() {
+        return on_cuda::positions(&mask);
+    }
     let pin = mask.storage().pin()?;
     let first = super::geometry::first(&pin, mask.layout(), DType::Bool);
     // SAFETY: the mask is contiguous.
-    unsafe { rushlight_cpu::index::positions(first, mask.numel()) }
+    create::from_slice(&unsafe { rushlight_cpu::index::positions(first, mask.numel()) }?)
 }
 
 /// One index tensor for each dimension of a mask, on its device.
 pub fn coordinates(mask: &Tensor) -> Result<Vec<Tensor>> {
-    let each = coordinates_on_host(mask)?;
-    each.iter().map(|index| to_device(index, mask.device())).collect()
-}
-
-fn coordinates_on_host(mask: &Tensor) -> Result<Vec<Tensor>> {
-    let places = create::from_slice(&positions(mask)?)?;
+    let places = positions(mask)?;
     if mask.rank() == 1 {
         return Ok(vec![places]);
     }
     if places.numel() == 0 {
-        return (0..mask.rank()).map(|_| create::from_slice::<i64>(&[])).collect();
+        return (0..mask.rank()).map(|_| create::empty(&[0], DType::I64, mask.device())).collect();
     }
     let whole = spread(&places, mask.layout())?;
     (0..mask.rank()).map(|dim| selected(&whole, 0, dim as isize)).collect()
@@ -58,6 +57,10 @@ fn coordinates_on_host(mask: &Tensor) -> Result<Vec<Tensor>> {
 fn spread(places: &Tensor, layout: &Layout) -> Result<Tensor> {
     let n = places.numel();
     let whole = create::empty(&[layout.rank() as isize, n as isize], DType::I64, places.device())?;
+    if let Device::Cuda(_) = places.device() {
+        on_cuda::coordinates(places, layout, &whole)?;
+        return Ok(whole);
+    }
     let (from, to) = (places.storage().pin()?, whole.storage().pin()?);
     // SAFETY: both are new and contiguous.
     unsafe { rushlight_cpu::index::coordinates(from.as_ptr().cast(), n, &layout.sizes, to.as_ptr().cast()) };
@@ -71,9 +74,9 @@ fn nonzero(tensor: &Tensor) -> Result<Tensor> {
         return Err(Error::unsupported("nonzero_count_cpu", tensor.dtype()));
     }
     let positions = positions(tensor)?;
-    let rows = to_device(&spread(&create::from_slice(&positions)?, tensor.layout())?, tensor.device())?;
+    let rows = spread(&positions, tensor.layout())?;
     let mut layout = rows.layout().transpose(0, 1);
-    if positions.is_empty() {
+    if positions.numel() == 0 {
         // torch writes the columns next to each other: without rows they are no elements apart.
         layout.strides[1] = 0;
     }

@@ -1,24 +1,31 @@
-//! Reading and writing by indices on CUDA devices. An index is checked before anything is read or written: the call waits for
+//! Reading and writing by indices on CUDA devices, and the indices of true elements. An index is checked before anything is read or written: the call waits for
 //! the check, raises the host's error, and leaves the device as it was.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::device_memory::StreamId;
 use rushlight_core::loop_nest::LoopNest;
+use rushlight_core::storage::DevicePin;
 use rushlight_core::{DType, Dims, Layout, Result, Scalar, Storage};
 use rushlight_cpu::index::OutOfBounds;
 use rushlight_cpu::index::scatter::ScatterOp;
 use rushlight_cuda::card::Card;
+use rushlight_cuda::compact::{self, CHUNK};
 use rushlight_cuda::indexed::{self, Column, Dimension, Merge};
 use rushlight_cuda::{card, copy as bytes, memory, stream};
-use rushlight_dispatch::{create, device_loops};
+use rushlight_dispatch::{create, device_loops, op};
+
+use crate::held::Held;
+use crate::reduce::cumulative::CUMSUM;
+use crate::view::narrow::sliced;
 
 /// A number of eight bytes on a device, to which kernels report.
-struct Report<'a> {
+pub struct Report<'a> {
     card: &'a Card,
     storage: Storage,
 }
 
 impl<'a> Report<'a> {
-    fn new(card: &'a Card) -> Result<Report<'a>> {
+    pub fn new(card: &'a Card) -> Result<Report<'a>> {
         let storage = memory::allocate(card.index, size_of::<u64>())?;
         let stream = stream::current(card.index);
         let pin = storage.pin_on(stream)?;
@@ -29,8 +36,13 @@ impl<'a> Report<'a> {
         Ok(Report { card, storage })
     }
 
+    /// Where kernels write the number.
+    pub fn pin(&self, stream: StreamId) -> Result<DevicePin<'_>> {
+        self.storage.pin_on(stream)
+    }
+
     /// The number, after all work so far; none if no kernel wrote it.
-    fn read(&self) -> Result<Option<usize>> {
+    pub fn read(&self) -> Result<Option<usize>> {
         let stream = stream::current(self.card.index);
         let pin = self.storage.pin_on(stream)?;
         let mut found = 0u64;
@@ -125,6 +137,50 @@ pub fn read(
     let operands = [to.address() as u64, from.address() as u64, at.address() as u64];
     // SAFETY: indices were checked, layouts stay within their storages, and all are pinned on the stream.
     unsafe { indexed::read(card, stream, width, operands, &nest, scale) }
+}
+
+/// The positions of the true elements of a contiguous mask.
+pub fn positions(mask: &Tensor) -> Result<Tensor> {
+    let (count, device) = (mask.numel(), mask.device());
+    if count == 0 {
+        return create::empty(&[0], DType::I64, device);
+    }
+    let counts = create::empty(&[count.div_ceil(CHUNK) as isize], DType::I64, device)?;
+    let mut held = Held::on(mask)?;
+    let operands = held.addresses([mask, &counts])?;
+    // SAFETY: the mask is dense, there is a count for each chunk, and both are held for the stream.
+    unsafe { compact::count(held.card, held.stream, operands, count)? };
+    drop(held);
+    let ends = op!(CUMSUM, &counts, 0i64)?;
+    let whole = sliced(&ends, 0, ends.sizes()[0] - 1, 1, 1)?;
+    let total = crate::convert::item(&whole)?.i64();
+    let places = create::empty(&[total as isize], DType::I64, device)?;
+    if total > 0 {
+        let mut held = Held::on(mask)?;
+        let operands = held.addresses([mask, &ends, &places])?;
+        // SAFETY: see above; there are as many true elements as places.
+        unsafe { compact::write(held.card, held.stream, operands, count)? };
+    }
+    Ok(places)
+}
+
+/// Row-major indices as coordinates of a layout, one row of a new tensor for each dimension.
+pub fn coordinates(places: &Tensor, layout: &Layout, rows: &Tensor) -> Result<()> {
+    let count = places.numel();
+    if count == 0 {
+        return Ok(());
+    }
+    let mut held = Held::on(places)?;
+    let (from, to) = (held.address(places)?, held.address(rows)?);
+    let mut inner = 1;
+    for dim in (0..layout.rank()).rev() {
+        let size = layout.sizes[dim] as usize;
+        let row = to + (dim * count * size_of::<i64>()) as u64;
+        // SAFETY: there is a row of as many integers for each dimension, held for the stream.
+        unsafe { compact::along(held.card, held.stream, [from, row], count, [inner, size])? };
+        inner *= size;
+    }
+    Ok(())
 }
 
 fn rule(merge: ScatterOp) -> Merge {

@@ -43,6 +43,11 @@ pub struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
+    /// A tensor's elements in another geometry, which stays within its storage.
+    pub fn laid(tensor: &'a Tensor, layout: Layout) -> Matrix<'a> {
+        Matrix { tensor, layout }
+    }
+
     pub fn of(tensor: &'a Tensor) -> Matrix<'a> {
         Matrix { tensor, layout: tensor.layout().clone() }
     }

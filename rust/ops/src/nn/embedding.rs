@@ -11,16 +11,21 @@ use rushlight_dispatch::operator::{
     Args, BatchRule, BatchedCall, DTypes, Derivative, ExplicitAutograd, Implementation, InPlaceFill, Kernel, Operator,
     Saves, Tags, TensorSpec, Variants, formula, operator,
 };
-use rushlight_dispatch::value::Output;
+use rushlight_dispatch::value::{Output, Value};
 use rushlight_dispatch::vmap::{RuleResult, one_result};
 use rushlight_dispatch::{copy, create, op, value, vmap};
 
+use crate::convert::item;
+use crate::create::range::ARANGE;
 use crate::expr_ext::ExprExt;
 use crate::index::gather::refuse_outside;
 use crate::index::get::get_into;
 use crate::index::index_select::{INDEX_ADD, INDEX_FILL};
 use crate::index::put::single;
 use crate::index::{INDEX, INDEX_PUT_DIMS};
+use crate::pointwise::compare::EQ;
+use crate::reduce::extreme::{MAX, MIN};
+use crate::view::squeeze::UNSQUEEZE;
 
 #[operator]
 pub static EMBEDDING: Operator = Operator {
@@ -385,7 +390,7 @@ pub static ONE_HOT: Operator = Operator {
         0.. => batch.args.replaced(|tensor| Ok(batch.physical(tensor)))?.call().map(Some),
         _ => Ok(None),
     }),
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(one_hot)),
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(one_hot)),
     derivative: Derivative::NonDifferentiable("class indices are integers"),
     samples: &["i(4, 2, 3)", "i(4, 3), 5"],
     errors: &[("torch.tensor([0, 2]), 2", "RuntimeError", "Class values must be smaller than num_classes.")],
@@ -410,6 +415,9 @@ fn one_hot(args: &Args) -> Result<Output> {
         sizes.push(wanted as isize);
         return create::empty(&sizes, DType::I64, own.device()).map(Output::Tensor);
     }
+    if let Device::Cuda(_) = own.device() {
+        return one_hot_on_cuda(&own.detach(), wanted);
+    }
     let numbers = crate::convert::to_vec::<i64>(own)?;
     if numbers.is_empty() && wanted <= 0 {
         return Err(Error::runtime("Can not infer total number of classes from empty tensor."));
@@ -430,6 +438,33 @@ fn one_hot(args: &Args) -> Result<Output> {
         unsafe { pin.as_ptr().cast::<i64>().add(at * classes as usize + class as usize).write(1) };
     }
     drop(pin);
+    Ok(Output::Tensor(result))
+}
+
+/// `one_hot` by comparisons with all classes.
+fn one_hot_on_cuda(own: &Tensor, wanted: i64) -> Result<Output> {
+    let mut sizes = own.sizes().clone();
+    let classes = if own.numel() == 0 {
+        if wanted <= 0 {
+            return Err(Error::runtime("Can not infer total number of classes from empty tensor."));
+        }
+        wanted
+    } else {
+        let (least, most) = (item(&op!(MIN, own)?)?.i64(), item(&op!(MAX, own)?)?.i64());
+        if least < 0 {
+            return Err(Error::runtime("Class values must be non-negative."));
+        }
+        let classes = if wanted == -1 { most + 1 } else { wanted };
+        if most >= classes {
+            return Err(Error::runtime("Class values must be smaller than num_classes."));
+        }
+        classes
+    };
+    sizes.push(classes as isize);
+    let result = create::empty(&sizes, DType::I64, own.device())?;
+    let options = [Value::Scalar(Scalar::Int(classes)), Value::None, Value::None, Value::Device(own.device())];
+    let numbers = ARANGE.tensor(options)?;
+    copy::copy(&result, &op!(EQ, op!(UNSQUEEZE, own, -1i64)?, numbers)?)?;
     Ok(Output::Tensor(result))
 }
 

@@ -5,6 +5,7 @@ use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::window::{self, WindowDim};
 use rushlight_core::{Error, Result};
 use rushlight_cpu::nn::fold::{fold, unfold};
+use rushlight_cuda::sampling;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, settle, workplace};
 use rushlight_dispatch::operator::{
@@ -13,6 +14,8 @@ use rushlight_dispatch::operator::{
 };
 use rushlight_dispatch::value::{Arg, Ints, Output, Value};
 use rushlight_dispatch::vmap::{merge_batch, split_batch};
+
+use crate::held::Held;
 
 /// Five parameters, each for height and width.
 struct Blocks {
@@ -174,7 +177,18 @@ Shapes: input `(N, C, H, W)` or `(C, H, W)`, result `(N, C * kernel height * ker
             unsafe { unfold(size, count, &axes, first, to.as_ptr()) };
             Ok(())
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let input = plain(args.tensor(INPUT)?, results[0].dtype())?;
+            let axes = Blocks::read(args, [KERNEL_SIZE, DILATION, PADDING, STRIDE])?.axes(height_width(&input));
+            let count = input.sizes()[..input.rank() - 2].iter().product::<isize>() as usize;
+            if results[0].numel() == 0 {
+                return Ok(());
+            }
+            let mut held = Held::on(&input)?;
+            let operands = held.addresses([&input, &results[0]])?;
+            // SAFETY: row-major operands of the sizes of the axes, held for the stream; the result is new.
+            unsafe { sampling::unfold(held.card, held.stream, input.dtype().size(), operands, count, &axes) }
+        }),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         let sizes = d.sizes(INPUT);
@@ -302,7 +316,22 @@ Shapes: input `(N, C * kernel height * kernel width, blocks)` or without `N`, re
             }
             settle(&place, &results[0])
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            if !DTypes::DENSE.has(results[0].dtype().compute()) {
+                return Err(Error::unsupported("col2im_out_cpu", results[0].dtype()));
+            }
+            if results[0].numel() == 0 {
+                return Ok(());
+            }
+            let input = plain(args.tensor(INPUT)?, results[0].dtype())?;
+            let axes = Blocks::read(args, [KERNEL_SIZE, DILATION, PADDING, STRIDE])?.axes(pair(args, OUTPUT_SIZE)?);
+            let sizes = results[0].sizes();
+            let count = sizes[..sizes.len() - 2].iter().product::<isize>() as usize;
+            let mut held = Held::on(&input)?;
+            let operands = held.addresses([&input, &results[0]])?;
+            // SAFETY: row-major operands of the sizes of the axes, held for the stream; the result is new.
+            unsafe { sampling::fold(held.card, held.stream, input.dtype(), operands, count, &axes) }
+        }),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| -> Expr {
         d.grad().call(&UNFOLD, lists(d, [KERNEL_SIZE, DILATION, PADDING, STRIDE]))

@@ -3,15 +3,19 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Error, Layout, Result};
 use rushlight_cpu::nn::interpolate::{Sizes, meet, mix, spread};
+use rushlight_cuda::sampling::{self, Mix};
 use rushlight_dispatch::expr::Expr;
-use rushlight_dispatch::operands::{plain, settle, workplace};
+use rushlight_dispatch::operands::{plain, plain_workplace, settle, workplace};
 use rushlight_dispatch::operator::{
     BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Saves, TensorSpec,
     Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Value};
+
+use crate::held::Held;
+use crate::order::on_cuda::places;
 
 #[cold]
 fn shape_error(tensors: &[&Tensor]) -> Error {
@@ -59,6 +63,39 @@ fn run(a: &Tensor, b: &Tensor, indices: &Tensor, sizes: Sizes, result: &Tensor, 
     settle(&place, result)
 }
 
+/// Runs a form of the sum on a CUDA device. The operands are those of the form, and the indices; all become row-major.
+fn on_cuda(
+    operands: [&Tensor; 2],
+    indices: &Tensor,
+    sizes: Sizes,
+    result: &Tensor,
+    form: fn([u64; 2], u64, u64) -> Mix,
+) -> Result<()> {
+    if result.numel() == 0 {
+        return Ok(());
+    }
+    let dtype = result.dtype();
+    let (a, b, indices) = (plain(operands[0], dtype)?, plain(operands[1], dtype)?, plain(indices, DType::I64)?);
+    let place = plain_workplace(result, dtype)?;
+    let taps = Layout {
+        offset: indices.layout().offset,
+        ..Layout::contiguous(&[indices.sizes()[0], (sizes.places * sizes.taps) as isize])
+    };
+    // Only the sums over taps read their order.
+    let order = match form([0; 2], 0, 0) {
+        Mix::Spread { .. } => Some(places(&Tensor::view_of(&indices, taps), 1, false)?),
+        _ => None,
+    };
+    let mut held = Held::on(&place)?;
+    let (from, at, to) = (held.addresses([&a, &b])?, held.address(&indices)?, held.address(&place)?);
+    let order = order.as_ref().map_or(Ok(0), |order| held.address(order))?;
+    let [items, channels, area] = [sizes.items, sizes.channels, sizes.area].map(|size| size as u64);
+    let sizes = sampling::Sizes { items, channels, area, places: sizes.places as u64, taps: sizes.taps as u64 };
+    // SAFETY: row-major operands of the sizes that were inferred, held for the stream; the kernels check the indices.
+    unsafe { sampling::mix(held.card, held.stream, dtype, form(from, at, order), to, sizes)? };
+    settle(&place, result)
+}
+
 fn kept(d: &BackwardContext, arg: Arg) -> Value<'static> {
     match d.input(arg).done() {
         Ok(tensor) => tensor.into(),
@@ -94,7 +131,13 @@ pub static MIX: Operator = Operator {
                 mix(dtype, s, x, at, w, out)
             })
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let (own, indices) = (args.tensor(INPUT)?, args.tensor(INDICES)?);
+            let sizes = sizes(own, indices, last(own))?;
+            on_cuda([own, args.tensor(WEIGHTS)?], indices, sizes, &results[0], |[planes, weights], indices, _| {
+                Mix::At { planes, indices, weights }
+            })
+        }),
     }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(INDICES).union(Saves::input(WEIGHTS)), |d| {
@@ -136,7 +179,13 @@ pub static SPREAD: Operator = Operator {
                 spread(dtype, s, values, at, w, out)
             })
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let (own, indices) = (args.tensor(INPUT)?, args.tensor(INDICES)?);
+            let sizes = sizes(own, indices, args.int(AREA)? as isize)?;
+            on_cuda([own, args.tensor(WEIGHTS)?], indices, sizes, &results[0], |[values, weights], indices, order| {
+                Mix::Spread { values, indices, weights, order }
+            })
+        }),
     }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(INDICES).union(Saves::input(WEIGHTS)), |d| {
@@ -180,7 +229,15 @@ pub static MEET: Operator = Operator {
                 meet(dtype, s, values, x, at, out)
             })
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let (own, other, indices) = (args.tensor(INPUT)?, args.tensor(OTHER)?, args.tensor(INDICES)?);
+            let sizes = sizes(own, indices, last(other))?;
+            on_cuda([own, other], indices, sizes, &results[0], |[values, planes], indices, _| Mix::Meet {
+                values,
+                planes,
+                indices,
+            })
+        }),
     }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(OTHER).union(Saves::input(INDICES)), |d| -> Expr {

@@ -3,6 +3,7 @@
 use rushlight_autograd::{Tensor, modes};
 use rushlight_core::{DType, Device, Dims, Error, Result, dispatch};
 use rushlight_cpu::nn::distance::{self, Norm, Sizes};
+use rushlight_cuda::pairs;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::op;
 use rushlight_dispatch::operands::plain;
@@ -14,6 +15,7 @@ use rushlight_dispatch::value::Arg;
 
 use crate::create::constant::TRIU_INDICES;
 use crate::expr_ext::ExprExt;
+use crate::held::Held;
 use crate::index::index_select::{INDEX_ADD, INDEX_SELECT};
 use crate::view::narrow::SELECT;
 use crate::view::squeeze::UNSQUEEZE;
@@ -25,7 +27,8 @@ const WITHOUT_DERIVATIVE: Derivative =
 /// Whether the kernels compute distances of this order between rows of these tensors.
 pub fn has_kernel(p: f64, operands: &[&Tensor]) -> bool {
     let computed = |own: &&Tensor| {
-        own.is_plain() && own.device() == Device::Cpu && COMPUTED.has(own.dtype()) && own.dtype() == operands[0].dtype()
+        let has_form = matches!(own.device(), Device::Cpu | Device::Cuda(_));
+        own.is_plain() && has_form && COMPUTED.has(own.dtype()) && own.dtype() == operands[0].dtype()
     };
     Norm::of(p).is_some() && operands.iter().all(computed)
 }
@@ -48,6 +51,52 @@ fn sizes(rows: &Tensor, columns: &Tensor) -> Result<Sizes> {
     }
     Err(Error::runtime("the rows of a matrix must be as long as the columns of the other, and of its dtype")
         .shapes([rows.sizes().as_slice(), columns.sizes().as_slice()]))
+}
+
+/// The rule and the sizes of the kernels for CUDA devices.
+fn for_cuda(norm: Norm, sizes: Sizes) -> (pairs::Norm, pairs::Sizes) {
+    let rule = match norm {
+        Norm::Count => pairs::Norm::Count,
+        Norm::Sum => pairs::Norm::Sum,
+        Norm::Euclid => pairs::Norm::Euclid,
+        Norm::Greatest => pairs::Norm::Greatest,
+    };
+    let [batch, rows, others, width] = [sizes.batch, sizes.rows, sizes.others, sizes.width].map(|size| size as u64);
+    (rule, pairs::Sizes { batch, rows, others, width })
+}
+
+/// The distances of rows from columns, or with `paired` of each row from those after it.
+fn between_on_cuda(
+    norm: Norm,
+    sizes: Sizes,
+    [rows, columns]: [&Tensor; 2],
+    result: &Tensor,
+    paired: bool,
+) -> Result<()> {
+    if result.numel() == 0 {
+        return Ok(());
+    }
+    let (norm, sizes) = for_cuda(norm, sizes);
+    let (rows, columns) = (plain(rows, rows.dtype())?, plain(columns, rows.dtype())?);
+    let mut held = Held::on(&rows)?;
+    let operands = held.addresses([&rows, &columns, result])?;
+    // SAFETY: row-major operands of checked sizes, held for the stream; the result is new.
+    unsafe { pairs::between(held.card, held.stream, (norm, rows.dtype()), operands, sizes, paired) }
+}
+
+/// The gradients of rows from weights, rows, columns and distances.
+fn gradient_on_cuda(norm: Norm, sizes: Sizes, operands: [&Tensor; 4], result: &Tensor, paired: bool) -> Result<()> {
+    if result.numel() == 0 {
+        return Ok(());
+    }
+    let (norm, sizes) = for_cuda(norm, sizes);
+    let dtype = result.dtype();
+    let [weights, rows, columns, distances] = operands.map(|operand| plain(operand, dtype));
+    let own = [weights?, rows?, columns?, distances?];
+    let mut held = Held::on(result)?;
+    let (from, to) = (held.addresses(own.each_ref())?, held.address(result)?);
+    // SAFETY: row-major operands of checked sizes, held for the stream; the result is new.
+    unsafe { pairs::gradient(held.card, held.stream, (norm, dtype), from, to, sizes, paired) }
 }
 
 /// Operands in row-major memory, whose pointers are valid during the body.
@@ -95,7 +144,10 @@ pub static CDIST_ROWS: Operator = Operator {
             });
             Ok(())
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let (rows, columns) = (args.tensor(ROWS)?, args.tensor(COLUMNS)?);
+            between_on_cuda(norm(args, P)?, sizes(rows, columns)?, [rows, columns], &results[0], false)
+        }),
     }),
     derivative: Derivative::Formulas(&[
         formula(ROWS, Saves::input(ROWS).union(Saves::input(COLUMNS)).union(Saves::RESULT), |d| {
@@ -150,7 +202,11 @@ pub static CDIST_GRADIENT: Operator = Operator {
             });
             Ok(())
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let (rows, columns) = (args.tensor(ROWS)?, args.tensor(COLUMNS)?);
+            let operands = [args.tensor(WEIGHTS)?, rows, columns, args.tensor(DISTANCES)?];
+            gradient_on_cuda(norm(args, P)?, sizes(rows, columns)?, operands, &results[0], false)
+        }),
     }),
     derivative: WITHOUT_DERIVATIVE,
     samples: &["pos(2, 4), t(2, 3), t(3, 4), pos(2, 4), 1.0", "pos(2, 40), t(2, 3), t(3, 40), pos(2, 40), 2.0"],
@@ -172,7 +228,7 @@ pub static PDIST_ROWS: Operator = Operator {
         infer: |args| {
             let own = args.tensor(INPUT)?;
             norm(args, P)?;
-            Ok(vec![TensorSpec::new(&pairs(own)?, own.dtype(), own)])
+            Ok(vec![TensorSpec::new(&pair_sizes(own)?, own.dtype(), own)])
         },
         cpu: |args, results| {
             let own = args.tensor(INPUT)?;
@@ -185,7 +241,11 @@ pub static PDIST_ROWS: Operator = Operator {
             });
             Ok(())
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let own = args.tensor(INPUT)?;
+            let turned = Expr::from(own.detach()).transposed().done()?;
+            between_on_cuda(norm(args, P)?, sizes(own, &turned)?, [own, &turned], &results[0], true)
+        }),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
         Expr::new(pdist_gradient(d))
@@ -213,7 +273,7 @@ pub static PDIST_GRADIENT: Operator = Operator {
             let own = args.tensor(INPUT)?;
             norm(args, P)?;
             for other in [args.tensor(WEIGHTS)?, args.tensor(DISTANCES)?] {
-                if *other.sizes() != pairs(own)? || other.dtype() != own.dtype() {
+                if *other.sizes() != pair_sizes(own)? || other.dtype() != own.dtype() {
                     return Err(Error::runtime("weights and distances must be those of each pair of rows"));
                 }
             }
@@ -236,7 +296,12 @@ pub static PDIST_GRADIENT: Operator = Operator {
             });
             Ok(())
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let own = args.tensor(INPUT)?;
+            let turned = Expr::from(own.detach()).transposed().done()?;
+            let operands = [args.tensor(WEIGHTS)?, own, &turned, args.tensor(DISTANCES)?];
+            gradient_on_cuda(norm(args, P)?, sizes(own, &turned)?, operands, &results[0], true)
+        }),
     }),
     derivative: WITHOUT_DERIVATIVE,
     samples: &["pos(6), t(4, 3), pos(6), 1.0", "pos(2, 3), t(2, 3, 2), pos(2, 3), 2.0"],
@@ -244,7 +309,7 @@ pub static PDIST_GRADIENT: Operator = Operator {
 };
 
 /// The sizes of a result for each pair of rows of each matrix.
-fn pairs(own: &Tensor) -> Result<Dims> {
+fn pair_sizes(own: &Tensor) -> Result<Dims> {
     let [batch @ .., count, _] = own.sizes().as_slice() else {
         return Err(Error::runtime("the rows must be those of a matrix"));
     };

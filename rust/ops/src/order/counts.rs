@@ -10,10 +10,13 @@ use rushlight_autograd::Tensor;
 use rushlight_core::alloc::{filled, list};
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{DType, Device, Element, Error, Result, Scalar};
+use rushlight_cuda::compact::Bins;
 use rushlight_dispatch::value::Output;
-use rushlight_dispatch::{copy, create};
+use rushlight_dispatch::{copy, create, op};
 
-use crate::convert::to_vec;
+use super::on_cuda;
+use crate::convert::{item, to_dtype, to_vec};
+use crate::reduce::extreme::{MAX, MIN};
 
 #[operator]
 pub static BINCOUNT: Operator = Operator {
@@ -26,7 +29,7 @@ pub static BINCOUNT: Operator = Operator {
     dtypes: DTypes::INTS,
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Fallback,
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(bincount)),
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(bincount)),
     derivative: Derivative::NotImplemented("aten::bincount"),
     samples: &["i(4, 9)", "i(4, 9), minlength=8", "i(4, 3), torch.tensor([0.5, 1., 2.])"],
     errors: &[("t(2, 2).long()", "RuntimeError", "bincount only supports 1-d non-negative integral inputs.")],
@@ -45,7 +48,7 @@ pub static HISTC: Operator = Operator {
     tensor([0., 2., 1., 0.])",
     out: Out::new(Accepts::Same, &["torch.histogram: input tensor and hist tensor should have the same dtype, but got input {result} and hist {out}"]),
     dtypes: DTypes::FLOATS,
-    implementation: Implementation::Kernel(Kernel { infer: histc_infer, cpu: histc, cuda: OnCuda::Host }),
+    implementation: Implementation::Kernel(Kernel { infer: histc_infer, cpu: histc, cuda: OnCuda::Own(histc) }),
     derivative: Derivative::NonDifferentiable("its result is a count"),
     samples: &["t(9), 4", "t(3, 4), 5, -1, 1"],
     errors: &[
@@ -74,17 +77,27 @@ fn bincount(args: &Args) -> Result<Output> {
     if own.rank() != 1 {
         return Err(only());
     }
+    if let Device::Cuda(_) = own.device() {
+        let [least, largest] = ends(own)?.map(Scalar::i64);
+        if least < 0 {
+            return Err(only());
+        }
+        let weights = checked_weights(args.optional_tensor(WEIGHTS), own.numel())?;
+        let wide = |weights: &Tensor| match weights.dtype() {
+            DType::F32 => Ok(weights.clone()),
+            _ => to_dtype(&weights.detach(), DType::F64),
+        };
+        let weights = weights.map(wide).transpose()?;
+        let bins = largest.saturating_add(1).max(minlength) as isize;
+        return on_cuda::counted(own, weights.as_ref(), bins).map(Output::Tensor);
+    }
     let values = to_vec::<i64>(own)?;
     let Some(&largest) = values.iter().max() else { return Err(only()) };
     if values.iter().any(|&value| value < 0) {
         return Err(only());
     }
     let bins = largest.saturating_add(1).max(minlength) as isize;
-    let weights = args.optional_tensor(WEIGHTS);
-    if weights.is_some_and(|weights| weights.rank() != 1 || weights.numel() != values.len()) {
-        return Err(Error::runtime("weights should be 1-d and have the same length as input"));
-    }
-    match weights {
+    match checked_weights(args.optional_tensor(WEIGHTS), values.len())? {
         None => counted(bins, values.into_iter().map(|value| (value, 1i64))),
         Some(weights) if weights.dtype() == DType::F32 => {
             counted(bins, values.into_iter().zip(to_vec::<f32>(weights)?))
@@ -92,6 +105,21 @@ fn bincount(args: &Args) -> Result<Output> {
         Some(weights) => counted(bins, values.into_iter().zip(to_vec::<f64>(weights)?)),
     }
     .map(Output::Tensor)
+}
+
+/// The least and the greatest element of a tensor that is not empty; NaN if one is.
+fn ends(own: &Tensor) -> Result<[Scalar; 2]> {
+    let own = own.detach();
+    Ok([item(&op!(MIN, &own)?)?, item(&op!(MAX, &own)?)?])
+}
+
+fn checked_weights(weights: Option<&Tensor>, count: usize) -> Result<Option<&Tensor>> {
+    match weights {
+        Some(weights) if weights.rank() != 1 || weights.numel() != count => {
+            Err(Error::runtime("weights should be 1-d and have the same length as input"))
+        }
+        weights => Ok(weights),
+    }
 }
 
 /// The sum of the weights in each bin. It is accumulated in the result itself, because two copies of many bins might
@@ -166,19 +194,23 @@ fn histc(args: &Args, results: &[Tensor]) -> Result<()> {
     let own = args.tensor(INPUT)?;
     let bins = args.int(BINS)? as usize;
     let (mut low, mut high) = (args.scalar(MIN)?.f64(), args.scalar(MAX)?.f64());
-    let values = to_vec::<f64>(own)?;
-    let count = values.len();
-    if low == high && !values.is_empty() {
-        // If all are NaN, the range is NaN, which is an error.
-        low = values.iter().copied().reduce(|a, b| if a.is_nan() || a <= b { a } else { b }).unwrap_or(low);
-        high = values.iter().copied().reduce(|a, b| if a.is_nan() || a >= b { a } else { b }).unwrap_or(high);
+    let on_device = matches!(own.device(), Device::Cuda(_));
+    let values = if on_device { Vec::new() } else { to_vec::<f64>(own)? };
+    let count = own.numel();
+    if low == high && count > 0 {
+        // If one is NaN, the range is NaN, which is an error.
+        if on_device {
+            [low, high] = ends(own)?.map(Scalar::f64);
+        } else {
+            low = values.iter().copied().reduce(|a, b| if a.is_nan() || a <= b { a } else { b }).unwrap_or(low);
+            high = values.iter().copied().reduce(|a, b| if a.is_nan() || a >= b { a } else { b }).unwrap_or(high);
+        }
     }
     if low == high {
         low -= 1.0;
         high += 1.0;
     }
     check_range(low, high, count)?;
-    let inside = values.into_iter().filter(|value| (low..=high).contains(value));
     // As in torch, each step is rounded to the elements' dtype.
     let rounded = |value: f64| match own.dtype() {
         DType::F16 => f16_::from_f64(value).to_f64(),
@@ -187,6 +219,12 @@ fn histc(args: &Args, results: &[Tensor]) -> Result<()> {
         _ => value,
     };
     let (width, count) = (rounded(high - low), rounded(bins as f64));
+    if on_device {
+        let counts = create::zeros(&[bins as isize], DType::I64, own.device())?;
+        on_cuda::count_bins(own, &counts, Bins { low, high, width, number: count, count: bins as u64 })?;
+        return copy::copy(&results[0], &to_dtype(&counts, DType::F64)?);
+    }
+    let inside = values.into_iter().filter(|value| (low..=high).contains(value));
     let bin = |value: f64| (rounded(rounded(rounded(value - low) * count) / width) as usize).min(bins - 1);
     if bins <= own.numel().max(TABLE) {
         let mut counts = filled(0f64, bins)?;

@@ -16,6 +16,7 @@ use rushlight_dispatch::value::{Arg, Output, Value};
 use rushlight_dispatch::vmap::RuleResult;
 use rushlight_dispatch::{create, op};
 
+use super::on_cuda;
 use super::search::{SEARCHSORTED, lines, shaped};
 use super::sort::SORT;
 use crate::convert::{to_dtype, to_vec};
@@ -84,7 +85,14 @@ pub static ISIN: Operator = Operator {
             unsafe { std::ptr::copy_nonoverlapping(found.as_ptr().cast::<u8>(), pin.as_ptr(), found.len()) };
             Ok(())
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let (dtype, device) = (common(args)?, results[0].device());
+            let side = |arg| match args.optional_tensor(arg) {
+                Some(tensor) => to_dtype(&tensor.detach(), dtype),
+                None => scalar_of(args.scalar(arg)?, dtype, device),
+            };
+            on_cuda::write_members(&side(ELEMENTS)?, &side(TEST_ELEMENTS)?, args.bool(INVERT)?, &results[0])
+        }),
     }),
     derivative: Derivative::NonDifferentiable("its results are bool"),
     samples: &["t(2, 3), t(4)", "t(5), t(2, 2), invert=True", "t(4), 1", "2, t(3)", "t(0), t(3)"],

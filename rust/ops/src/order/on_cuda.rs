@@ -1,39 +1,46 @@
-//! Sorting on CUDA devices, and elements at places of the sorted lines.
+//! Sorting on CUDA devices, elements at places of the sorted lines, searches in sorted lines, and counts.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{DType, Layout, Result};
-use rushlight_cuda::{card, order, stream};
-use rushlight_dispatch::operands::plain;
+use rushlight_core::{DType, Layout, Result, Scalar};
+use rushlight_cuda::compact::{self, Bins};
+use rushlight_cuda::order;
+use rushlight_cuda::search::{self, Pick, Search};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operands::{plain, plain_workplace, settle};
 use rushlight_dispatch::value::sizes_value;
 use rushlight_dispatch::{copy, create, op};
 
-use crate::index::gather::GATHER;
+use crate::held::Held;
+use crate::index::nonzero;
+use crate::index::on_cuda as indexed;
+use crate::join::cat::CAT;
+use crate::nn::interpolate::SPREAD;
+use crate::reduce::cumulative::{CUMSUM, DIFF};
 use crate::reduce::on_cuda::shape;
 use crate::view::RESHAPE;
 
-/// The places that sort the lines along a dimension; equal elements keep their order, and NaN is the greatest.
-pub fn places(own: &Tensor, dim: usize, descending: bool) -> Result<Tensor> {
+/// The places that sort the lines along a dimension, as a row for each line; equal elements keep their order, and NaN is the
+/// greatest.
+fn rows(own: &Tensor, dim: usize, descending: bool) -> Result<Tensor> {
     let shape = shape(own, dim);
-    let (outer, n, inner) = (shape.outer as isize, shape.n as isize, shape.inner as isize);
-    let rows = if n < 2 || own.numel() == 0 {
-        create::zeros(&[outer, inner, n], DType::I64, own.device())?
-    } else {
-        let source = plain(&own.detach(), own.dtype())?;
-        let buffers = [0, 1].map(|_| create::empty(&[outer, inner, n], DType::I64, own.device()));
-        let [first, second] = buffers;
-        let (first, second) = (first?, second?);
-        let card = card::of(own.device())?;
-        let stream = stream::current(card.index);
-        let keys = source.storage().pin_on(stream)?;
-        let pins = [first.storage().pin_on(stream)?, second.storage().pin_on(stream)?];
-        let offset = source.layout().offset * source.dtype().size() as isize;
-        let start = keys.address().wrapping_add_signed(offset) as u64;
-        let addresses = [pins[0].address() as u64, pins[1].address() as u64];
-        // SAFETY: keys are row-major and of this shape, both buffers have as many integers, and all are pinned on the stream.
-        let last = unsafe { order::sort(card, stream, source.dtype(), start, shape, addresses, descending)? };
-        drop(pins);
-        if last == 0 { first } else { second }
-    };
+    let sizes = [shape.outer as isize, shape.inner as isize, shape.n as isize];
+    if shape.n < 2 || own.numel() == 0 {
+        return create::zeros(&sizes, DType::I64, own.device());
+    }
+    let source = plain(&own.detach(), own.dtype())?;
+    let buffers = [create::empty(&sizes, DType::I64, own.device())?, create::empty(&sizes, DType::I64, own.device())?];
+    let mut held = Held::on(own)?;
+    let (keys, addresses) = (held.address(&source)?, held.addresses(buffers.each_ref())?);
+    // SAFETY: keys are row-major and of this shape, both buffers have as many integers, and all are held for the stream.
+    let last = unsafe { order::sort(held.card, held.stream, source.dtype(), keys, shape, addresses, descending)? };
+    drop(held);
+    let [first, second] = buffers;
+    Ok(if last == 0 { first } else { second })
+}
+
+/// The places that sort the lines along a dimension, in its shape.
+pub fn places(own: &Tensor, dim: usize, descending: bool) -> Result<Tensor> {
+    let rows = rows(own, dim, descending)?;
     // Rows of places as lines along the dimension.
     let mut layout = Layout::contiguous(own.sizes());
     if let Some(stride) = layout.strides.get_mut(dim) {
@@ -43,19 +50,142 @@ pub fn places(own: &Tensor, dim: usize, descending: bool) -> Result<Tensor> {
         match other.cmp(&dim) {
             // One block of lines is as many integers as one of elements.
             std::cmp::Ordering::Less | std::cmp::Ordering::Equal => {}
-            std::cmp::Ordering::Greater => *stride *= n.max(1),
+            std::cmp::Ordering::Greater => *stride *= shape(own, dim).n.max(1) as isize,
         }
     }
     Ok(Tensor::view_of(&rows, layout))
 }
 
+/// The elements at places of their lines.
+pub fn taken(own: &Tensor, dim: usize, places: &Tensor) -> Result<Tensor> {
+    let values = create::empty(places.sizes(), own.dtype(), own.device())?;
+    if values.numel() == 0 {
+        return Ok(values);
+    }
+    let mut source = Layout { sizes: places.sizes().clone(), ..own.layout().clone() };
+    let scale = source.strides.get_mut(dim).map_or(0, std::mem::take) * own.dtype().size() as isize;
+    indexed::read((&values, values.layout()), (own, &source), (places, places.layout()), scale)?;
+    Ok(values)
+}
+
 /// Writes elements and their places, in the order of both.
 pub fn write(own: &Tensor, dim: usize, places: &Tensor, results: &[Tensor]) -> Result<()> {
-    let values = op!(GATHER, &own.detach(), dim, places)?;
+    let values = taken(own, dim, places)?;
     for (result, found) in results.iter().zip([&values, places]) {
         copy::copy(result, &op!(RESHAPE, found, sizes_value(result.sizes()))?)?;
     }
     Ok(())
+}
+
+/// Writes an element of each line along a dimension, and its place.
+pub fn write_one(own: &Tensor, dim: usize, what: Pick, results: &[Tensor]) -> Result<()> {
+    if own.numel() == 0 {
+        return Ok(());
+    }
+    let (shape, source) = (shape(own, dim), plain(&own.detach(), own.dtype())?);
+    let mut sizes = own.sizes().clone();
+    if let Some(size) = sizes.get_mut(dim) {
+        *size = 1;
+    }
+    let (rows, found) = (rows(&source, dim, false)?, create::empty(&sizes, DType::I64, own.device())?);
+    let mut held = Held::on(own)?;
+    let operands = held.addresses([&source, &rows, &found])?;
+    // SAFETY: elements, places and the result are row-major and of this shape, and held for the stream.
+    unsafe { search::pick(held.card, held.stream, source.dtype(), operands, shape, what)? };
+    write(&source, dim, &found, results)
+}
+
+/// Whether each value is among others of its dtype, or with `invert` is not.
+pub fn write_members(values: &Tensor, others: &Tensor, invert: bool, result: &Tensor) -> Result<()> {
+    if values.numel() == 0 {
+        return Ok(());
+    }
+    let others = op!(RESHAPE, &others.detach(), sizes_value(&[others.numel() as isize]))?;
+    let sorted = taken(&others, 0, &places(&others, 0, false)?)?;
+    let (values, found) = (plain(&values.detach(), values.dtype())?, plain_workplace(result, DType::Bool)?);
+    let mut held = Held::on(&values)?;
+    let operands = held.addresses([&sorted, &values, &found])?;
+    let counts = [values.numel(), sorted.numel()];
+    // SAFETY: the operands are dense and of these sizes, the result has as many bytes as values, and all are held for the stream.
+    unsafe { search::members(held.card, held.stream, values.dtype(), operands, counts, invert)? };
+    settle(&found, result)
+}
+
+/// The positions of values in sorted lines of their dtype, as integers of 64 bits.
+pub fn positions(sorted: &Tensor, values: &Tensor, to: &Tensor, what: Search) -> Result<()> {
+    if what.count == 0 {
+        return Ok(());
+    }
+    let mut held = Held::on(values)?;
+    let operands = held.addresses([sorted, values, to])?;
+    // SAFETY: the operands are row-major and of these sizes, and all are held for the stream.
+    unsafe { search::positions(held.card, held.stream, values.dtype(), operands, what) }
+}
+
+/// The different elements in order, the index of each element among them and how often they occur; the last two are empty unless
+/// requested. NaN equals nothing.
+pub fn distinct(own: &Tensor, inverse: bool, counts: bool) -> Result<Vec<Tensor>> {
+    let count = own.numel();
+    let line = op!(RESHAPE, &own.detach(), sizes_value(&[count as isize]))?;
+    let order = places(&line, 0, false)?;
+    let sorted = taken(&line, 0, &order)?;
+    let starts = create::empty(&[count as isize], DType::Bool, own.device())?;
+    if count > 0 {
+        let mut held = Held::on(&sorted)?;
+        let operands = held.addresses([&sorted, &starts])?;
+        // SAFETY: dense operands of as many elements, held for the stream.
+        unsafe { compact::mark_runs(held.card, held.stream, sorted.dtype(), operands, count)? };
+    }
+    let firsts = nonzero::positions(&starts)?;
+    let empty = || create::empty(&[0], DType::I64, own.device());
+    let indices = if inverse {
+        // The places of places are where each element went.
+        let runs = (Expr::from(&starts).call(&CUMSUM, [0i64.into()]) - 1i64).done()?;
+        op!(RESHAPE, taken(&runs, 0, &places(&order, 0, false)?)?, sizes_value(own.sizes()))?
+    } else {
+        empty()?
+    };
+    let lengths = if counts {
+        let end = create::full(&[1], Scalar::Int(count as i64), DType::I64, own.device())?;
+        let ends = op!(CAT, vec![firsts.clone(), end], 0i64)?;
+        op!(DIFF, ends)?
+    } else {
+        empty()?
+    };
+    Ok(vec![taken(&sorted, 0, &firsts)?, indices, lengths])
+}
+
+/// How often each number from zero on occurs, of fewer than `bins`; or the sums of the numbers' weights, which are floats.
+pub fn counted(numbers: &Tensor, weights: Option<&Tensor>, bins: isize) -> Result<Tensor> {
+    let Some(weights) = weights else {
+        let counts = create::zeros(&[bins], DType::I64, numbers.device())?;
+        let numbers = plain(numbers, DType::I64)?;
+        let mut held = Held::on(&counts)?;
+        let operands = held.addresses([&numbers, &counts])?;
+        // SAFETY: there is a count for each number, and both are held for the stream.
+        unsafe { compact::count_numbers(held.card, held.stream, operands, numbers.numel())? };
+        drop(held);
+        return Ok(counts);
+    };
+    // Every number is a point of one channel, to which its weight belongs.
+    let count = numbers.numel() as isize;
+    let point = |tensor: &Tensor| op!(RESHAPE, &tensor.detach(), sizes_value(&[1, count, 1]));
+    let ones = create::full(&[1, count, 1], Scalar::Int(1), weights.dtype(), weights.device())?;
+    let values = op!(RESHAPE, &weights.detach(), sizes_value(&[1, 1, count]))?;
+    let sums = op!(SPREAD, values, point(&plain(numbers, DType::I64)?)?, ones, bins as i64)?;
+    op!(RESHAPE, sums, sizes_value(&[bins]))
+}
+
+/// Adds the elements of each bin to counts, which are integers of 64 bits.
+pub fn count_bins(values: &Tensor, counts: &Tensor, bins: Bins) -> Result<()> {
+    if values.numel() == 0 {
+        return Ok(());
+    }
+    let values = plain(&values.detach(), values.dtype())?;
+    let mut held = Held::on(&values)?;
+    let operands = held.addresses([&values, counts])?;
+    // SAFETY: dense operands, with a count for each bin, held for the stream.
+    unsafe { compact::count_bins(held.card, held.stream, values.dtype(), operands, values.numel(), bins) }
 }
 
 /// The part of the sorted places from a position on.

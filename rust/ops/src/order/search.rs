@@ -2,19 +2,22 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Device, Error, Result};
 use rushlight_cpu::order;
+use rushlight_cuda::search::Search as Positions;
 use rushlight_dispatch::operands::{plain, settle, workplace};
 use rushlight_dispatch::operator::{
-    Accepts, Args, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out,
-    TensorSpec, Variants, operator,
+    Accepts, Args, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Out, TensorSpec,
+    Variants, operator,
 };
 use rushlight_dispatch::promote::PromotionState;
 use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
 use rushlight_dispatch::vmap::RuleResult;
 use rushlight_dispatch::{create, op, warn_once};
 
+use super::on_cuda;
 use crate::convert::copy::CONTIGUOUS;
+use crate::index::on_cuda::first_outside;
 use crate::view::RESHAPE;
 use crate::view::expand::EXPAND;
 
@@ -29,11 +32,10 @@ const WHY: Derivative = Derivative::NonDifferentiable("its result is an index");
 /// An operator whose search a function reads from the arguments.
 macro_rules! search {
     ($read:ident) => {
-        Implementation::Kernel(Kernel {
-            infer: |args| Search::$read(args)?.infer(),
-            cpu: |args, results| Search::$read(args)?.run(&results[0]),
-            cuda: OnCuda::Host,
-        })
+        Implementation::Kernel(Kernel::on_any_device(
+            |args| Search::$read(args)?.infer(),
+            |args, results| Search::$read(args)?.run(&results[0]),
+        ))
     };
 }
 
@@ -265,7 +267,11 @@ impl Search {
         let mut sorted = plain(&self.sorted, common)?;
         if let Some(sorter) = &self.sorter {
             let size = self.sorted.sizes().last().copied().unwrap_or(0) as i64;
-            if crate::convert::to_vec::<i64>(sorter)?.iter().any(|place| !(0..size).contains(place)) {
+            let outside = match sorter.device() {
+                Device::Cuda(_) => first_outside(&plain(sorter, DType::I64)?, size as isize)?.is_some(),
+                _ => crate::convert::to_vec::<i64>(sorter)?.iter().any(|place| !(0..size).contains(place)),
+            };
+            if outside {
                 return Err(Error::runtime("torch.searchsorted(): sorter index out of range"));
             }
             sorted = op!(crate::index::gather::GATHER, &sorted.detach(), -1i64, sorter)?;
@@ -275,6 +281,14 @@ impl Search {
         let (lines, own) = (sorted.sizes(), values.sizes());
         let (line, many) = (lines[lines.len() - 1] as usize, lines.len() > 1);
         let per_line = if many { own[own.len() - 1] as usize } else { values.numel() };
+        if let Device::Cuda(_) = values.device() {
+            if !DTypes::REAL.has(common) {
+                return Err(Error::unsupported("searchsorted_out_cpu", common));
+            }
+            let what = Positions { count: values.numel(), length: line, per_line, right: self.right };
+            on_cuda::positions(&sorted, &values, &places, what)?;
+            return settle(&places, result);
+        }
         let (from, at, target) = (sorted.storage().pin()?, values.storage().pin()?, places.storage().pin()?);
         let first = |pin: &rushlight_core::storage::Pin, tensor: &Tensor| {
             pin.as_ptr().wrapping_offset(tensor.layout().offset * common.size() as isize).cast_const()

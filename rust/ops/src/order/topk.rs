@@ -3,6 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Error, Result};
 use rushlight_cpu::order::{Line, Ranked, Sortable, introsort};
+use rushlight_cuda::search::Pick;
 use rushlight_dispatch::operator::{
     Accepts, Args, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out, Saves,
     TensorSpec, Variants, formula, operator,
@@ -152,8 +153,12 @@ macro_rules! medians {
             batch_rule: BatchRule::Custom(|batch| of_each(batch, &$along)),
             implementation: Implementation::Kernel(Kernel {
                 infer: infer_all,
-                cpu: |args, results| write_all(args, results, Middle { skip_nan: $skips }),
-                cuda: OnCuda::Host,
+                cpu: |args, results| write_all(args, results, |line, results| {
+                    write_lines(line, 0, false, results, 1, Middle { skip_nan: $skips })
+                }),
+                cuda: OnCuda::Own(|args, results| write_all(args, results, |line, results| {
+                    on_cuda::write_one(line, 0, Pick::Middle { skips: $skips }, results)
+                })),
             }),
             derivative: SHARED_ALL,
             samples: &["t(5)", "t(2, 3)", "t()"],
@@ -173,7 +178,10 @@ macro_rules! medians {
             implementation: Implementation::Kernel(Kernel {
                 infer: |args| infer_one(args, DIM, KEEPDIM),
                 cpu: |args, results| write_one(args, DIM, results, Middle { skip_nan: $skips }),
-                cuda: OnCuda::Host,
+                cuda: OnCuda::Own(|args, results| {
+                    let dim = one_dim(args, DIM)?;
+                    on_cuda::write_one(args.tensor(INPUT)?, dim, Pick::Middle { skips: $skips }, results)
+                }),
             }),
             derivative: PLACED,
             samples: &["t(2, 3), 1", "t(2, 3), 0, True"],
@@ -228,7 +236,9 @@ pub static MODE: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer: |args| infer_one(args, DIM, KEEPDIM),
         cpu: |args, results| write_one(args, DIM, results, Frequent),
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            on_cuda::write_one(args.tensor(INPUT)?, one_dim(args, DIM)?, Pick::Mode, results)
+        }),
     }),
     derivative: PLACED,
     samples: &["t(5)", "i(3, 2, 6), 1", "t(2, 3), 0, True"],
@@ -369,8 +379,8 @@ fn infer_all(args: &Args) -> Result<Vec<TensorSpec>> {
     Ok(vec![TensorSpec::new(&[], args.tensor(INPUT)?.dtype(), args.tensor(INPUT)?)])
 }
 
-/// The median of all elements; NaN for an empty tensor.
-fn write_all(args: &Args, results: &[Tensor], how: impl Arrange) -> Result<()> {
+/// The median of all elements, which `write` finds in a line; NaN for an empty tensor.
+fn write_all(args: &Args, results: &[Tensor], write: impl FnOnce(&Tensor, &[Tensor]) -> Result<()>) -> Result<()> {
     let own = args.tensor(MEDIAN::INPUT)?;
     if own.numel() == 0 {
         return create::fill(&results[0], rushlight_core::Scalar::Float(f64::NAN));
@@ -382,5 +392,5 @@ fn write_all(args: &Args, results: &[Tensor], how: impl Arrange) -> Result<()> {
     };
     let line = Tensor::view_of(&flat, layout);
     let place = create::empty(&[], DType::I64, own.device())?;
-    write_lines(&line, 0, false, &[results[0].clone(), place], 1, how)
+    write(&line, &[results[0].clone(), place])
 }

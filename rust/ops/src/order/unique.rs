@@ -1,7 +1,7 @@
 //! Unique elements.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{Bool, DType, Error, Result, dispatch};
+use rushlight_core::{Bool, DType, Device, Error, Result, dispatch};
 use rushlight_cpu::order::{self, Runs};
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::operator::{
@@ -26,12 +26,16 @@ pub static UNIQUE: Operator = Operator {
     dtypes: ORDERED.union(DTypes::WIDE),
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let own = args.valued(INPUT)?;
         if !args.op.dtypes.has(own.dtype()) {
             return Err(Error::unsupported("unique", own.dtype()));
         }
-        distinct(own, true, args.bool(RETURN_INVERSE)?, args.bool(RETURN_COUNTS)?)
+        let (inverse, counts) = (args.bool(RETURN_INVERSE)?, args.bool(RETURN_COUNTS)?);
+        match own.device() {
+            Device::Cuda(_) => super::on_cuda::distinct(own, inverse, counts).map(Output::Tuple),
+            _ => distinct(own, true, inverse, counts),
+        }
     })),
     derivative: Derivative::NotImplemented("_unique2"),
     samples: &["i(4, 9)", "i(4, 3, 4), True, True, True"],

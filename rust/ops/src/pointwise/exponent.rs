@@ -77,7 +77,7 @@ pub static LDEXP: Operator = Operator {
     }),
     tags: Tags::BROADCASTS,
     batch_rule: BatchRule::Broadcast,
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let (own, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
         let two_to = |power: &Tensor| Expr::from(2.0).call(&super::power::POW_TENSOR, [power.into()]);
         if other.dtype().is_differentiable() {

@@ -1,12 +1,16 @@
 //! Numbers as mantissa and exponent.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{DType, Element, Error, Layout, Result, Scalar, dispatch};
+use rushlight_cuda::search;
 use rushlight_dispatch::copy;
 use rushlight_dispatch::operator::{
     Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out, Saves, TensorSpec,
     Variants, formula, operator,
 };
+
+use crate::held::Held;
 
 #[operator]
 pub static FREXP: Operator = Operator {
@@ -42,7 +46,16 @@ pub static FREXP: Operator = Operator {
             Ok(vec![spec(own.dtype()), spec(DType::I32)])
         },
         cpu: |args, results| dispatch!(results[0].dtype(), T in [f16_, bf16_, f32, f64] => run::<T>(args, results), else => Ok(())),
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let own = in_order(args, &results[0])?;
+            if own.numel() == 0 {
+                return Ok(());
+            }
+            let mut held = Held::on(&own)?;
+            let operands = held.addresses([&own, &results[0], &results[1]])?;
+            // SAFETY: dense operands of as many elements in one order, held for the stream.
+            unsafe { search::split(held.card, held.stream, own.dtype(), operands, own.numel()) }
+        }),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::result(1), |d| {
         d.grad() / d.result_of(1).call(&super::explog::EXP2, [])
@@ -67,11 +80,14 @@ fn split(x: f64) -> (f64, i32) {
     (f64::from_bits(bits & !(0x7ff << 52) | 1022 << 52), exponent - 1022)
 }
 
-fn run<T: Element>(args: &Args, results: &[rushlight_autograd::Tensor]) -> Result<()> {
-    // All have the same layout, so the order of memory is an order of elements.
-    let (given, layout) = (args.tensor(FREXP::INPUT)?, results[0].layout());
-    let own =
-        if given.layout().strides == layout.strides { given.clone() } else { copy::laid_out(given, layout.clone())? };
+/// The operand in the layout of the results, so that the order of memory is an order of elements.
+fn in_order(args: &Args, result: &Tensor) -> Result<Tensor> {
+    let (given, layout) = (args.tensor(FREXP::INPUT)?, result.layout());
+    if given.layout().strides == layout.strides { Ok(given.clone()) } else { copy::laid_out(given, layout.clone()) }
+}
+
+fn run<T: Element>(args: &Args, results: &[Tensor]) -> Result<()> {
+    let own = in_order(args, &results[0])?;
     let count = own.numel();
     let pins = (own.storage().pin()?, results[0].storage().pin()?, results[1].storage().pin()?);
     let from = pins.0.as_ptr().cast::<T>().wrapping_offset(own.layout().offset) as usize;

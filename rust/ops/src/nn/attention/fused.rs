@@ -14,6 +14,7 @@ use rushlight_dispatch::value::{Arg, Ints, Value};
 use rushlight_dispatch::vmap::{RuleResult, broadcast_operands, unsqueeze_to_rank};
 use rushlight_dispatch::{autocast, copy, create};
 
+use super::on_cuda::Call;
 use super::{batch_sizes, hidden};
 use crate::convert::to_dtype;
 use crate::expr_ext::ExprExt;
@@ -51,7 +52,7 @@ pub static ATTENTION: Operator = Operator {
             DType::F64 => run::<f64>(args, results),
             dtype => Err(Error::unsupported("attention", dtype)),
         },
-        cuda: OnCuda::Own(compose),
+        cuda: OnCuda::Own(run_on_cuda),
     }),
     derivative: Derivative::Joint(Joint {
         inputs: &[QUERY, KEY, VALUE, ATTN_MASK],
@@ -203,8 +204,8 @@ fn scores(args: &Args, [query, key, mask]: [Arg; 3], compute: DType, numbers: [A
     Ok([hidden(query.clone() * scale, key.clone(), mask.as_ref(), causal)?, query, key])
 }
 
-/// `run` from other operators.
-fn compose(args: &Args, results: &[Tensor]) -> Result<()> {
+/// `run` with kernels, or from other operators.
+fn run_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
     use ATTENTION::*;
 
     if results[1].numel() == 0 {
@@ -217,6 +218,10 @@ fn compose(args: &Args, results: &[Tensor]) -> Result<()> {
         create::fill(&results[0], Scalar::ZERO)?;
         return create::fill(&results[1], Scalar::Float(f64::INFINITY));
     }
+    let batch = &results[1].sizes()[..results[1].rank() - 1];
+    if Call::read(args, [QUERY, KEY, VALUE, ATTN_MASK], batch, [SCALE, IS_CAUSAL])?.forward(results)? {
+        return Ok(());
+    }
     let [scores, ..] = scores(args, [QUERY, KEY, ATTN_MASK], compute, [SCALE, IS_CAUSAL])?;
     let scores = scores.done()?;
     let column = |tensor: Expr| tensor.call(&UNSQUEEZE, [(-1i64).into()]);
@@ -227,8 +232,8 @@ fn compose(args: &Args, results: &[Tensor]) -> Result<()> {
     copy::copy(&results[1], &sums)
 }
 
-/// `run_backward` from other operators; `backward_decomposition` has the formula.
-fn compose_backward(args: &Args, results: &[Tensor]) -> Result<()> {
+/// `run_backward` with kernels, or from other operators; `backward_decomposition` has the formula.
+fn run_backward_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
     use ATTENTION_BACKWARD::*;
 
     if results.iter().any(|result| result.numel() == 0) {
@@ -237,16 +242,19 @@ fn compose_backward(args: &Args, results: &[Tensor]) -> Result<()> {
     let _off = autocast::disable();
     let compute = results[0].dtype().compute();
     let wide = |arg| args.tensor(arg).and_then(|tensor| to_dtype(&tensor.detach(), compute)).map(Expr::from);
+    let grad = wide(GRAD)?;
+    let means = (grad.clone() * wide(OUT)?).call(&SUM_DIM, [Ints::from_slice(&[-1]).into()]);
+    let means = if args.has_tensor(GRAD_SUMS) { means - wide(GRAD_SUMS)? } else { means };
+    let (means, sums) = (means.done()?, wide(SUMS)?.done()?);
+    let batch = &sums.sizes()[..sums.rank() - 1];
+    let call = Call::read(args, [QUERY, KEY, VALUE, ATTN_MASK], batch, [SCALE, IS_CAUSAL])?;
+    if call.backward(&args.tensor(GRAD)?.detach(), &sums, &means, results)? {
+        return Ok(());
+    }
     let [scores, query, key] = scores(args, [QUERY, KEY, ATTN_MASK], compute, [SCALE, IS_CAUSAL])?;
     let column = |expr: Expr| expr.call(&UNSQUEEZE, [(-1i64).into()]);
-    let weights = (scores - column(wide(SUMS)?)).exp();
-    let grad = wide(GRAD)?;
-    let away = grad.clone().matmul(wide(VALUE)?.transposed());
-    let means = (grad.clone() * wide(OUT)?).call(&SUM_DIM, [Ints::from_slice(&[-1]).into(), true.into()]);
-    let mut away = away - means;
-    if args.has_tensor(GRAD_SUMS) {
-        away = away + column(wide(GRAD_SUMS)?);
-    }
+    let weights = (scores - column(Expr::from(&sums))).exp();
+    let away = grad.clone().matmul(wide(VALUE)?.transposed()) - column(Expr::from(&means));
     let moved = weights.clone() * away;
     let scale = args.float(SCALE)?;
     let found = [
@@ -306,7 +314,7 @@ Shapes: those of the operands, over the batch of the result.
             DType::F64 => run_backward::<f64>(args, results),
             dtype => Err(Error::unsupported("attention", dtype)),
         },
-        cuda: OnCuda::Own(compose_backward),
+        cuda: OnCuda::Own(run_backward_on_cuda),
     }),
     derivative: Derivative::NonDifferentiable("if gradients are recorded, the gradient of attention is composed"),
     samples: &["t(2, 3, 2), None, t(2, 3, 4), t(2, 5, 4), t(2, 5, 2), None, t(2, 3, 2), t(2, 3), False, 0.5"],

@@ -1,6 +1,7 @@
 //! Attention: for each query a mean of the values, weighted by how well the query matches their keys.
 
 mod fused;
+mod on_cuda;
 
 pub use fused::{ATTENTION, ATTENTION_BACKWARD};
 

@@ -6,15 +6,19 @@ use rushlight_core::memory_format::has_channels_last;
 use rushlight_core::window::WindowDim;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::{gather, max, scatter};
+use rushlight_cuda::pool::Areas;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, plain_workplace, settle};
 use rushlight_dispatch::operator::{
     Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Saves, TensorSpec,
     Variants, formula, operator,
 };
-use rushlight_dispatch::value::Output;
+use rushlight_dispatch::value::{Ints, Output};
 
-use super::{MEANT, PoolParams, address, computed, count_planes, formatted, window_error, with_space, words};
+use super::{
+    MEANT, PoolParams, address, computed, count_planes, formatted, on_cuda, space_of, window_dims, window_error,
+    with_space, words,
+};
 use crate::nn::zeros_like_input;
 
 #[operator]
@@ -40,23 +44,11 @@ pub static MAX_POOL: Operator = Operator {
             Ok(vec![spec(input.dtype()), spec(DType::I64)])
         },
         cpu: |args, results| {
-            let input = plain(args.tensor(INPUT)?, results[0].dtype())?;
-            let lists = [args.ints(KERNEL_SIZE)?, args.ints(STRIDE)?, args.ints(PADDING)?, args.ints(DILATION)?];
-            let dims = lists[0].len();
             if results[0].numel() == 0 {
                 return Ok(());
             }
-            let space = |tensor: &Tensor| tensor.sizes()[tensor.rank() - dims..].to_vec();
-            let narrow = |n: &i64| (0..=i64::from(i32::MAX)).contains(n);
-            let each = lists.iter().copied().chain([args.ints(OUTPUT)?]);
-            if dims == 0 || dims > 3 || each.into_iter().any(|list| list.len() != dims || !list.iter().all(narrow)) {
-                return Err(window_error(&input));
-            }
-            let axes = WindowDim::space(&space(&input), &space(&results[0]), lists);
-            if !axes.iter().all(WindowDim::is_valid) {
-                return Err(window_error(&input));
-            }
-            let count = count_planes(&input, dims);
+            let input = plain(args.tensor(INPUT)?, results[0].dtype())?;
+            let (axes, count) = windows(args, results)?;
             let own = [plain_workplace(&results[0], input.dtype())?, plain_workplace(&results[1], DType::I64)?];
             {
                 let (from, best, places) = (input.storage().pin()?, own[0].storage().pin()?, own[1].storage().pin()?);
@@ -68,16 +60,35 @@ pub static MAX_POOL: Operator = Operator {
             }
             own.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            if results[0].numel() == 0 {
+                return Ok(());
+            }
+            let (axes, count) = windows(args, results)?;
+            on_cuda::max(args.tensor(INPUT)?, results, &axes, count)
+        }),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::result(1).union(Saves::input(INPUT)), |d| {
-        scattered(d.grad(), d.result_of(1), d.input(INPUT), d.ints(KERNEL_SIZE).len())
+        let lists = [d.ints(KERNEL_SIZE), d.ints(STRIDE), d.ints(PADDING), d.ints(DILATION)];
+        scattered(d.grad(), d.result_of(1), d.input(INPUT), lists[0].len(), lists.concat().into())
     })]),
     node: "MaxPool2DWithIndicesBackward0",
     samples: &["t(2, 3, 4, 4), (2, 2), (2, 2), (0, 0), (1, 1), (2, 2)"],
     reference: "",
     ..Operator::BASE
 };
+
+/// The windows of a call of `MAX_POOL`, and the number of planes.
+fn windows(args: &Args, results: &[Tensor]) -> Result<([WindowDim; 3], usize)> {
+    use MAX_POOL::*;
+
+    let input = args.tensor(INPUT)?;
+    let lists = [args.ints(KERNEL_SIZE)?, args.ints(STRIDE)?, args.ints(PADDING)?, args.ints(DILATION)?];
+    let dims = lists[0].len();
+    let sized = lists[0].iter().all(|&size| size > 0) && args.ints(OUTPUT)?.len() == dims;
+    let axes = window_dims(space_of(input, dims), space_of(&results[0], dims), lists).filter(|_| sized);
+    Ok((axes.ok_or_else(|| window_error(input))?, count_planes(input, dims)))
+}
 
 /// The error for a kernel that found indices out of range.
 pub(super) fn all_within(within: bool, area: usize) -> Result<()> {
@@ -96,10 +107,23 @@ pub(super) fn plane(tensor: &Tensor, dims: usize) -> usize {
     tensor.sizes()[tensor.rank() - dims..].iter().product::<isize>() as usize
 }
 
-pub(super) fn scattered(values: Expr, places: Expr, like: Expr, dims: usize) -> Expr {
+/// Values added at their places, which come from `windows`: see `SCATTER`.
+pub(super) fn scattered(values: Expr, places: Expr, like: Expr, dims: usize, windows: Ints) -> Expr {
     match (places.done(), like.done()) {
-        (Ok(places), Ok(like)) => values.call(&SCATTER, [places.into(), like.into(), dims.into()]),
+        (Ok(places), Ok(like)) => values.call(&SCATTER, [places.into(), like.into(), dims.into(), windows.into()]),
         (Err(error), _) | (_, Err(error)) => Expr::Failed(error),
+    }
+}
+
+/// Checks the arguments of `SCATTER`; returns the number of dimensions of a plane.
+fn check_scatter(args: &Args, result: &Tensor) -> Result<usize> {
+    use SCATTER::*;
+
+    let dims = args.int(DIMS)? as usize;
+    check_planes(result, args.tensor(PLACES)?, dims)?;
+    match args.tensor(INPUT)?.sizes() == args.tensor(PLACES)?.sizes() {
+        true => Ok(dims),
+        false => Err(window_error(args.tensor(INPUT)?)),
     }
 }
 
@@ -108,10 +132,11 @@ pub(super) fn scattered(values: Expr, places: Expr, like: Expr, dims: usize) -> 
 pub static SCATTER: Operator = Operator {
     name: "_pool_scatter",
     variants: Variants::FUNCTION,
-    signature: "(Tensor self, Tensor places, Tensor like, int dims) -> Tensor",
-    doc: "Zeros like `like` with the values of `self` added at their indices in each plane of `dims` dimensions.
+    signature: "(Tensor self, Tensor places, Tensor like, int dims, int[] windows) -> Tensor",
+    doc: "Zeros like `like` with the values of `self` added at their indices in each plane of `dims` dimensions. `windows` has the kernel
+sizes, strides, paddings and dilations of windows, if each value lies in its window. They are zeros if the windows cover planes evenly.
 
-    >>> torch._pool_scatter(torch.tensor([[3., 2.]]), torch.tensor([[1, 2]]), torch.ones(1, 4), 1)
+    >>> torch._pool_scatter(torch.tensor([[3., 2.]]), torch.tensor([[1, 2]]), torch.ones(1, 4), 1, ())
     tensor([[0., 3., 2., 0.]])",
     dtypes: MEANT,
     batch_rule: BatchRule::LeadingDims,
@@ -126,11 +151,7 @@ pub static SCATTER: Operator = Operator {
             }])
         },
         cpu: |args, results| {
-            let dims = args.int(DIMS)? as usize;
-            check_planes(&results[0], args.tensor(PLACES)?, dims)?;
-            if args.tensor(INPUT)?.sizes() != args.tensor(PLACES)?.sizes() {
-                return Err(window_error(args.tensor(INPUT)?));
-            }
+            let dims = check_scatter(args, &results[0])?;
             let places = plain(args.tensor(PLACES)?, DType::I64)?;
             let (count, area) = (count_planes(&results[0], dims), plane(&results[0], dims));
             let sizes = [plane(&places, dims), area];
@@ -140,7 +161,23 @@ pub static SCATTER: Operator = Operator {
                 all_within(scatter(dtype, count, sizes, input, address(&pin, &places).cast(), output)?, area)
             })
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let dims = check_scatter(args, &results[0])?;
+            if results[0].numel() == 0 {
+                return Ok(());
+            }
+            let (values, places) = (args.tensor(INPUT)?, args.tensor(PLACES)?);
+            let (count, area) = (count_planes(&results[0], dims), plane(&results[0], dims));
+            let windows = args.ints(WINDOWS)?;
+            if windows.is_empty() {
+                let areas = Areas { count, pixels: plane(places, dims), area };
+                return all_within(on_cuda::scatter_anywhere(values, places, &results[0], areas)?, area);
+            }
+            let list = |n: usize| windows.get(n * dims..(n + 1) * dims).unwrap_or_default();
+            let lists = [list(0), list(1), list(2), list(3)];
+            let axes = window_dims(space_of(&results[0], dims), space_of(places, dims), lists);
+            on_cuda::scatter(values, places, &results[0], &axes.ok_or_else(|| window_error(values))?, count)
+        }),
     }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(PLACES), |d| match d.input(PLACES).done() {
@@ -150,7 +187,11 @@ pub static SCATTER: Operator = Operator {
         formula(LIKE, Saves::NOTHING, |d| zeros_like_input(d, LIKE)),
     ]),
     node: "MaxPool2DWithIndicesBackwardBackward0",
-    samples: &["t(2, 3), i(4, 2, 3), t(2, 4), 1"],
+    samples: &[
+        "t(2, 3), i(4, 2, 3), t(2, 4), 1, ()",
+        "t(2, 2), torch.tensor([[1, 2], [0, 3]]), t(2, 4), 1, (2, 2, 0, 1)",
+        "t(1, 3), torch.tensor([[1, 1, 3]]), t(1, 5), 1, (0, 0, 0, 0)",
+    ],
     reference: "",
     ..Operator::BASE
 };
@@ -182,10 +223,17 @@ pub static GATHER: Operator = Operator {
                 all_within(gather(dtype, count, sizes, input, address(&pin, &places).cast(), output)?, area)
             })
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let dims = args.int(DIMS)? as usize;
+            let (input, places) = (args.tensor(INPUT)?, args.tensor(PLACES)?);
+            check_planes(input, places, dims)?;
+            let areas =
+                Areas { count: count_planes(places, dims), pixels: plane(places, dims), area: plane(input, dims) };
+            all_within(on_cuda::gather(input, places, &results[0], areas)?, areas.area)
+        }),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(PLACES).union(Saves::input(INPUT)), |d| {
-        scattered(d.grad(), d.input(PLACES), d.input(INPUT), d.int(DIMS) as usize)
+        scattered(d.grad(), d.input(PLACES), d.input(INPUT), d.int(DIMS) as usize, Ints::new())
     })]),
     samples: &["t(2, 4), i(4, 2, 3), 1"],
     reference: "",

@@ -2,34 +2,36 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::collected;
-use rushlight_core::layout::Shape;
+use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::memory_format::{channels_last_format, strides};
+use rushlight_core::window::WindowDim;
 use rushlight_core::{DType, Error, Layout, Result};
 use rushlight_cpu::nn::pool::{Means, Window};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
-    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out, Saves, TensorSpec,
-    Variants, formula, operator,
+    Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out,
+    Saves, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Ints, Output, Value};
 
 use super::{
-    MEANT, PoolParams, check_not_empty, computed, count_planes, even_window, formatted, shown, window_error, with_space,
+    MEANT, PoolParams, check_not_empty, computed, count_planes, even_window, formatted, on_cuda, shown, space_of,
+    window_dims, window_error, with_space,
 };
 use crate::nn::zeros_like_input;
 use crate::reduce::sum::MEAN_DIM;
 use crate::view::strided::as_strided;
 
-/// Means over windows; the last arguments are the windows, so that forward and backward agree.
+/// Means over windows. Without a kernel size the windows cover the input evenly.
 #[operator]
 pub static MEANS: Operator = Operator {
     name: "_avg_pool",
     variants: Variants::FUNCTION,
-    signature: "(Tensor self, int[] starts, int[] ends, int[] lengths, int[] output, int? divisor) -> Tensor",
-    doc: "Means over windows, which are listed axis by axis: the start and end of each, and its length in the divisor.
+    signature: "(Tensor self, int[] kernel_size, int[] stride, int[] padding, bool count_include_pad, int? divisor, int[] output) -> Tensor",
+    doc: "Means over windows, or without a `kernel_size` over windows that cover the input evenly; `output` are the spatial sizes.
 
-    >>> torch._avg_pool(torch.tensor([[1., 3., 2., 0.]]), (0, 2), (2, 4), (2, 2), (2,), None)
+    >>> torch._avg_pool(torch.tensor([[1., 3., 2., 0.]]), (2,), (2,), (0,), True, None, (2,))
     tensor([[2., 1.]])",
     dtypes: MEANT,
     batch_rule: BatchRule::LeadingDims,
@@ -41,36 +43,34 @@ pub static MEANS: Operator = Operator {
             Ok(vec![formatted(spec, input.layout(), space.len())])
         },
         cpu: |args, results| {
-            let (input, means) = (args.tensor(INPUT)?, means(args, args.tensor(INPUT)?)?);
-            let count = count_planes(input, args.ints(OUTPUT)?.len());
+            let input = args.tensor(INPUT)?;
+            let (axes, count) = windows(args, input)?;
+            let means = means(args, axes, input)?;
             computed(&results[0], input, |dtype, input, output| {
                 // SAFETY: row-major operands of the windows' sizes.
                 unsafe { means.forward(dtype, count, input, output) }
             })
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let input = args.tensor(INPUT)?;
+            let (axes, count) = windows(args, input)?;
+            let divisor = (args.optional_int(DIVISOR), args.bool(COUNT_INCLUDE_PAD)?);
+            on_cuda::mean(input, &results[0], &axes, count, divisor, false)
+        }),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
-        let list = |arg| Value::from(d.ints(arg));
         // Only adaptive pooling has empty results.
         let grad = d.grad().done().and_then(|grad| check_not_empty(&grad, d.ints(OUTPUT).len(), "avg").map(|()| grad));
         match d.input(INPUT).done().and_then(|like| grad.map(|grad| (like, grad))) {
-            Ok((like, grad)) => Expr::from(grad).call(
-                &SPREAD,
-                [
-                    list(STARTS),
-                    list(ENDS),
-                    list(LENGTHS),
-                    list(OUTPUT),
-                    d.args.optional_int(DIVISOR).into(),
-                    like.into(),
-                ],
-            ),
+            Ok((like, grad)) => {
+                let [kernel, stride, padding, counted, divisor, output] = options(d);
+                Expr::from(grad).call(&SPREAD, [kernel, stride, padding, counted, divisor, output, like.into()])
+            }
             Err(error) => Expr::Failed(error),
         }
     })]),
     node: "AvgPool2DBackward0",
-    samples: &["t(2, 4), (0, 2), (2, 4), (2, 2), (2,), None"],
+    samples: &["t(2, 4), (2,), (2,), (0,), True, None, (2,)", "t(2, 4), (), (), (), False, None, (3,)"],
     reference: "",
     ..Operator::BASE
 };
@@ -79,10 +79,10 @@ pub static MEANS: Operator = Operator {
 pub static SPREAD: Operator = Operator {
     name: "_avg_pool_spread",
     variants: Variants::FUNCTION,
-    signature: "(Tensor self, int[] starts, int[] ends, int[] lengths, int[] output, int? divisor, Tensor like) -> Tensor",
+    signature: "(Tensor self, int[] kernel_size, int[] stride, int[] padding, bool count_include_pad, int? divisor, int[] output, Tensor like) -> Tensor",
     doc: "Each value spread evenly over its window; the reverse of `_avg_pool`.
 
-    >>> torch._avg_pool_spread(torch.tensor([[2., 1.]]), (0, 2), (2, 4), (2, 2), (2,), None, torch.ones(1, 4))
+    >>> torch._avg_pool_spread(torch.tensor([[2., 1.]]), (2,), (2,), (0,), True, None, (2,), torch.ones(1, 4))
     tensor([[1.0000, 1.0000, 0.5000, 0.5000]])",
     dtypes: MEANT,
     batch_rule: BatchRule::LeadingDims,
@@ -93,106 +93,91 @@ pub static SPREAD: Operator = Operator {
             Ok(vec![formatted(spec, like.layout(), args.ints(OUTPUT)?.len())])
         },
         cpu: |args, results| {
-            let means = means(args, &results[0])?;
-            let count = count_planes(&results[0], args.ints(OUTPUT)?.len());
-            if args.tensor(INPUT)?.sizes() != &with_space(&results[0], args.ints(OUTPUT)?)? {
-                return Err(window_error(args.tensor(INPUT)?));
-            }
+            let (axes, count) = spread_windows(args, &results[0])?;
+            let means = means(args, axes, &results[0])?;
             computed(&results[0], args.tensor(INPUT)?, |dtype, input, output| {
                 // SAFETY: row-major operands of the windows' sizes.
                 unsafe { means.backward(dtype, count, input, output) }
             })
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let (axes, count) = spread_windows(args, &results[0])?;
+            let divisor = (args.optional_int(DIVISOR), args.bool(COUNT_INCLUDE_PAD)?);
+            on_cuda::mean(args.tensor(INPUT)?, &results[0], &axes, count, divisor, true)
+        }),
     }),
     derivative: Derivative::Formulas(&[
-        formula(INPUT, Saves::NOTHING, |d| {
-            let list = |arg| Value::from(d.ints(arg));
-            d.grad().call(
-                &MEANS,
-                [list(STARTS), list(ENDS), list(LENGTHS), list(OUTPUT), d.args.optional_int(DIVISOR).into()],
-            )
-        }),
+        formula(INPUT, Saves::NOTHING, |d| d.grad().call(&MEANS, options(d))),
         formula(LIKE, Saves::NOTHING, |d| zeros_like_input(d, LIKE)),
     ]),
     node: "AvgPool2DBackwardBackward0",
-    samples: &["t(2, 2), (0, 2), (2, 4), (2, 2), (2,), None, t(2, 4)"],
+    samples: &["t(2, 2), (2,), (2,), (0,), True, None, (2,), t(2, 4)"],
     reference: "",
     ..Operator::BASE
 };
 
-/// The windows of a call, for planes of `input`.
-fn means(args: &Args, input: &Tensor) -> Result<Means> {
+/// What tells the windows of a recorded call.
+fn options(d: &BackwardContext) -> [Value<'static>; 6] {
     use MEANS::*;
 
-    let (starts, ends, lengths, output) =
-        (args.ints(STARTS)?, args.ints(ENDS)?, args.ints(LENGTHS)?, args.ints(OUTPUT)?);
-    let sizes = input.sizes();
-    let windows = output.iter().fold(0i64, |sum, &n| sum.saturating_add(n)) as usize;
-    if output.is_empty() || output.len() > sizes.len().min(3) || output.iter().any(|&n| n < 0) {
-        return Err(window_error(input));
+    let list = |arg| Value::from(d.ints(arg));
+    let counted = d.args.bool(COUNT_INCLUDE_PAD).unwrap_or(true);
+    [list(KERNEL_SIZE), list(STRIDE), list(PADDING), counted.into(), d.args.optional_int(DIVISOR).into(), list(OUTPUT)]
+}
+
+/// The windows of a call over planes of `input`, and the number of planes.
+fn windows(args: &Args, input: &Tensor) -> Result<([WindowDim; 3], usize)> {
+    use MEANS::*;
+
+    let output = to_dims(args.ints(OUTPUT)?);
+    let (dims, given) = (output.len(), args.ints(KERNEL_SIZE)?);
+    let (even, single) = ([0; 3], [1; 3]);
+    let Some(ones) = single.get(..dims).filter(|_| dims <= input.rank()) else { return Err(window_error(input)) };
+    let lists = match given {
+        [] => [&even[..dims]; 4],
+        _ => [given, args.ints(STRIDE)?, args.ints(PADDING)?, ones],
+    };
+    let fits = |axes: &[WindowDim; 3]| axes.iter().all(|dim| dim.kernel == 0 || dim.all_read());
+    let sized = args.optional_int(DIVISOR) != Some(0) && !given.contains(&0);
+    let axes = window_dims(space_of(input, dims), &output, lists).filter(|axes| sized && fits(axes));
+    Ok((axes.ok_or_else(|| window_error(input))?, count_planes(input, dims)))
+}
+
+/// The windows of a call of `SPREAD`.
+fn spread_windows(args: &Args, result: &Tensor) -> Result<([WindowDim; 3], usize)> {
+    use SPREAD::*;
+
+    if args.tensor(INPUT)?.sizes() != &with_space(result, args.ints(OUTPUT)?)? {
+        return Err(window_error(args.tensor(INPUT)?));
     }
-    if [starts, ends, lengths].iter().any(|list| list.len() != windows) {
-        return Err(window_error(input));
-    }
-    let whole = Window { start: 0, end: 1, length: 1 };
-    let mut axes = [vec![whole], vec![whole], vec![whole]];
-    let mut space = [1; 3];
-    let missing = 3 - output.len();
-    let mut at = 0;
-    for (dim, &count) in output.iter().enumerate() {
-        let window =
-            |i: usize| Window { start: starts[i] as usize, end: ends[i] as usize, length: lengths[i] as usize };
-        let (size, own) = (sizes[sizes.len() - output.len() + dim], at..at + count as usize);
-        if own.clone().any(|i| starts[i] < 0 || starts[i] > ends[i] || ends[i] > size as i64 || lengths[i] <= 0) {
-            return Err(window_error(input));
-        }
-        axes[missing + dim] = collected(own.map(window))?;
-        space[missing + dim] = size as usize;
-        at += count as usize;
+    windows(args, result)
+}
+
+/// Lists of the windows.
+fn means(args: &Args, dims: [WindowDim; 3], input: &Tensor) -> Result<Means> {
+    use MEANS::*;
+
+    let counted = args.bool(COUNT_INCLUDE_PAD)?;
+    let mut axes = [const { Vec::new() }; 3];
+    for (list, dim) in axes.iter_mut().zip(&dims) {
+        let window = |at: usize| {
+            if dim.kernel == 0 {
+                let (start, end) = even_window(at as i64, dim.input as i64, dim.output as i64);
+                let (start, end) = (start as usize, end as usize);
+                return Window { start, end, length: end - start };
+            }
+            let (elements, first) = (dim.elements(at), dim.place(at, 0));
+            let padded = (first + dim.kernel as isize).min((dim.input + dim.padding) as isize) - first;
+            let length = if counted { padded as usize } else { elements.len() };
+            Window { start: elements.start, end: elements.end, length }
+        };
+        *list = collected((0..dim.output).map(window))?;
     }
     let divisor = args.optional_int(DIVISOR);
-    if divisor == Some(0) {
+    if axes.iter().flatten().any(|window| window.length == 0) {
         return Err(window_error(input));
     }
-    Ok(Means { axes, sizes: space, divisor })
-}
-
-/// Windows of all axes, one after the other.
-#[derive(Default)]
-struct Windows {
-    starts: Ints,
-    ends: Ints,
-    lengths: Ints,
-    output: Ints,
-}
-
-impl Windows {
-    /// Allocates memory for `count` windows, or returns an error.
-    fn expect(&mut self, count: usize) -> Result<()> {
-        rushlight_core::alloc::list::<[i64; 3]>(count)?;
-        for list in [&mut self.starts, &mut self.ends, &mut self.lengths] {
-            list.reserve_exact(count);
-        }
-        Ok(())
-    }
-
-    fn push(&mut self, start: i64, end: i64, length: i64) {
-        self.starts.push(start);
-        self.ends.push(end);
-        self.lengths.push(length);
-    }
-
-    fn apply(self, input: &Tensor, divisor: Option<i64>) -> Result<Tensor> {
-        MEANS.tensor([
-            input.into(),
-            self.starts.into(),
-            self.ends.into(),
-            self.lengths.into(),
-            self.output.into(),
-            divisor.into(),
-        ])
-    }
+    Ok(Means { axes, sizes: dims.map(|dim| dim.input), divisor })
 }
 
 fn avg_pool(args: &Args, dims: usize) -> Result<Output> {
@@ -204,25 +189,21 @@ fn avg_pool(args: &Args, dims: usize) -> Result<Output> {
         return Err(Error::runtime("divisor must be not zero"));
     }
     let params = PoolParams::read(args, [KERNEL_SIZE, STRIDE, PADDING], None, dims, args.bool(CEIL_MODE)?)?;
-    let space: Vec<i64> = input.sizes()[input.rank() - dims..].iter().map(|&n| n as i64).collect();
     if !input.dtype().is_floating() && input.dtype() != DType::I64 {
         let kernel = if dims == 3 { "avg_pool3d_out_frame" } else { "avg_pool2d" };
         return Err(Error::unsupported(kernel, input.dtype()));
     }
-    let counts_padding = args.bool(COUNT_INCLUDE_PAD)?;
-    let [kernel, stride, padding, _] = &params.lists;
-    let mut windows = Windows { output: params.output.clone(), ..Windows::default() };
-    windows.expect(params.output.iter().map(|&n| n.max(0) as usize).fold(0, usize::saturating_add))?;
-    for dim in 0..dims {
-        let size = space[dim];
-        for at in 0..params.output[dim] {
-            let first = at * stride[dim] - padding[dim];
-            let padded = (first + kernel[dim]).min(size + padding[dim]) - first;
-            let (start, end) = (first.max(0), (first + kernel[dim]).min(size));
-            windows.push(start, end, if counts_padding { padded } else { end - start });
-        }
-    }
-    windows.apply(input, divisor).map(Output::Tensor)
+    let [kernel, stride, padding, _] = params.lists;
+    let counted = args.bool(COUNT_INCLUDE_PAD)?;
+    MEANS.call([
+        input.into(),
+        kernel.into(),
+        stride.into(),
+        padding.into(),
+        counted.into(),
+        divisor.into(),
+        params.output.into(),
+    ])
 }
 
 macro_rules! avg_rows {
@@ -343,17 +324,8 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
         let kernel = if dims == 3 { "adaptive_avg_pool3d_cpu" } else { &name };
         return Err(Error::unsupported(kernel, input.dtype()));
     }
-    let count = output.iter().fold(0i64, |sum, &n| sum.saturating_add(n));
-    rushlight_core::alloc::list::<[Window; 2]>(count as usize)?;
-    let mut windows = Windows { output: output.clone(), ..Windows::default() };
-    for dim in 0..dims {
-        let (size, count) = (input.sizes()[rank - dims + dim] as i64, output[dim]);
-        for at in 0..count {
-            let (start, end) = even_window(at, size, count);
-            windows.push(start, end, end - start);
-        }
-    }
-    windows.apply(input, None).map(Output::Tensor)
+    let none = || Value::from(Ints::new());
+    MEANS.call([input.into(), none(), none(), none(), false.into(), None::<i64>.into(), output.into()])
 }
 
 /// The means of whole images, as those of other dimensions; if the images are channels last, the result is.

@@ -7,12 +7,14 @@
 
 pub mod max;
 pub mod mean;
+mod on_cuda;
 pub mod unpool;
 pub mod window;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims, wrap_dim};
 use rushlight_core::storage::Pin;
+use rushlight_core::window::WindowDim;
 use rushlight_core::{DType, Dims, Error, Layout, Result};
 use rushlight_dispatch::operands::{plain, plain_workplace, settle};
 use rushlight_dispatch::operator::{Args, DTypes, TensorSpec};
@@ -67,6 +69,27 @@ fn formatted(spec: TensorSpec, input: &Layout, dims: usize) -> TensorSpec {
 
 fn count_planes(tensor: &Tensor, dims: usize) -> usize {
     tensor.sizes()[..tensor.rank() - dims].iter().product::<isize>() as usize
+}
+
+/// The windows over planes of `space`, from their kernel sizes, strides, paddings and dilations; windows without a size cover the
+/// input evenly. None if they do not lie within the planes.
+fn window_dims(space: &[isize], output: &[isize], lists: [&[i64]; 4]) -> Option<[WindowDim; 3]> {
+    let narrow = |n: &i64| (0..=i64::from(i32::MAX)).contains(n);
+    let dims = space.len();
+    if dims == 0 || dims > 3 || output.len() != dims || output.iter().any(|&n| n < 0) {
+        return None;
+    }
+    if lists.iter().any(|list| list.len() != dims || !list.iter().all(narrow)) {
+        return None;
+    }
+    let axes = WindowDim::space(space, output, lists);
+    let valid = |dim: &WindowDim| if dim.kernel == 0 { dim.output == 0 || dim.input > 0 } else { dim.is_valid() };
+    axes.iter().all(valid).then_some(axes)
+}
+
+/// The last `dims` sizes of a tensor.
+fn space_of(tensor: &Tensor, dims: usize) -> &[isize] {
+    &tensor.sizes()[tensor.rank().saturating_sub(dims)..]
 }
 
 /// The number of windows along a dimension.

@@ -1,8 +1,10 @@
 //! Writes values back at the indices from which pooling took them.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::put;
+use rushlight_cuda::pool::Areas;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, plain_workplace, settle};
 use rushlight_dispatch::operator::{
@@ -13,7 +15,7 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::{deterministic, op};
 
 use super::max::{GATHER, plane};
-use super::{address, count_planes, formatted, window_error, with_space};
+use super::{address, count_planes, formatted, on_cuda, space_of, window_error, with_space};
 use crate::convert::to_dtype;
 use crate::index::last_writes::of_last_writes;
 
@@ -55,23 +57,18 @@ pub static UNPOOL: Operator = Operator {
             let within = unsafe {
                 put(size, count_planes(&input, dims), sizes, address(&from, &input), places, address(&to, &place))
             };
-            if within {
-                return settle(&place, &results[0]);
-            }
-            let list = crate::convert::to_vec::<i64>(&indices)?;
-            let bad = list.iter().find(|&&place| place < 0 || place as usize >= sizes[1]).copied().unwrap_or(0);
-            let space = &results[0].sizes()[results[0].rank() - dims..];
-            Err(Error::runtime(match space {
-                [depth, height, width] => format!(
-                    "Found an invalid max index: {bad} (output volumes are of size {depth}x{height}x{width})"
-                ),
-                [height, width] => {
-                    format!("Found an invalid max index: {bad} (output volumes are of size {height}x{width})")
-                }
-                _ => format!("Found an invalid max index: {bad} (output volumes are of size {}x1)", sizes[1]),
-            }))
+            if within { settle(&place, &results[0]) } else { Err(outside(&indices, &results[0], dims)) }
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let dims = args.ints(OUTPUT_SIZE)?.len();
+            let (input, indices) = (args.tensor(INPUT)?, args.tensor(INDICES)?);
+            let count = count_planes(input, dims);
+            let areas = Areas { count, pixels: plane(input, dims), area: plane(&results[0], dims) };
+            match on_cuda::put(input, indices, &results[0], areas)? {
+                true => Ok(()),
+                false => Err(outside(indices, &results[0], dims)),
+            }
+        }),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INDICES), |d| match d.input(INDICES).done() {
         Ok(places) => {
@@ -102,6 +99,23 @@ pub static UNPOOL: Operator = Operator {
     reference: "",
     ..Operator::BASE
 };
+
+/// The error for an index that is not within its plane.
+fn outside(indices: &Tensor, result: &Tensor, dims: usize) -> Error {
+    let list = match crate::convert::to_vec::<i64>(indices) {
+        Ok(list) => list,
+        Err(error) => return error,
+    };
+    let area = plane(result, dims);
+    let bad = list.iter().find(|&&place| place < 0 || place as usize >= area).copied().unwrap_or(0);
+    Error::runtime(match space_of(result, dims) {
+        [depth, height, width] => {
+            format!("Found an invalid max index: {bad} (output volumes are of size {depth}x{height}x{width})")
+        }
+        [height, width] => format!("Found an invalid max index: {bad} (output volumes are of size {height}x{width})"),
+        _ => format!("Found an invalid max index: {bad} (output volumes are of size {area}x1)"),
+    })
+}
 
 fn check(args: &Args) -> Result<()> {
     use UNPOOL::*;

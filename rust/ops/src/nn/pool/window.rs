@@ -8,24 +8,26 @@ use rushlight_cpu::nn::pool::{Window, max_windows};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, plain_workplace, settle};
 use rushlight_dispatch::operator::{
-    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Saves, TensorSpec,
-    Variants, formula, operator,
+    Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Saves,
+    TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Ints, Output};
 
 use super::max::scattered;
-use super::{address, check_not_empty, count_planes, even_window, window_error, with_space};
-
-const PLACED: Derivative = {
-    use ADAPTIVE::*;
-    Derivative::Formulas(&[formula(INPUT, Saves::result(1).union(Saves::input(INPUT)), |d| {
-        let dims = d.ints(OUTPUT).len();
-        match d.grad().done().and_then(|grad| check_not_empty(&grad, dims, "max").map(|()| grad)) {
-            Ok(grad) => scattered(grad.into(), d.result_of(1), d.input(INPUT), dims),
-            Err(error) => Expr::Failed(error),
-        }
-    })])
+use super::{
+    address, check_not_empty, count_planes, even_window, on_cuda, space_of, window_dims, window_error, with_space,
 };
+
+/// The gradient of the input: the values at their places, which come from `windows` (see `SCATTER`).
+fn placed(d: &BackwardContext, windows: Ints) -> Expr {
+    use ADAPTIVE::*;
+
+    let dims = d.ints(OUTPUT).len();
+    match d.grad().done().and_then(|grad| check_not_empty(&grad, dims, "max").map(|()| grad)) {
+        Ok(grad) => scattered(grad.into(), d.result_of(1), d.input(INPUT), dims, windows),
+        Err(error) => Expr::Failed(error),
+    }
+}
 
 /// The results' sizes: the last dimensions of the input are replaced by those in the argument.
 fn infer(args: &Args, arg: Arg) -> Result<Vec<TensorSpec>> {
@@ -114,9 +116,21 @@ pub static ADAPTIVE: Operator = Operator {
             });
             run(input, results, output.len(), &[padded(axes.collect::<Result<_>>()?)])
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let input = args.tensor(INPUT)?;
+            let dims = args.ints(OUTPUT)?.len();
+            if results[0].numel() == 0 {
+                return Ok(());
+            }
+            let even = [[0; 3]; 4];
+            let lists = [0, 1, 2, 3].map(|n| &even[n][..dims]);
+            let axes = window_dims(space_of(input, dims), space_of(&results[0], dims), lists);
+            on_cuda::max(input, results, &axes.ok_or_else(|| window_error(input))?, count_planes(input, dims))
+        }),
     }),
-    derivative: PLACED,
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::result(1).union(Saves::input(INPUT)), |d| {
+        placed(d, Ints::from_elem(0, 4 * d.ints(OUTPUT).len()))
+    })]),
     node: "AdaptiveMaxPool2DBackward0",
     samples: &["t(2, 3, 5), (2,)", "t(2, 3, 5, 4), (2, 3)"],
     reference: "",
@@ -278,7 +292,9 @@ dimension of space.
         },
         cuda: OnCuda::Host,
     }),
-    derivative: PLACED,
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::result(1).union(Saves::input(INPUT)), |d| {
+        placed(d, Ints::new())
+    })]),
     node: "FractionalMaxPool2DBackward0",
     samples: &["t(2, 3, 5), (2,), (2,), unit(6, 1).abs()", "t(2, 5, 6), (2, 3), (2, 3), unit(2, 2).abs()"],
     reference: "",

@@ -12,8 +12,8 @@ use rushlight_dispatch::operator::{
     Variants, operator,
 };
 use rushlight_dispatch::value::{Arg, Value};
-use rushlight_dispatch::{autocast, copy};
 
+use super::on_cuda;
 use crate::expr_ext::ExprExt;
 
 #[operator]
@@ -41,7 +41,7 @@ pub static LSTM_GATES: Operator = Operator {
             DType::F64 => run_lstm::<f64>(args, results),
             dtype => Err(Error::unsupported("lstm_cell", dtype)),
         },
-        cuda: OnCuda::Own(compose_lstm),
+        cuda: OnCuda::Own(|args, results| on_cuda::lstm_gates([args.tensor(GATES)?, args.tensor(CX)?], results)),
     }),
     derivative: Derivative::Joint(Joint {
         inputs: &[GATES, CX],
@@ -92,7 +92,10 @@ pub static GRU_GATES: Operator = Operator {
             DType::F64 => run_gru::<f64>(args, &results[0]),
             dtype => Err(Error::unsupported("gru_cell", dtype)),
         },
-        cuda: OnCuda::Own(compose_gru),
+        cuda: OnCuda::Own(|args, results| {
+            let operands = [args.tensor(INPUT_GATES)?, args.tensor(HIDDEN_GATES)?, args.tensor(HX)?];
+            on_cuda::gru_gates(operands, &results[0])
+        }),
     }),
     derivative: Derivative::Joint(Joint {
         inputs: &[INPUT_GATES, HIDDEN_GATES, HX],
@@ -150,38 +153,6 @@ pub(super) fn joined(parts: Vec<Expr>) -> Result<Tensor> {
 
 fn first<T: Element>(pin: &rushlight_core::storage::Pin, tensor: &Tensor) -> *mut T {
     pin.as_ptr().cast::<T>().wrapping_offset(tensor.layout().offset)
-}
-
-/// Operands without their history, in the dtype of the arithmetic.
-fn wide<const N: usize>(args: &Args, arg: Arg, compute: DType) -> Result<[Expr; N]> {
-    parts(crate::convert::to_dtype(&args.tensor(arg)?.detach(), compute)?)
-}
-
-/// `run_lstm` from other operators.
-fn compose_lstm(args: &Args, results: &[Tensor]) -> Result<()> {
-    use LSTM_GATES::*;
-
-    let _off = autocast::disable();
-    let compute = results[0].dtype().compute();
-    let [i, f, g, o] = wide(args, GATES, compute)?;
-    let [state] = wide(args, CX, compute)?;
-    let state = (f.sigmoid() * state + i.sigmoid() * g.tanh()).done()?;
-    copy::copy(&results[0], &(o.sigmoid() * Expr::from(&state).tanh()).done()?)?;
-    copy::copy(&results[1], &state)
-}
-
-/// `run_gru` from other operators.
-fn compose_gru(args: &Args, results: &[Tensor]) -> Result<()> {
-    use GRU_GATES::*;
-
-    let _off = autocast::disable();
-    let compute = results[0].dtype().compute();
-    let [xr, xz, xn] = wide(args, INPUT_GATES, compute)?;
-    let [hr, hz, hn] = wide(args, HIDDEN_GATES, compute)?;
-    let [state] = wide(args, HX, compute)?;
-    let (reset, update) = ((xr + hr).sigmoid(), (xz + hz).sigmoid());
-    let new = (xn + reset * hn).tanh();
-    copy::copy(&results[0], &((state - new.clone()) * update + new).done()?)
 }
 
 fn run_lstm<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {

@@ -5,6 +5,7 @@
 
 pub mod gates;
 pub mod layers;
+mod on_cuda;
 pub mod sequence;
 
 use rushlight_autograd::Tensor;

@@ -18,6 +18,7 @@ use rushlight_dispatch::vmap::{self, RuleResult, split_batch};
 use rushlight_dispatch::{create, op};
 
 use super::gates::{joined, parts};
+use super::on_cuda;
 use crate::expr_ext::ExprExt;
 use crate::join::cat::{CAT, STACK};
 use crate::linalg::matrix::BMM;
@@ -53,7 +54,16 @@ Shapes: products of the input with its weights `(T, N, 4 * H)`, hx and cx `(N, H
             DType::F64 => run::<f64>(args, results),
             dtype => Err(Error::unsupported("lstm", dtype)),
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let own = on_cuda::Sequence {
+                sizes: sizes(args, [PRODUCTS, HX, CX, W_HH])?,
+                backwards: args.bool(BACKWARDS)?,
+            };
+            if results[0].numel() == 0 {
+                return Ok(());
+            }
+            own.forward([args.tensor(PRODUCTS)?, args.tensor(HX)?, args.tensor(CX)?, args.tensor(W_HH)?], results)
+        }),
     }),
     derivative: Derivative::Joint(Joint {
         inputs: &[PRODUCTS, HX, CX, W_HH],
@@ -172,7 +182,22 @@ Shapes: as there.
             DType::F64 => run_backward::<f64>(args, results),
             dtype => Err(Error::unsupported("lstm", dtype)),
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let own =
+                on_cuda::Sequence { sizes: sizes(args, [GATES, HX, CX, W_HH])?, backwards: args.bool(BACKWARDS)? };
+            if own.sizes.contains(&0) {
+                return results.iter().try_for_each(|result| create::fill(result, Scalar::Int(0)));
+            }
+            let given = [
+                args.tensor(HX)?,
+                args.tensor(CX)?,
+                args.tensor(W_HH)?,
+                args.tensor(OUTPUTS)?,
+                args.tensor(STATES)?,
+                args.tensor(GATES)?,
+            ];
+            own.backward(given, (args.tensor(GRAD_OUTPUTS)?, args.optional_tensor(GRAD_STATES)), results)
+        }),
     }),
     derivative: Derivative::NonDifferentiable("if gradients are recorded, the gradient of the sequence is composed"),
     samples: &["t(3, 2, 2), None, t(2, 2), t(2, 2), t(8, 2), t(3, 2, 2), t(3, 2, 2), t(3, 2, 8), False"],

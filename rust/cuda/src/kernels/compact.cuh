@@ -1,0 +1,101 @@
+// The positions of true elements, runs of equal elements, and counts. See `compact.rs`.
+
+#pragma once
+
+#include "convert.cuh"
+#include "geometry.cuh"
+
+namespace rushlight {
+
+/// The adjacent elements of a thread, and those of a block.
+constexpr u64 PER_THREAD = 16;
+constexpr u64 CHUNK = PER_THREAD * THREADS;
+
+DEVICE u32 count_own(const u8* mask, u64 first, u64 count) {
+    u32 own = 0;
+    for (u64 at = first; at < first + PER_THREAD && at < count; at++) {
+        own += mask[at] != 0;
+    }
+    return own;
+}
+
+/// The sum of the numbers of all threads up to this one. `sums` is shared.
+DEVICE u32 sum_up_to(u32 own, u32* sums) {
+    __syncthreads();
+    sums[threadIdx.x] = own;
+    for (u32 step = 1; step < THREADS; step *= 2) {
+        __syncthreads();
+        const u32 other = threadIdx.x >= step ? sums[threadIdx.x - step] : 0;
+        __syncthreads();
+        sums[threadIdx.x] += other;
+    }
+    __syncthreads();
+    return sums[threadIdx.x];
+}
+
+/// The number of true elements of each chunk.
+DEVICE void count_true(const u8* mask, i64* counts, u64 count, u64 chunks) {
+    __shared__ u32 sums[THREADS];
+    for (u64 chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
+        sum_up_to(count_own(mask, chunk * CHUNK + threadIdx.x * PER_THREAD, count), sums);
+        if (threadIdx.x == 0) {
+            counts[chunk] = sums[THREADS - 1];
+        }
+    }
+}
+
+/// The positions of true elements, from the numbers of those up to the end of each chunk.
+DEVICE void write_true(const u8* mask, const i64* ends, i64* to, u64 count, u64 chunks) {
+    __shared__ u32 sums[THREADS];
+    for (u64 chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
+        const u64 first = chunk * CHUNK + threadIdx.x * PER_THREAD;
+        const u32 own = count_own(mask, first, count);
+        i64 place = (chunk ? ends[chunk - 1] : 0) + sum_up_to(own, sums) - own;
+        for (u64 at = first; at < first + PER_THREAD && at < count; at++) {
+            if (mask[at] != 0) {
+                to[place++] = i64(at);
+            }
+        }
+    }
+}
+
+/// Coordinates along a dimension of `size`, with `inner` elements for each of its indices.
+DEVICE void coordinates(const i64* places, i64* to, u64 count, u64 inner, u64 size) {
+    for (u64 at = first_element(); at < count; at += element_step()) {
+        to[at] = i64(u64(places[at]) / inner % size);
+    }
+}
+
+/// Whether each element differs from the one before it. NaN differs from all.
+template <class T, class C> DEVICE void mark_runs(const T* values, u8* to, u64 count) {
+    for (u64 at = first_element(); at < count; at += element_step()) {
+        to[at] = at == 0 || !(convert<C>(values[at]) == convert<C>(values[at - 1]));
+    }
+}
+
+/// Counts each number from zero on. Sums of integers do not depend on their order.
+DEVICE void count_numbers(const i64* numbers, u64* counts, u64 count) {
+    for (u64 at = first_element(); at < count; at += element_step()) {
+        atomicAdd(counts + numbers[at], u64(1));
+    }
+}
+
+/// The range of a histogram, and the width and the number of its bins as numbers of the elements' dtype.
+struct Bins {
+    f64 low, high, width, number;
+    u64 count;
+};
+
+/// Counts the elements of each bin. Every step is rounded to `T`.
+template <class T> DEVICE void count_bins(const T* values, u64* counts, u64 count, const Bins& bins) {
+    const auto rounded = [](f64 x) { return convert<f64>(convert<T>(x)); };
+    for (u64 at = first_element(); at < count; at += element_step()) {
+        const f64 value = convert<f64>(values[at]);
+        if (value >= bins.low && value <= bins.high) {
+            const u64 bin = cast<u64>(rounded(rounded(rounded(value - bins.low) * bins.number) / bins.width));
+            atomicAdd(counts + (bin < bins.count ? bin : bins.count - 1), u64(1));
+        }
+    }
+}
+
+} // namespace rushlight

@@ -1,0 +1,73 @@
+// Steps of recurrent networks after the products with their weights, as in `rust/cpu/src/nn/recurrent`. All tensors are row-major;
+// gates are rows of several parts of `n` elements. See `recurrent.rs`.
+
+#pragma once
+
+#include "elementary.cuh"
+#include "geometry.cuh"
+
+namespace rushlight {
+
+/// Gates are input, forget, cell, output.
+template <class T, class C>
+DEVICE void lstm_gates(const T* gates, const T* state, T* out, T* next, u64 count, u64 n) {
+    for (u64 at = first_element(); at < count; at += element_step()) {
+        const T* const own = gates + at / n * 4 * n + at % n;
+        const C kept = sigmoid(convert<C>(own[n])) * convert<C>(state[at]);
+        const C now = kept + sigmoid(convert<C>(own[0])) * tanh(convert<C>(own[2 * n]));
+        next[at] = convert<T>(now);
+        out[at] = convert<T>(sigmoid(convert<C>(own[3 * n])) * tanh(now));
+    }
+}
+
+/// Gates are reset, update, new.
+template <class T, class C>
+DEVICE void gru_gates(const T* input, const T* hidden, const T* state, T* next, u64 count, u64 n) {
+    for (u64 at = first_element(); at < count; at += element_step()) {
+        const u64 first = at / n * 3 * n + at % n;
+        const T *const x = input + first, *const h = hidden + first;
+        const C reset = sigmoid(convert<C>(x[0]) + convert<C>(h[0]));
+        const C update = sigmoid(convert<C>(x[n]) + convert<C>(h[n]));
+        const C fresh = tanh(convert<C>(x[2 * n]) + reset * convert<C>(h[2 * n]));
+        next[at] = convert<T>((convert<C>(state[at]) - fresh) * update + fresh);
+    }
+}
+
+/// A step that keeps the activated gates, in place of the sums.
+template <class C> DEVICE void lstm_step(C* gates, const C* state, C* out, C* next, u64 count, u64 n) {
+    for (u64 at = first_element(); at < count; at += element_step()) {
+        C* const own = gates + at / n * 4 * n + at % n;
+        const C enter = sigmoid(own[0]), keep = sigmoid(own[n]), fresh = tanh(own[2 * n]), leave = sigmoid(own[3 * n]);
+        const C now = keep * state[at] + enter * fresh;
+        own[0] = enter;
+        own[n] = keep;
+        own[2 * n] = fresh;
+        own[3 * n] = leave;
+        next[at] = now;
+        out[at] = leave * tanh(now);
+    }
+}
+
+/// What a step's gradient reads. Gradients arrive from outside and from later steps.
+template <class C> struct LstmStep {
+    const C *gates, *before, *state, *grad_output, *carried, *grad_state;
+};
+
+/// The gradients of the gates before activation, and of the previous state, in place of that of the next one.
+template <class C> DEVICE void lstm_step_back(const LstmStep<C>& step, C* to, C* kept, u64 count, u64 n) {
+    for (u64 at = first_element(); at < count; at += element_step()) {
+        const u64 first = at / n * 4 * n + at % n;
+        const C* const own = step.gates + first;
+        const C enter = own[0], keep = own[n], fresh = own[2 * n], leave = own[3 * n], one = C(1);
+        const C bent = tanh(step.state[at]), output = step.grad_output[at] + step.carried[at];
+        const C given = step.grad_state ? step.grad_state[at] : C(0);
+        const C state = kept[at] + given + output * leave * (one - bent * bent);
+        to[first] = state * fresh * enter * (one - enter);
+        to[first + n] = state * step.before[at] * keep * (one - keep);
+        to[first + 2 * n] = state * enter * (one - fresh * fresh);
+        to[first + 3 * n] = output * bent * leave * (one - leave);
+        kept[at] = state * keep;
+    }
+}
+
+} // namespace rushlight

@@ -1,0 +1,144 @@
+//! Steps of recurrent networks after the products with their weights. The kernels are `recurrent.cuh`.
+
+use std::ffi::{CStr, c_void};
+
+use rushlight_core::device_memory::StreamId;
+use rushlight_core::{DType, Result};
+
+use crate::card::Card;
+use crate::kernels::type_name;
+use crate::launch::{Kind, argument, blocks, launch};
+use crate::program::{Kernel, Program};
+
+/// The rows of a step, and the elements of a state.
+#[derive(Clone, Copy)]
+pub struct Rows {
+    pub rows: usize,
+    pub width: usize,
+}
+
+const NAMES: &[&CStr] = &[c"lstm", c"gru", c"step", c"back"];
+const LSTM: usize = 0;
+const GRU: usize = 1;
+const STEP: usize = 2;
+const BACK: usize = 3;
+
+/// A kernel by its place among the names.
+fn kernel(card: &Card, dtype: DType, place: usize) -> Result<Kernel> {
+    let program = Program::find(card, ("recurrent", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]), NAMES, || {
+        let (element, compute) = (type_name(dtype), type_name(dtype.compute()));
+        format!(
+            r#"#include "recurrent.cuh"
+using namespace rushlight;
+extern "C" __global__ void lstm({element}* out, {element}* next, const {element}* gates, const {element}* state, u64 count, u64 n) {{
+    lstm_gates<{element}, {compute}>(gates, state, out, next, count, n);
+}}
+extern "C" __global__ void gru({element}* next, const {element}* input, const {element}* hidden, const {element}* state, u64 count,
+                               u64 n) {{
+    gru_gates<{element}, {compute}>(input, hidden, state, next, count, n);
+}}
+extern "C" __global__ void step({compute}* gates, {compute}* out, {compute}* next, const {compute}* state, u64 count, u64 n) {{
+    lstm_step<{compute}>(gates, state, out, next, count, n);
+}}
+extern "C" __global__ void back({compute}* to, {compute}* kept, LstmStep<{compute}> step, u64 count, u64 n) {{
+    lstm_step_back<{compute}>(step, to, kept, count, n);
+}}
+"#
+        )
+    })?;
+    Ok(program.kernel(place))
+}
+
+/// # Safety
+/// Same as for `launch`; the last two arguments of the kernel are the number of elements and the width.
+unsafe fn run(card: &Card, stream: StreamId, kernel: Kernel, rows: Rows, operands: &mut [*mut c_void]) -> Result<()> {
+    let (mut count, mut width) = ((rows.rows * rows.width) as u64, rows.width as u64);
+    let mut arguments = operands.to_vec();
+    arguments.extend([argument(&mut count), argument(&mut width)]);
+    // SAFETY: guaranteed by the caller.
+    unsafe { launch(card, kernel, [blocks(card, count), 1], stream, &mut arguments) }
+}
+
+/// Enqueues the output and the next state of a long short-term memory, from the sums of its gates and its state.
+///
+/// # Safety
+/// The operands are row-major, of these sizes, and held for the stream.
+pub unsafe fn lstm(
+    card: &Card,
+    stream: StreamId,
+    dtype: DType,
+    mut results: [u64; 2],
+    mut operands: [u64; 2],
+    rows: Rows,
+) -> Result<()> {
+    let ([out, next], [gates, state]) = (&mut results, &mut operands);
+    let mut arguments = [argument(out), argument(next), argument(gates), argument(state)];
+    // SAFETY: guaranteed by the caller; the arguments have the types of the program.
+    unsafe { run(card, stream, kernel(card, dtype, LSTM)?, rows, &mut arguments) }
+}
+
+/// Enqueues the next state of a gated recurrent unit, from the sums of its gates for input and state, and its state.
+///
+/// # Safety
+/// The operands are row-major, of these sizes, and held for the stream.
+pub unsafe fn gru(
+    card: &Card,
+    stream: StreamId,
+    dtype: DType,
+    mut next: u64,
+    mut operands: [u64; 3],
+    rows: Rows,
+) -> Result<()> {
+    let [input, hidden, state] = &mut operands;
+    let mut arguments = [argument(&mut next), argument(input), argument(hidden), argument(state)];
+    // SAFETY: guaranteed by the caller; the arguments have the types of the program.
+    unsafe { run(card, stream, kernel(card, dtype, GRU)?, rows, &mut arguments) }
+}
+
+/// Enqueues a step of a long short-term memory, which replaces the sums of the gates by the gates: from the gates and the state to
+/// the output and the next state, all in the compute dtype.
+///
+/// # Safety
+/// The operands are row-major, of these sizes, and held for the stream.
+pub unsafe fn step(
+    card: &Card,
+    stream: StreamId,
+    dtype: DType,
+    [mut gates, mut state]: [u64; 2],
+    [mut out, mut next]: [u64; 2],
+    rows: Rows,
+) -> Result<()> {
+    let mut arguments = [argument(&mut gates), argument(&mut out), argument(&mut next), argument(&mut state)];
+    // SAFETY: guaranteed by the caller; the arguments have the types of the program.
+    unsafe { run(card, stream, kernel(card, dtype, STEP)?, rows, &mut arguments) }
+}
+
+/// What the gradient of a step reads: gates, the states before and after, the gradients of the output from outside and from later
+/// steps, and that of the state from outside, which may be zero.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Step {
+    pub gates: u64,
+    pub before: u64,
+    pub state: u64,
+    pub grad_output: u64,
+    pub carried: u64,
+    pub grad_state: u64,
+}
+
+/// Enqueues the gradients of a step's gates, and of the state before, in place of that of the next one.
+///
+/// # Safety
+/// The operands are row-major, of these sizes, and held for the stream.
+pub unsafe fn back(
+    card: &Card,
+    stream: StreamId,
+    dtype: DType,
+    [mut to, mut kept]: [u64; 2],
+    mut step: Step,
+    rows: Rows,
+) -> Result<()> {
+    let mut arguments = [argument(&mut to), argument(&mut kept), argument(&mut step)];
+    // SAFETY: guaranteed by the caller; the arguments have the types of the program.
+    unsafe { run(card, stream, kernel(card, dtype, BACK)?, rows, &mut arguments) }
+}

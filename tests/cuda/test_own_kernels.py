@@ -1,0 +1,309 @@
+"""Kernels that take the place of a composition or of the host: results and gradients are the CPU's."""
+
+import pytest
+
+import rushlight as torch
+from rushlight.nn import functional as F
+
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="there is no GPU; make test-cuda runs this on a card made of software"
+)
+
+
+def both(function, *operands):
+    """The results and the gradients of the operands that are floats, on the CPU and on the device."""
+    outcomes = []
+    for device in ("cpu", "cuda"):
+        own = [
+            x.detach().to(device).requires_grad_(x.is_floating_point() and x.requires_grad)
+            if isinstance(x, torch.Tensor)
+            else x
+            for x in operands
+        ]
+        results = function(*own)
+        results = results if isinstance(results, tuple) else (results,)
+        floats = [x for x in results if x.requires_grad]
+        weights = [torch.cos(torch.arange(x.numel(), device=device).reshape(x.shape)).to(x.dtype) for x in floats]
+        wanted = [x for x in own if isinstance(x, torch.Tensor) and x.requires_grad]
+        grads = torch.autograd.grad(floats, wanted, weights) if floats else ()
+        outcomes.append([x.detach().cpu() for x in (*results, *grads)])
+    return zip(*outcomes, strict=True)
+
+
+def exact(function, *operands):
+    for wanted, found in both(function, *operands):
+        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+        assert torch.equal(torch.nan_to_num(found, nan=12345.0), torch.nan_to_num(wanted, nan=12345.0))
+
+
+def close(function, *operands, tolerance=2e-5):
+    for wanted, found in both(function, *operands):
+        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+        assert torch.allclose(found.double(), wanted.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def floats(*shape, dtype=torch.float32):
+    return torch.randn(*shape).to(dtype).requires_grad_()
+
+
+#: Queries and keys, and the widths of keys and values: whole tiles, parts of them, more keys than queries and the reverse.
+SHAPES = [(64, 64, 16, 16), (70, 130, 20, 8), (130, 65, 64, 40), (3, 5, 128, 1), (1, 200, 33, 128)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("mask", ["none", "causal", "bool", "added", "row"])
+def test_attention(shape, mask):
+    queries, keys, width, depth = shape
+    torch.manual_seed(1)
+    masks = {
+        "bool": torch.rand(queries, keys) > 0.4,
+        "added": torch.randn(2, 1, queries, keys),
+        "row": torch.arange(keys) < keys // 2,
+    }
+    close(
+        lambda q, k, v: F.scaled_dot_product_attention(
+            q, k, v, masks[mask].to(q.device) if mask in masks else None, is_causal=mask == "causal"
+        ),
+        floats(2, 3, queries, width),
+        floats(2, 3, keys, width),
+        floats(2, 3, keys, depth),
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_attention_in_half_precision(dtype):
+    close(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        *(floats(2, 70, 24, dtype=dtype) for _ in range(3)),
+        tolerance=2e-2,
+    )
+
+
+def test_attention_of_strided_and_repeated_operands():
+    """Heads as a dimension of rows, one key for several heads, and a query that sees nothing."""
+    mask = torch.ones(10, 12, dtype=torch.bool)
+    mask[3] = False
+    close(
+        lambda q, k, v: F.scaled_dot_product_attention(
+            q.reshape(2, 10, 3, 8).transpose(1, 2), k.expand(2, 3, 12, 8), v.transpose(-1, -2), mask.to(q.device)
+        ),
+        floats(2, 10, 24),
+        floats(2, 1, 12, 8),
+        floats(2, 3, 5, 12),
+    )
+
+
+def test_attention_without_a_kernel():
+    """Wide heads and double precision are composed."""
+    close(F.scaled_dot_product_attention, floats(2, 5, 130), floats(2, 7, 130), floats(2, 7, 3))
+    close(F.scaled_dot_product_attention, *(floats(2, 5, 8, dtype=torch.float64) for _ in range(3)))
+
+
+def test_attention_needs_no_matrix_of_scores():
+    """The memory that a call takes grows with the length, not with its square."""
+    needed = []
+    for length in (256, 512):
+        operands = [torch.randn(1, length, 8, device="cuda") for _ in range(3)]
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        F.scaled_dot_product_attention(*operands)
+        needed.append(torch.cuda.max_memory_allocated() - before)
+    assert needed[1] <= 2 * needed[0]
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_recurrent_layers(kind, bidirectional):
+    torch.manual_seed(0)
+    layer = getattr(torch.nn, kind)(5, 6, num_layers=2, bidirectional=bidirectional)
+    names, values = zip(*layer.named_parameters(), strict=True)
+
+    def run(x, *values):
+        out, state = torch.func.functional_call(layer, dict(zip(names, values, strict=True)), (x,))
+        return (out, *state) if isinstance(state, tuple) else (out, state)
+
+    close(run, floats(7, 3, 5), *values)
+
+
+def test_lstm_in_half_precision():
+    torch.manual_seed(0)
+    layer = torch.nn.LSTM(5, 6).half()
+    names, values = zip(*layer.named_parameters(), strict=True)
+    close(
+        lambda x, *values: torch.func.functional_call(layer, dict(zip(names, values, strict=True)), (x,))[0],
+        floats(4, 3, 5, dtype=torch.float16),
+        *values,
+        tolerance=4e-3,
+    )
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_sampling(mode, padding):
+    """Points outside, and several points at one element, whose sums have the CPU's order."""
+    torch.manual_seed(0)
+    grid = (torch.rand(2, 6, 5, 2) * 3 - 1.5).requires_grad_()
+    close(lambda x, g: F.grid_sample(x, g, mode, padding, align_corners=False), floats(2, 3, 7, 8), grid)
+
+
+def test_sums_of_mixtures_have_the_bits_of_the_cpu():
+    indices = torch.randint(-1, 6, (2, 40, 4))
+    for dtype in (torch.float32, torch.float64, torch.float16):
+        x, weights = floats(2, 3, 5, dtype=dtype), torch.randn(2, 40, 4).to(dtype).requires_grad_()
+        exact(lambda x, w: torch._mix(x, indices.to(x.device), w), x, weights)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic", "area"])
+def test_interpolation(mode):
+    for size in ((7, 3), (12, 17)):
+        close(lambda x, size=size: F.interpolate(x, size, mode=mode), floats(2, 3, 6, 9))
+
+
+def test_blocks_of_images():
+    for options in ((2,), ((3, 2), (1, 2), (1, 0), (2, 1)), (3, 2, 2, 1)):
+        exact(lambda x, options=options: F.unfold(x, *options), floats(2, 3, 7, 8))
+        columns = F.unfold(torch.randn(2, 3, 7, 8), *options).requires_grad_()
+        exact(lambda x, options=options: F.fold(x, (7, 8), *options), columns)
+    for dtype in (torch.complex64, torch.float16):
+        exact(lambda x: F.fold(x, (4, 5), 2), torch.randn(2, 12, 12).to(dtype))
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, float("inf"), 3.0])
+def test_distances(p):
+    """Rows that meet have a slope of zero."""
+    rows, others = torch.randn(2, 5, 7), torch.randn(2, 40, 7)
+    others[0, 3] = rows[0, 2]
+    for dtype in (torch.float32, torch.float64):
+        a, b = rows.to(dtype).requires_grad_(), others.to(dtype).requires_grad_()
+        close(lambda a, b: torch.cdist(a, b, p, "donot_use_mm_for_euclid_dist"), a, b)
+        close(lambda b: F.pdist(b, p), others[0].to(dtype).requires_grad_())
+
+
+VALUES = torch.tensor([[3.0, 1.0, float("nan"), 1.0, 2.0], [0.0, -0.0, 5.0, 5.0, -1.0], [float("nan")] * 5])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64], ids=str)
+def test_elements_of_sorted_lines(dtype):
+    x = VALUES.nan_to_num(7.0).to(dtype) if dtype == torch.int64 else VALUES.to(dtype)
+    for function in (torch.median, torch.nanmedian, torch.mode):
+        for dim in (0, 1):
+            exact(lambda x, f=function, dim=dim: tuple(f(x, dim)), x)
+            exact(lambda x, f=function, dim=dim: tuple(f(x, dim, keepdim=True)), x.t())
+    exact(torch.median, x)
+    exact(torch.nanmedian, x)
+    exact(lambda x: tuple(torch.topk(x, 3)), x)
+    exact(lambda x: tuple(torch.kthvalue(x, 2, 0)), x.t())
+
+
+def test_searches():
+    line = torch.tensor([-1.0, 0.0, 0.0, 2.0, float("nan")])
+    values = torch.tensor([[-2.0, 0.0, 1.0], [2.0, float("nan"), 9.0]])
+    for right in (False, True):
+        exact(lambda a, b, right=right: torch.searchsorted(a, b, right=right), line, values)
+        exact(lambda a, b, right=right: torch.bucketize(b, a, right=right, out_int32=True), line, values)
+    lines = torch.tensor([[1, 5, 9], [2, 2, 8]], dtype=torch.int16)
+    exact(torch.searchsorted, lines, torch.tensor([[5, 6], [2, 100]]))
+    sorter = torch.tensor([2, 0, 1])
+    exact(
+        lambda a, s: torch.searchsorted(a, torch.tensor([4, 6], device=a.device), sorter=s),
+        torch.tensor([5, 9, 1]),
+        sorter,
+    )
+    with pytest.raises(RuntimeError, match="sorter index out of range"):
+        torch.searchsorted(torch.tensor([5, 9, 1]).cuda(), torch.tensor([4]).cuda(), sorter=(sorter + 1).cuda())
+
+
+def test_members():
+    tests = torch.tensor([2.0, -0.0, float("nan"), 5.0])
+    for dtype in (torch.float32, torch.float16, torch.int64, torch.uint8, torch.uint16):
+        x = torch.tensor([0, 1, 2, 3, 5]).to(dtype)
+        own = tests.nan_to_num(1.0).to(dtype) if not dtype.is_floating_point else tests.to(dtype)
+        exact(torch.isin, x, own)
+        exact(lambda x, y: torch.isin(x, y, invert=True), x, own)
+    exact(torch.isin, VALUES, tests)
+    exact(lambda x: torch.isin(x, 1.0), VALUES)
+    exact(lambda x: torch.isin(2.0, x), VALUES)
+    exact(torch.isin, VALUES, torch.tensor([]))
+
+
+def test_mantissas():
+    x = torch.tensor([[0.0, -0.0, 1.0, -3.0], [5e-324, float("inf"), float("nan"), 1e300]], dtype=torch.float64)
+    exact(lambda x: tuple(torch.frexp(x)), x)
+    exact(lambda x: tuple(torch.frexp(x)), x.t())
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        exact(lambda x: tuple(torch.frexp(x)), torch.tensor([6e-8, 65504.0, -0.3, 0.0]).to(dtype))
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 4095, 4097, 13000])
+def test_true_elements(count):
+    """Positions in chunks, whole ones and parts of them, and what is made of them."""
+    torch.manual_seed(count)
+    mask = torch.rand(count) > 0.7
+    exact(torch.nonzero, mask)
+    exact(lambda m: torch.nonzero(m, as_tuple=True), mask)
+    exact(lambda x, m: x[m], torch.randn(count), mask)
+    exact(torch.masked_select, torch.randn(count), mask)
+    exact(lambda x, m: x.masked_scatter(m, torch.arange(float(count)).to(x.device)), torch.randn(count), mask)
+    exact(torch.nonzero, torch.zeros(count))
+    exact(torch.nonzero, torch.ones(count))
+
+
+def test_coordinates_of_true_elements():
+    x = torch.randint(0, 2, (3, 4, 5, 2))
+    for own in (x, x.transpose(0, 2), x.to(torch.complex64), x.bool()[1:]):
+        exact(torch.nonzero, own)
+        exact(torch.argwhere, own)
+        exact(lambda m: torch.where(m), own)
+    exact(lambda x, m: x[m[..., 0] > 0], torch.randn(3, 4, 5, 2), x)
+    exact(torch.nonzero, torch.tensor(3.0))
+    found = torch.nonzero(torch.zeros(2, 3).cuda())
+    assert (found.shape, found.stride()) == ((0, 2), torch.nonzero(torch.zeros(2, 3)).stride())
+
+
+def test_different_elements():
+    for x in (
+        torch.tensor([3, 1, 1, 2, 3, 3]),
+        torch.tensor([[1.0, float("nan")], [float("nan"), -0.0]]),
+        torch.tensor([]),
+    ):
+        for dtype in (
+            (x.dtype, torch.float16) if x.is_floating_point() else (x.dtype, torch.uint8, torch.bool, torch.uint32)
+        ):
+            exact(torch.unique, x.to(dtype))
+            exact(lambda x: torch.unique(x, return_inverse=True, return_counts=True), x.to(dtype))
+    exact(lambda x: torch.unique(x, return_counts=True), torch.randint(0, 50, (9000,)))
+
+
+def test_counts():
+    numbers = torch.randint(0, 20, (5000,))
+    exact(torch.bincount, numbers)
+    exact(lambda x: torch.bincount(x, minlength=40), numbers.to(torch.uint8))
+    for dtype in (torch.float32, torch.float64, torch.int64):
+        weights = (torch.randn(5000) * 10).to(dtype)
+        exact(torch.bincount, numbers, weights)
+    for bad, message in ((torch.tensor([1, -1]), "non-negative"), (torch.tensor([[1]]), "1-d")):
+        with pytest.raises(RuntimeError, match=message):
+            torch.bincount(bad.cuda())
+    with pytest.raises(RuntimeError, match="same length"):
+        torch.bincount(numbers.cuda(), torch.ones(3).cuda())
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+        x = torch.randn(3000).to(dtype)
+        exact(lambda x: torch.histc(x, 30), x)
+        exact(lambda x: torch.histc(x, 7, -1, 2), x)
+    with pytest.raises(RuntimeError, match="is not finite"):
+        torch.histc(torch.tensor([1.0, float("nan")]).cuda())
+
+
+def test_rows_of_classes():
+    numbers = torch.tensor([[0, 2], [1, 0]])
+    exact(F.one_hot, numbers)
+    exact(lambda x: F.one_hot(x, 5), numbers)
+    for own, classes, message in ((numbers, 2, "smaller than num_classes"), (numbers - 1, -1, "non-negative")):
+        with pytest.raises(RuntimeError, match=message):
+            F.one_hot(own.cuda(), classes)
+
+
+def test_powers_of_two():
+    x, powers = torch.tensor([1.0, -3.0, 1e30]), torch.tensor([1, 200, -300])
+    exact(torch.ldexp, x, powers)
+    close(torch.ldexp, x[:2], torch.tensor([0.5, -2.0]))
