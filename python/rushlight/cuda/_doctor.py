@@ -23,6 +23,7 @@ def report() -> list[tuple[bool, str, str]]:
     else:
         lines.append((True, f"NVRTC, which compiles the kernels: {nvrtc}", ""))
     lines.append(_about_products(libraries["cublaslt"]))
+    lines.append(_about_library("cuFFT, which computes transforms", libraries["cufft"]))
     cache = libraries["kernel cache"]
     lines.append((True, f"compiled kernels: {cache or 'not kept, because no folder was found'}", ""))
     for index in range(torch.cuda.device_count()):
@@ -39,6 +40,12 @@ def _about_products(found: tuple[str, bool] | None) -> tuple[bool, str, str]:
     version, usable = found or ("not installed", False)
     remedy = "" if usable else "pip install 'rushlight[cuda13]'; until then a slower kernel multiplies"
     return usable, f"cuBLASLt, which multiplies matrices: {version}", remedy
+
+
+def _about_library(title: str, version: str | None) -> tuple[bool, str, str]:
+    """What the CPU computes without the library."""
+    remedy = "" if version else "pip install 'rushlight[cuda13]'; until then the CPU does it"
+    return version is not None, f"{title}: {version or 'not installed'}", remedy
 
 
 def _about_driver(told: str) -> str:

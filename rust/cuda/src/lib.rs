@@ -9,7 +9,7 @@
 //! - `profile` measures how long kernels and copies run.
 //! - `library` finds NVIDIA's other libraries.
 //! - `program` compiles the source of a kernel and keeps the result, in memory and on disk.
-//! - `blas` gives products of matrices to cuBLASLt, where it is installed.
+//! - `blas` gives products of matrices to cuBLASLt, where it is installed, and `fft` transforms to cuFFT.
 //! - `copy`, `elementwise`, `reduce`, `matmul`, `indexed`, `lines`, `order` and `random` enqueue work. They return before it has
 //!   run.
 //! - `kernels` has the sources of device functions.
@@ -23,6 +23,7 @@ pub mod card;
 pub mod copy;
 pub mod driver;
 pub mod elementwise;
+pub mod fft;
 pub mod graph;
 pub mod indexed;
 pub mod ipc;

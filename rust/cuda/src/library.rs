@@ -1,6 +1,6 @@
 //! NVIDIA's libraries: found by the dynamic loader, or in the folder `nvidia` where pip puts them.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -32,8 +32,60 @@ pub fn find(prefix: &str) -> Vec<PathBuf> {
 
 /// Loads the first file of pip's packages with a prefix, so that the loader finds the library by its name from now on.
 pub fn load(prefix: &str) -> bool {
-    find(prefix).iter().filter_map(|file| CString::new(file.as_os_str().as_bytes()).ok()).any(|file| {
-        // SAFETY: loading a library of NVIDIA runs its initialisers, which any program may load.
-        !unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) }.is_null()
-    })
+    find(prefix).iter().any(|file| open(file.as_os_str().as_bytes()).is_some())
 }
+
+fn open(file: &[u8]) -> Option<*mut c_void> {
+    let file = CString::new(file).ok()?;
+    // SAFETY: loading a library of NVIDIA runs its initialisers, which any program may load.
+    let library = unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
+    (!library.is_null()).then_some(library)
+}
+
+/// A loaded library, which stays loaded.
+pub struct Library(*mut c_void);
+
+impl Library {
+    /// The first of these names that the dynamic loader finds, or that lies in pip's packages.
+    pub fn find(names: &[&str]) -> Option<Library> {
+        let known = names.iter().find_map(|name| open(name.as_bytes()));
+        let packaged = || {
+            let files = names.iter().flat_map(|name| find(name));
+            files.into_iter().find_map(|file| open(file.as_os_str().as_bytes()))
+        };
+        known.or_else(packaged).map(Library)
+    }
+
+    /// The address of a function; `None` if the library has none of this name.
+    pub fn function(&self, name: &CStr) -> Option<*mut c_void> {
+        // SAFETY: the library is loaded.
+        let found = unsafe { libc::dlsym(self.0, name.as_ptr()) };
+        (!found.is_null()).then_some(found)
+    }
+}
+
+/// Defines a struct with functions of a library, and its `load`, which is `None` if the library or a function is missing.
+/// All of them return a status.
+macro_rules! functions {
+    ($(#[$about:meta])* $table:ident from $names:expr; $($field:ident = $symbol:literal ($($kind:ty),* $(,)?);)*) => {
+        $(#[$about])*
+        struct $table {
+            $($field: unsafe extern "C" fn($($kind),*) -> std::ffi::c_int,)*
+        }
+
+        impl $table {
+            fn load() -> Option<$table> {
+                let library = $crate::library::Library::find($names)?;
+                $(
+                    let found = library.function($symbol)?;
+                    // SAFETY: NVIDIA declares the function of this name with these parameters, and it returns a number.
+                    let $field = unsafe {
+                        std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($kind),*) -> std::ffi::c_int>(found)
+                    };
+                )*
+                Some($table { $($field),* })
+            }
+        }
+    };
+}
+pub(crate) use functions;

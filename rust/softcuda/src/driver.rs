@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ushort, c_void};
 
+use crate::library::Library;
 use crate::machine::{Machine, device_count, number, start, with};
 use crate::memory::HOST;
 use crate::status::{
@@ -513,7 +514,13 @@ pub extern "C" fn softcuda_launches() -> u64 {
 /// For tests: how many products of matrices have run.
 #[unsafe(no_mangle)]
 pub extern "C" fn softcuda_products() -> u64 {
-    counter(|machine| machine.products)
+    counter(|machine| machine.computed[Library::Products as usize])
+}
+
+/// For tests: how many transforms have run.
+#[unsafe(no_mangle)]
+pub extern "C" fn softcuda_transforms() -> u64 {
+    counter(|machine| machine.computed[Library::Transforms as usize])
 }
 
 fn counter(read: impl FnOnce(&Machine) -> u64) -> u64 {

@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::graphs::Graphs;
+use crate::library::Library;
 use crate::memory::Memory;
 use crate::modules::Modules;
 use crate::status::{NO_DEVICE, NOT_INITIALIZED, SUCCESS, Status};
@@ -19,7 +20,8 @@ pub struct Machine {
     /// The error of each device, which every later call returns.
     pub faults: HashMap<c_int, Status>,
     pub launches: u64,
-    pub products: u64,
+    /// How often each library has computed something.
+    pub computed: [u64; Library::ALL],
     random: u64,
 }
 
@@ -51,7 +53,7 @@ pub fn start() -> Status {
         graphs: Graphs::default(),
         faults: HashMap::new(),
         launches: 0,
-        products: 0,
+        computed: [0; Library::ALL],
         random: number("SOFTCUDA_SEED").unwrap_or(0),
     });
     if made.process == std::process::id() { SUCCESS } else { NOT_INITIALIZED }
