@@ -24,6 +24,7 @@ def report() -> list[tuple[bool, str, str]]:
         lines.append((True, f"NVRTC, which compiles the kernels: {nvrtc}", ""))
     lines.append(_about_products(libraries["cublaslt"]))
     lines.append(_about_library("cuFFT, which computes transforms", libraries["cufft"]))
+    lines.append(_about_library("cuSOLVER, which factorises matrices", libraries["cusolver"]))
     cache = libraries["kernel cache"]
     lines.append((True, f"compiled kernels: {cache or 'not kept, because no folder was found'}", ""))
     for index in range(torch.cuda.device_count()):

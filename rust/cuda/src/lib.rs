@@ -9,7 +9,8 @@
 //! - `profile` measures how long kernels and copies run.
 //! - `library` finds NVIDIA's other libraries.
 //! - `program` compiles the source of a kernel and keeps the result, in memory and on disk.
-//! - `blas` gives products of matrices to cuBLASLt, where it is installed, and `fft` transforms to cuFFT.
+//! - `blas` gives products of matrices to cuBLASLt, where it is installed, `fft` transforms to cuFFT, and `solver`
+//!   factorisations to cuSOLVER.
 //! - `copy`, `elementwise`, `reduce`, `matmul`, `indexed`, `lines`, `order` and `random` enqueue work. They return before it has
 //!   run.
 //! - `kernels` has the sources of device functions.
@@ -41,6 +42,7 @@ pub mod random;
 pub mod reduce;
 pub mod replayed;
 pub mod sent;
+pub mod solver;
 pub mod statistics;
 pub mod stream;
 

@@ -65,25 +65,35 @@ impl Library {
 }
 
 /// Defines a struct with functions of a library, and its `load`, which is `None` if the library or a function is missing.
-/// All of them return a status.
+/// All of them return a status. A list of names is a function for each of several dtypes, in an array.
 macro_rules! functions {
-    ($(#[$about:meta])* $table:ident from $names:expr; $($field:ident = $symbol:literal ($($kind:ty),* $(,)?);)*) => {
+    (
+        $(#[$about:meta])* $table:ident from $names:expr;
+        $($field:ident = $symbol:literal ($($kind:ty),* $(,)?);)*
+        $([$($typed:literal),*] as $each:ident ($($parameter:ty),* $(,)?);)*
+    ) => {
         $(#[$about])*
         struct $table {
             $($field: unsafe extern "C" fn($($kind),*) -> std::ffi::c_int,)*
+            $($each: [unsafe extern "C" fn($($parameter),*) -> std::ffi::c_int; [$($typed),*].len()],)*
         }
 
         impl $table {
             fn load() -> Option<$table> {
                 let library = $crate::library::Library::find($names)?;
-                $(
-                    let found = library.function($symbol)?;
-                    // SAFETY: NVIDIA declares the function of this name with these parameters, and it returns a number.
-                    let $field = unsafe {
-                        std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($kind),*) -> std::ffi::c_int>(found)
-                    };
-                )*
-                Some($table { $($field),* })
+                // SAFETY: NVIDIA declares the functions of these names with these parameters, and they return a number.
+                unsafe {
+                    Some($table {
+                        $($field: std::mem::transmute::<
+                            *mut std::ffi::c_void,
+                            unsafe extern "C" fn($($kind),*) -> std::ffi::c_int,
+                        >(library.function($symbol)?),)*
+                        $($each: std::mem::transmute::<
+                            [*mut std::ffi::c_void; [$($typed),*].len()],
+                            [unsafe extern "C" fn($($parameter),*) -> std::ffi::c_int; [$($typed),*].len()],
+                        >([$(library.function($typed)?),*]),)*
+                    })
+                }
             }
         }
     };

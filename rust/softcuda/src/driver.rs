@@ -523,6 +523,12 @@ pub extern "C" fn softcuda_transforms() -> u64 {
     counter(|machine| machine.computed[Library::Transforms as usize])
 }
 
+/// For tests: how many factorisations and triangular systems have run.
+#[unsafe(no_mangle)]
+pub extern "C" fn softcuda_factorisations() -> u64 {
+    counter(|machine| machine.computed[Library::Factorisations as usize])
+}
+
 fn counter(read: impl FnOnce(&Machine) -> u64) -> u64 {
     let mut count = 0;
     with(|machine| {

@@ -12,10 +12,11 @@ use crate::streams::Work;
 pub enum Library {
     Products,
     Transforms,
+    Factorisations,
 }
 
 impl Library {
-    pub const ALL: usize = 2;
+    pub const ALL: usize = 3;
 }
 
 /// What became of a call.

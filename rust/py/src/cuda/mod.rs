@@ -103,6 +103,7 @@ fn _cuda_libraries(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let blas = py.detach(rushlight_cuda::blas::describe);
     dict.set_item("cublaslt", blas.map(|version| (version, rushlight_cuda::blas::is_available())))?;
     dict.set_item("cufft", py.detach(rushlight_cuda::fft::describe))?;
+    dict.set_item("cusolver", py.detach(rushlight_cuda::solver::describe))?;
     dict.set_item("kernel cache", rushlight_cuda::program::cache_folder().map(|folder| folder.display().to_string()))?;
     Ok(dict)
 }
