@@ -140,6 +140,95 @@ for dtype in DTYPES:
     )
 
 
+def test_orthogonal_factors_and_reflections():
+    run(
+        HELPERS
+        + """
+for dtype in DTYPES:
+    for sizes in ((3, 3), (1, 1), (5, 3), (3, 5), (2, 4, 3), (2, 1, 3, 4)):
+        a = torch.randn(*sizes, dtype=dtype)
+        count, (m, n) = a[..., 0, 0].numel(), sizes[-2:]
+        for mode in ("reduced", "complete", "r"):
+            same(lambda x: linalg.qr(x, mode), a, calls=count * (1 if mode == "r" else 2))
+        same(lambda x: linalg.qr(x.mT), a, calls=2 * count)
+        same(torch.geqrf, a, calls=count)
+        if m >= n:
+            same(lambda x: linalg.householder_product(*torch.geqrf(x)), a, calls=2 * count)
+            for transpose in (False, True):
+                c = torch.randn(*sizes[:-1], 2, dtype=dtype)
+                same(lambda a, c: torch.ormqr(*torch.geqrf(a), c, transpose=transpose), a, c, calls=2 * count)
+                same(lambda a, c: torch.ormqr(*torch.geqrf(a), c.mT, left=False, transpose=transpose), a, c, calls=2 * count)
+    for sizes in ((0, 3, 2), (2, 0, 3), (2, 3, 0)):
+        for mode in ("reduced", "complete", "r"):
+            same(lambda x: linalg.qr(x, mode), torch.zeros(sizes, dtype=dtype), calls=0)
+x = torch.randn(4, 3, dtype=torch.float64, device="cuda", requires_grad=True)
+assert torch.autograd.gradcheck(lambda x: linalg.qr(x), (x,))
+""",
+        SOFTCUDA_SEED=5,
+    )
+
+
+def test_eigenvalues_of_hermitian_matrices():
+    """Vectors are unique up to a sign: they have to be orthonormal and to give the matrix."""
+    run(
+        HELPERS
+        + """
+for dtype in DTYPES:
+    for sizes in ((3, 3), (1, 1), (2, 4, 4), (2, 3, 5, 5)):
+        a = torch.randn(*sizes, dtype=dtype)
+        count = a[..., 0, 0].numel()
+        for triangle in "LU":
+            same(lambda x: linalg.eigvalsh(x, triangle), a, calls=count)
+            values, vectors = same(lambda x: linalg.eigh(x, triangle), a, calls=count, exact=False)
+            close(values, linalg.eigvalsh(a, triangle), dtype)
+            half = a.tril(-1) if triangle == "L" else a.triu(1).mH
+            whole = half + half.mH + torch.diag_embed(a.diagonal(dim1=-2, dim2=-1).real).to(dtype)
+            close(vectors * values.unsqueeze(-2) @ vectors.mH, whole, dtype)
+            close(vectors.mH @ vectors, torch.eye(sizes[-1], dtype=dtype).expand(sizes), dtype)
+        positive_ = positive(*sizes, dtype=dtype)
+        same(lambda x: linalg.matrix_norm(x, 2), positive_, calls=count)
+        same(linalg.matrix_rank, positive_, calls=count)
+        same(lambda x: linalg.pinv(x, hermitian=True), positive_, calls=count)
+    same(linalg.eigh, torch.zeros(0, 3, 3, dtype=dtype), calls=0)
+    same(linalg.eigh, torch.zeros(2, 0, 0, dtype=dtype), calls=0)
+x = torch.randn(3, 3, dtype=torch.float64, device="cuda", requires_grad=True)
+assert torch.autograd.gradcheck(lambda x: linalg.eigh(x + x.mT)[0], (x,))
+""",
+        SOFTCUDA_SEED=5,
+    )
+
+
+def test_singular_values():
+    run(
+        HELPERS
+        + """
+for dtype in DTYPES:
+    for sizes in ((3, 3), (1, 1), (5, 3), (3, 5), (2, 4, 3), (2, 1, 3, 4)):
+        a = torch.randn(*sizes, dtype=dtype)
+        count, (m, n) = a[..., 0, 0].numel(), sizes[-2:]
+        same(linalg.svdvals, a, calls=count)
+        for full in (False, True):
+            u, s, vh = same(lambda x: linalg.svd(x, full), a, calls=count, exact=False)
+            k = min(m, n)
+            close(s, linalg.svdvals(a), dtype)
+            close(u[..., :k] * s.unsqueeze(-2) @ vh[..., :k, :], a, dtype)
+            for vectors in (u, vh.mH):
+                columns = vectors.shape[-1]
+                close(vectors.mH @ vectors, torch.eye(columns, dtype=dtype).expand(*sizes[:-2], columns, columns), dtype)
+        same(linalg.pinv, a, calls=count)
+        same(lambda x: linalg.matrix_norm(x, "nuc"), a, calls=count)
+    for full in (False, True):
+        same(lambda x: linalg.svd(x, full), torch.zeros(2, 0, 3, dtype=dtype), calls=0)
+    u, s, vh = linalg.svd(torch.ones(4, 3, dtype=dtype, device="cuda"))
+    close(u.mH @ u, torch.eye(4, dtype=dtype), dtype)
+same_error(linalg.svd, torch.full((2, 2), torch.nan))
+x = torch.randn(4, 3, dtype=torch.float64, device="cuda", requires_grad=True)
+assert torch.autograd.gradcheck(linalg.svdvals, (x,))
+""",
+        SOFTCUDA_SEED=5,
+    )
+
+
 def test_threads_streams_and_devices_have_their_own_handles():
     run(
         HELPERS

@@ -47,6 +47,15 @@ impl Type {
         }
     }
 
+    /// The dtype of real and imaginary parts.
+    pub fn real(self) -> Type {
+        match self {
+            Type::C32 => Type::R32,
+            Type::C64 => Type::R64,
+            other => other,
+        }
+    }
+
     /// What the address of an element must be divisible by.
     pub fn alignment(self) -> usize {
         self.bytes()

@@ -2,13 +2,17 @@
 //! computed by the host.
 //!
 //! A handle has a stream and memory of its own. A call takes one of its stream out of a list and puts it back, so that neither
-//! threads nor streams share one at a time.
+//! threads nor streams share one at a time. `factors` has the factorisations, `triangles` the triangular systems.
+
+pub mod factors;
+pub mod triangles;
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 
 use once_cell::race::OnceBox;
+use rushlight_core::alloc::collected;
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::{DType, Error, Result};
@@ -16,7 +20,7 @@ use rushlight_core::{DType, Error, Result};
 use crate::card::Card;
 use crate::launch::enqueue;
 use crate::library::functions;
-use crate::{blas, capture, memory, stream};
+use crate::{capture, memory, stream};
 
 /// A handle, and cuSOLVER's parameters, which all calls share.
 type Pointer = *mut c_void;
@@ -39,6 +43,40 @@ functions! {
     );
     lu = c"cusolverDnXgetrf" (
         Pointer, Pointer, i64, i64, c_int, Pointer, i64, Pointer, c_int, Pointer, usize, Pointer, usize, Pointer,
+    );
+    reflections_size = c"cusolverDnXgeqrf_bufferSize" (
+        Pointer, Pointer, i64, i64, c_int, Pointer, i64, c_int, Pointer, c_int, *mut usize, *mut usize,
+    );
+    reflections = c"cusolverDnXgeqrf" (
+        Pointer, Pointer, i64, i64, c_int, Pointer, i64, c_int, Pointer, c_int, Pointer, usize, Pointer, usize, Pointer,
+    );
+    eigen_size = c"cusolverDnXsyevd_bufferSize" (
+        Pointer, Pointer, c_int, c_int, i64, c_int, Pointer, i64, c_int, Pointer, c_int, *mut usize, *mut usize,
+    );
+    eigen = c"cusolverDnXsyevd" (
+        Pointer, Pointer, c_int, c_int, i64, c_int, Pointer, i64, c_int, Pointer, c_int, Pointer, usize, Pointer, usize,
+        Pointer,
+    );
+    create_sweeps = c"cusolverDnCreateGesvdjInfo" (*mut Pointer);
+    limit_sweeps = c"cusolverDnXgesvdjSetMaxSweeps" (Pointer, c_int);
+    [
+        c"cusolverDnSormqr_bufferSize", c"cusolverDnDormqr_bufferSize", c"cusolverDnCunmqr_bufferSize",
+        c"cusolverDnZunmqr_bufferSize"
+    ] as reflect_size (
+        Pointer, c_int, c_int, c_int, c_int, c_int, Pointer, c_int, Pointer, Pointer, c_int, *mut c_int,
+    );
+    [c"cusolverDnSormqr", c"cusolverDnDormqr", c"cusolverDnCunmqr", c"cusolverDnZunmqr"] as reflect (
+        Pointer, c_int, c_int, c_int, c_int, c_int, Pointer, c_int, Pointer, Pointer, c_int, Pointer, c_int, Pointer,
+    );
+    [
+        c"cusolverDnSgesvdj_bufferSize", c"cusolverDnDgesvdj_bufferSize", c"cusolverDnCgesvdj_bufferSize",
+        c"cusolverDnZgesvdj_bufferSize"
+    ] as singular_size (
+        Pointer, c_int, c_int, c_int, c_int, Pointer, c_int, Pointer, Pointer, c_int, Pointer, c_int, *mut c_int, Pointer,
+    );
+    [c"cusolverDnSgesvdj", c"cusolverDnDgesvdj", c"cusolverDnCgesvdj", c"cusolverDnZgesvdj"] as singular (
+        Pointer, c_int, c_int, c_int, c_int, Pointer, c_int, Pointer, Pointer, c_int, Pointer, c_int, Pointer, c_int,
+        Pointer, Pointer,
     );
 }
 
@@ -133,7 +171,12 @@ struct Handle {
     key: (Of, u8, usize),
     handle: Pointer,
     parameters: Pointer,
+    /// The parameters of Jacobi's method.
+    sweeps: Pointer,
 }
+
+/// The most sweeps of Jacobi's method, as in torch.
+const SWEEPS: c_int = 400;
 
 // SAFETY: handles may be used by any thread, one at a time.
 unsafe impl Send for Handle {}
@@ -162,7 +205,7 @@ impl Held {
 impl Handle {
     fn new(key: (Of, u8, usize), stream: StreamId) -> Option<Handle> {
         let _relaxed = capture::Relaxed::begin();
-        let mut made = Handle { key, handle: null_mut(), parameters: null_mut() };
+        let mut made = Handle { key, handle: null_mut(), parameters: null_mut(), sweeps: null_mut() };
         let queue = stream::handle(stream).cast();
         // SAFETY: a context is current, the pointers are those of local variables, and streams are never destroyed.
         unsafe {
@@ -171,6 +214,8 @@ impl Handle {
                     let library = solver()?;
                     succeeded((library.create)(&raw mut made.handle))?;
                     succeeded((library.create_parameters)(&raw mut made.parameters))?;
+                    succeeded((library.create_sweeps)(&raw mut made.sweeps))?;
+                    succeeded((library.limit_sweeps)(made.sweeps, SWEEPS))?;
                     succeeded((library.set_stream)(made.handle, queue))?;
                 }
                 Of::Blas => {
@@ -257,190 +302,12 @@ unsafe fn each(
     let workspace = memory::allocate(card.index, device_bytes)?;
     let pin = workspace.pin_on(stream)?;
     let device = if device_bytes == 0 { null_mut() } else { pointer(pin.address() as u64) };
-    let mut host = vec![0u128; host_bytes.div_ceil(size_of::<u128>())];
+    let mut host = collected((0..host_bytes.div_ceil(size_of::<u128>())).map(|_| 0u128))?;
     let spaces = Spaces { device, device_bytes, host: host.as_mut_ptr().cast(), host_bytes };
     for n in 0..count {
         enqueue(card, name, stream, || match run(library, handle, &spaces, n) {
             SUCCESS => Ok(()),
             status => Err(failure(status, name)),
-        })?;
-    }
-    Ok(true)
-}
-
-/// Enqueues the Cholesky factorisation of matrices in place. The other triangle keeps what it has.
-///
-/// # Safety
-/// The matrices, and a code of 32 bits for each at `infos`, lie in memory that is held for the stream.
-pub unsafe fn cholesky(card: &Card, stream: StreamId, upper: bool, a: Matrices, infos: u64) -> Result<bool> {
-    let Some(Type { data, .. }) = Type::of(a.dtype) else { return Ok(false) };
-    if a.is_empty() {
-        return Ok(is_available());
-    }
-    let triangle = c_int::from(upper);
-    // SAFETY: guaranteed by the caller; `each` passes workspaces of the sizes that were asked for.
-    unsafe {
-        each(
-            card,
-            stream,
-            "cusolverDnXpotrf",
-            a.count,
-            |library, handle, device, host| {
-                let (handle, parameters) = (handle.handle, handle.parameters);
-                (library.cholesky_size)(
-                    handle,
-                    parameters,
-                    triangle,
-                    a.rows,
-                    data,
-                    a.first(),
-                    a.leading(),
-                    data,
-                    device,
-                    host,
-                )
-            },
-            |library, handle, spaces, n| {
-                let (handle, parameters) = (handle.handle, handle.parameters);
-                let &Spaces { device, device_bytes, host, host_bytes } = spaces;
-                (library.cholesky)(
-                    handle,
-                    parameters,
-                    triangle,
-                    a.rows,
-                    data,
-                    a.get(n),
-                    a.leading(),
-                    data,
-                    device,
-                    device_bytes,
-                    host,
-                    host_bytes,
-                    code(infos, n),
-                )
-            },
-        )
-    }
-}
-
-/// Enqueues the LU factorisation of matrices in place. The exchanged rows, counted from 1, are numbers of 64 bits at `pivots`.
-///
-/// # Safety
-/// As `cholesky`; `pivots` has as many numbers for each matrix as its shorter side.
-pub unsafe fn lu(card: &Card, stream: StreamId, a: Matrices, pivots: u64, infos: u64) -> Result<bool> {
-    let Some(Type { data, .. }) = Type::of(a.dtype) else { return Ok(false) };
-    if a.is_empty() {
-        return Ok(is_available());
-    }
-    let steps = a.rows.min(a.columns) as u64;
-    // SAFETY: guaranteed by the caller; `each` passes workspaces of the sizes that were asked for.
-    unsafe {
-        each(
-            card,
-            stream,
-            "cusolverDnXgetrf",
-            a.count,
-            |library, handle, device, host| {
-                let (handle, parameters) = (handle.handle, handle.parameters);
-                (library.lu_size)(
-                    handle,
-                    parameters,
-                    a.rows,
-                    a.columns,
-                    data,
-                    a.first(),
-                    a.leading(),
-                    data,
-                    device,
-                    host,
-                )
-            },
-            |library, handle, spaces, n| {
-                let (handle, parameters) = (handle.handle, handle.parameters);
-                let &Spaces { device, device_bytes, host, host_bytes } = spaces;
-                (library.lu)(
-                    handle,
-                    parameters,
-                    a.rows,
-                    a.columns,
-                    data,
-                    a.get(n),
-                    a.leading(),
-                    pointer(pivots + 8 * n * steps),
-                    data,
-                    device,
-                    device_bytes,
-                    host,
-                    host_bytes,
-                    code(infos, n),
-                )
-            },
-        )
-    }
-}
-
-/// Which triangle of a matrix by columns is meant, and how.
-#[derive(Clone, Copy)]
-pub struct Triangle {
-    pub upper: bool,
-    /// Whether its transposition is meant.
-    pub transposed: bool,
-    /// Whether its diagonal counts as ones.
-    pub unit: bool,
-}
-
-/// Enqueues the solution of triangular systems, which replaces the right-hand sides: of `a x = b`, or of `x a = b` if `left` is false.
-///
-/// # Safety
-/// The matrices lie in memory that is held for the stream.
-pub unsafe fn solve_triangular(
-    card: &Card,
-    stream: StreamId,
-    left: bool,
-    triangle: Triangle,
-    a: Matrices,
-    b: Matrices,
-) -> Result<bool> {
-    let Some((library, Type { place, .. })) = products().zip(Type::of(a.dtype)) else { return Ok(false) };
-    if b.is_empty() {
-        return Ok(true);
-    }
-    let Some(held) = Held::take(Of::Blas, card, stream) else { return Ok(false) };
-    let handle = held.0.handle;
-    let bytes = blas::workspace_limit(card) as usize;
-    let workspace = memory::allocate(card.index, bytes)?;
-    let pin = workspace.pin_on(stream)?;
-    // SAFETY: the workspace is held for the stream.
-    if unsafe { (library.set_workspace)(handle, pointer(pin.address() as u64), bytes) } != SUCCESS {
-        return Ok(false);
-    }
-    // One, in each of the dtypes.
-    let one =
-        if a.dtype.to_real() == DType::F32 { [f64::from_bits(u64::from(1f32.to_bits())), 0.0] } else { [1.0, 0.0] };
-    let [side, upper, transposed, unit] = [!left, triangle.upper, triangle.transposed, triangle.unit].map(c_int::from);
-    for n in 0..b.count {
-        enqueue(card, "cublasXtrsm", stream, || {
-            // SAFETY: guaranteed by the caller.
-            let status = unsafe {
-                (library.triangular[place])(
-                    handle,
-                    side,
-                    upper,
-                    transposed,
-                    unit,
-                    b.rows,
-                    b.columns,
-                    one.as_ptr(),
-                    a.get(n),
-                    a.leading(),
-                    b.get(n),
-                    b.leading(),
-                )
-            };
-            match status {
-                SUCCESS => Ok(()),
-                status => Err(Error::runtime(format!("CUDA error: cuBLAS status {status} when calling `cublasXtrsm`"))),
-            }
         })?;
     }
     Ok(true)
