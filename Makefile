@@ -43,6 +43,9 @@ softcuda: ## build the card made of software, for tests, into target/softcuda
 	ln -sf libcuda.so.1 target/softcuda/libnvrtc.so.13
 	ln -sf libcuda.so.1 target/softcuda/libcublasLt.so.13
 	ln -sf libcuda.so.1 target/softcuda/libcudnn.so.9
+	ln -sf libcuda.so.1 target/softcuda/libcublas.so.13
+	ln -sf libcuda.so.1 target/softcuda/libcufft.so.12
+	ln -sf libcuda.so.1 target/softcuda/libcusolver.so.12
 
 test-cuda: build softcuda $(BIN)/pytest ## run the tests of GPUs on the card made of software
 	LD_LIBRARY_PATH=target/softcuda RUSHLIGHT_KERNEL_CACHE=target/softcuda/kernels \

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import rushlight as torch
 from rushlight import _C
 from rushlight._absent import declare
+from rushlight.cuda import index_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class SDPAParams:
 
 
 class cuFFTPlanCache:
-    """The cache of plans for Fourier transforms on one GPU: there is none.
+    """The plans for Fourier transforms on one GPU, which cuFFT makes for each shape and which are kept.
 
     >>> torch.backends.cuda.cuFFTPlanCache(0).device_index
     0
@@ -171,45 +172,55 @@ class cuFFTPlanCache:
     @property
     def size(self) -> int:
         """The number of plans."""
-        _C._refuse_cuda()
+        return _C._cuda_plans(self.device_index)[0]
+
+    @size.setter
+    def size(self, value: object) -> None:
+        raise RuntimeError(
+            ".size is a read-only property showing the number of plans currently in the cache. "
+            "To change the cache capacity, set cufft_plan_cache.max_size."
+        )
 
     @property
     def max_size(self) -> int:
-        """The largest number of plans."""
-        _C._refuse_cuda()
+        """The largest number of plans, 4096 at first. Those that were not used for the longest time are removed."""
+        return _C._cuda_plans(self.device_index)[1]
+
+    @max_size.setter
+    def max_size(self, value: int) -> None:
+        if value < 0:
+            raise RuntimeError(f"cuFFT plan cache size must be non-negative, but got {value}")
+        _C._cuda_limit_plans(self.device_index, value)
 
     def clear(self) -> None:
         """Removes all plans."""
-        _C._refuse_cuda()
+        _C._cuda_clear_plans(self.device_index)
 
 
 class cuFFTPlanCacheManager:
-    """The caches of plans for Fourier transforms, by GPU: there are none.
+    """The plans for Fourier transforms of each GPU, by index; its own attributes are those of the current GPU.
 
     >>> try:
-    ...     torch.backends.cuda.cufft_plan_cache[0]
+    ...     torch.backends.cuda.cufft_plan_cache[1000]
     ... except RuntimeError as error:
-    ...     print(error)
-    cufft_plan_cache: expected 0 <= device index < 0, but got device with index 0
+    ...     print(str(error)[:51], error.args[0][-21:])
+    cufft_plan_cache: expected 0 <= device index < 0 device with index 1000
     """
 
     def __getitem__(self, device: Any) -> cuFFTPlanCache:
-        index = getattr(device, "index", device)
-        raise RuntimeError(f"cufft_plan_cache: expected 0 <= device index < 0, but got device with index {index}")
+        index = index_of(device)
+        count = torch.cuda.device_count()
+        if not 0 <= index < count:
+            raise RuntimeError(
+                f"cufft_plan_cache: expected 0 <= device index < {count}, but got device with index {index}"
+            )
+        return cuFFTPlanCache(index)
 
-    @property
-    def size(self) -> int:
-        """The number of plans for the current GPU."""
-        _C._refuse_cuda()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self[torch.cuda.current_device()], name)
 
-    @property
-    def max_size(self) -> int:
-        """The largest number of plans for the current GPU."""
-        _C._refuse_cuda()
-
-    def clear(self) -> None:
-        """Removes all plans for the current GPU."""
-        _C._refuse_cuda()
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self[torch.cuda.current_device()], name, value)
 
 
 cufft_plan_cache = cuFFTPlanCacheManager()

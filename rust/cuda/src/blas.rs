@@ -268,7 +268,7 @@ fn alignment(addresses: u64) -> u32 {
 }
 
 /// The bytes that a product may use beside its operands, as torch gives them.
-fn workspace_limit(card: &Card) -> u64 {
+pub fn workspace_limit(card: &Card) -> u64 {
     if card.properties.major >= 9 { 32 << 20 } else { 8 << 20 }
 }
 

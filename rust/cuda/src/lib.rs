@@ -9,7 +9,8 @@
 //! - `profile` measures how long kernels and copies run.
 //! - `library` finds NVIDIA's other libraries.
 //! - `program` compiles the source of a kernel and keeps the result, in memory and on disk.
-//! - `blas` gives products of matrices to cuBLASLt, where it is installed, and `dnn` convolutions to cuDNN.
+//! - `blas` gives products of matrices to cuBLASLt, where it is installed, `dnn` convolutions to cuDNN, `fft` transforms to cuFFT,
+//!   and `solver` factorisations to cuSOLVER.
 //! - `copy`, `elementwise`, `reduce`, `softmax`, `normalize`, `matmul`, `indexed`, `compact`, `lines`, `order`, `search`, `pairs`,
 //!   `pool`, `sampling`, `attention`, `recurrent` and `random` enqueue work. They return before it has run.
 //! - `kernels` has the sources of device functions.
@@ -26,6 +27,7 @@ pub mod copy;
 pub mod dnn;
 pub mod driver;
 pub mod elementwise;
+pub mod fft;
 pub mod graph;
 pub mod indexed;
 pub mod ipc;
@@ -50,6 +52,7 @@ pub mod sampling;
 pub mod search;
 pub mod sent;
 pub mod softmax;
+pub mod solver;
 pub mod statistics;
 pub mod stream;
 

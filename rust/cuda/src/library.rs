@@ -32,32 +32,70 @@ pub fn find(prefix: &str) -> Vec<PathBuf> {
 
 /// Loads the first file of pip's packages with a prefix, so that the loader finds the library by its name from now on.
 pub fn load(prefix: &str) -> bool {
-    find(prefix).iter().filter_map(|file| CString::new(file.as_os_str().as_bytes()).ok()).any(|file| {
-        // SAFETY: loading a library of NVIDIA runs its initialisers, which any program may load.
-        !unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) }.is_null()
-    })
+    find(prefix).iter().any(|file| open(file.as_os_str().as_bytes()).is_some())
 }
 
-/// A library that stays loaded.
-#[derive(Clone, Copy)]
+fn open(file: &[u8]) -> Option<*mut c_void> {
+    let file = CString::new(file).ok()?;
+    // SAFETY: loading a library of NVIDIA runs its initialisers, which any program may load.
+    let library = unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
+    (!library.is_null()).then_some(library)
+}
+
+/// A loaded library, which stays loaded.
 pub struct Library(*mut c_void);
 
 impl Library {
-    /// Loads a library by its name, or the first file of pip's packages that begins with this name.
-    pub fn open(name: &str) -> Option<Library> {
-        let of_loader = CString::new(name).ok()?;
-        let open = || {
-            // SAFETY: loading a library of NVIDIA runs its initialisers, which any program may load.
-            let handle = unsafe { libc::dlopen(of_loader.as_ptr(), libc::RTLD_NOW) };
-            (!handle.is_null()).then_some(Library(handle))
+    /// The first of these names that the dynamic loader finds, or that lies in pip's packages.
+    pub fn find(names: &[&str]) -> Option<Library> {
+        let known = names.iter().find_map(|name| open(name.as_bytes()));
+        let packaged = || {
+            let files = names.iter().flat_map(|name| find(name));
+            files.into_iter().find_map(|file| open(file.as_os_str().as_bytes()))
         };
-        open().or_else(|| load(name).then(open).flatten())
+        known.or_else(packaged).map(Library)
     }
 
-    /// The address of a function.
-    pub fn function(self, name: &CStr) -> Option<*mut c_void> {
-        // SAFETY: the library is never unloaded.
-        let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
-        (!address.is_null()).then_some(address)
+    /// The address of a function; `None` if the library has none of this name.
+    pub fn function(&self, name: &CStr) -> Option<*mut c_void> {
+        // SAFETY: the library is loaded.
+        let found = unsafe { libc::dlsym(self.0, name.as_ptr()) };
+        (!found.is_null()).then_some(found)
     }
 }
+
+/// Defines a struct with functions of a library, and its `load`, which is `None` if the library or a function is missing.
+/// All of them return a status. A list of names is a function for each of several dtypes, in an array.
+macro_rules! functions {
+    (
+        $(#[$about:meta])* $table:ident from $names:expr;
+        $($field:ident = $symbol:literal ($($kind:ty),* $(,)?);)*
+        $([$($typed:literal),*] as $each:ident ($($parameter:ty),* $(,)?);)*
+    ) => {
+        $(#[$about])*
+        struct $table {
+            $($field: unsafe extern "C" fn($($kind),*) -> std::ffi::c_int,)*
+            $($each: [unsafe extern "C" fn($($parameter),*) -> std::ffi::c_int; [$($typed),*].len()],)*
+        }
+
+        impl $table {
+            fn load() -> Option<$table> {
+                let library = $crate::library::Library::find($names)?;
+                // SAFETY: NVIDIA declares the functions of these names with these parameters, and they return a number.
+                unsafe {
+                    Some($table {
+                        $($field: std::mem::transmute::<
+                            *mut std::ffi::c_void,
+                            unsafe extern "C" fn($($kind),*) -> std::ffi::c_int,
+                        >(library.function($symbol)?),)*
+                        $($each: std::mem::transmute::<
+                            [*mut std::ffi::c_void; [$($typed),*].len()],
+                            [unsafe extern "C" fn($($parameter),*) -> std::ffi::c_int; [$($typed),*].len()],
+                        >([$(library.function($typed)?),*]),)*
+                    })
+                }
+            }
+        }
+    };
+}
+pub(crate) use functions;

@@ -7,10 +7,10 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use crate::driver::current;
-use crate::machine::{number, with};
+use crate::library::{Enqueued, Library, enqueue};
+use crate::machine::number;
 use crate::products::{Matrix, Product, Type};
 use crate::status::SUCCESS;
-use crate::streams::Work;
 
 type Status = c_int;
 const NOT_INITIALIZED: Status = 1;
@@ -299,19 +299,12 @@ entries! {
             bias: has_bias.then_some(call.bias),
             workspace: (algorithm.workspace > 0).then_some((workspace, algorithm.parts as usize)),
         };
-        let mut done = EXECUTION_FAILED;
-        with(|machine| {
-            let owned = |&(at, bytes): &(usize, u64)| machine.memory.device_of(at, bytes as usize) == Some(device);
-            match machine.streams.find(device, stream) {
-                Some(stream) if machine.fault(device) == SUCCESS => {
-                    done = if ranges.iter().all(owned) { SUCCESS } else { INVALID_VALUE };
-                    if done == SUCCESS { machine.enqueue(stream, Work::Product(product)); }
-                }
-                Some(_) => {}
-                None => done = INVALID_VALUE,
-            }
-            SUCCESS
-        });
-        done
+        // SAFETY: the matrices are checked when the work is enqueued, and freeing memory waits for its device.
+        let run = move || unsafe { product.run() };
+        match enqueue(device, stream, &ranges, Library::Products, run) {
+            Enqueued::Done => SUCCESS,
+            Enqueued::Invalid => INVALID_VALUE,
+            Enqueued::Stopped => EXECUTION_FAILED,
+        }
     }
 }

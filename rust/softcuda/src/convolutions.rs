@@ -46,8 +46,6 @@ pub struct Convolution {
     pub beta: f64,
     /// Memory for sums of 64 bits.
     pub workspace: Option<usize>,
-    /// Whether equal calls may give different bits.
-    pub loose: bool,
 }
 
 /// All places in a box, in row-major order.

@@ -6,10 +6,12 @@
 #![allow(non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
 
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::convolutions::{Convolution, Place, Target};
 use crate::driver::{capture_mode, current};
+use crate::library::Library;
 use crate::machine::{Machine, number, with};
 use crate::products::Type;
 use crate::status;
@@ -161,7 +163,6 @@ fn described(
         alpha: 1.0,
         beta: 0.0,
         workspace: None,
-        loose: false,
     })
 }
 
@@ -332,11 +333,13 @@ unsafe fn enqueued(
         convolution.beta = summed.load(beta as usize)[0];
     }
     convolution.workspace = (needed > 0).then_some(space);
-    convolution.loose = is_loose(convolution.target, algorithm);
+    let loose = is_loose(convolution.target, algorithm);
     on_stream(handle, |machine, stream| {
         let status = placed(machine, handle.device, &mut convolution, addresses, (space, bytes, needed));
         if status == SUCCESS {
-            machine.enqueue(stream, Work::Convolution(Box::new(convolution)));
+            let library = if loose { Library::LooseConvolutions } else { Library::Convolutions };
+            // SAFETY: the operands and the workspace were checked, and freeing memory waits for its device.
+            machine.enqueue(stream, Work::Compute(library, Arc::new(move || unsafe { convolution.run() })));
         }
         status
     })

@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ushort, c_void};
 
+use crate::library::Library;
 use crate::machine::{Machine, device_count, number, start, with};
 use crate::memory::HOST;
 use crate::status::{
@@ -517,25 +518,41 @@ pub extern "C" fn softcuda_launches() -> u64 {
 /// For tests: how many products of matrices have run.
 #[unsafe(no_mangle)]
 pub extern "C" fn softcuda_products() -> u64 {
-    counter(|machine| machine.products)
+    computed(Library::Products)
+}
+
+/// For tests: how many transforms have run.
+#[unsafe(no_mangle)]
+pub extern "C" fn softcuda_transforms() -> u64 {
+    computed(Library::Transforms)
+}
+
+/// For tests: how many factorisations and triangular systems have run.
+#[unsafe(no_mangle)]
+pub extern "C" fn softcuda_factorisations() -> u64 {
+    computed(Library::Factorisations)
 }
 
 /// For tests: how many convolutions have run.
 #[unsafe(no_mangle)]
 pub extern "C" fn softcuda_convolutions() -> u64 {
-    counter(|machine| machine.convolutions)
+    [Library::Convolutions, Library::LooseConvolutions].into_iter().map(computed).sum()
 }
 
 /// For tests: how many convolutions that may differ from call to call have run.
 #[unsafe(no_mangle)]
 pub extern "C" fn softcuda_loose_convolutions() -> u64 {
-    counter(|machine| machine.loose)
+    computed(Library::LooseConvolutions)
 }
 
 /// For tests: how often the algorithms for a convolution were measured.
 #[unsafe(no_mangle)]
 pub extern "C" fn softcuda_measurements() -> u64 {
     counter(|machine| machine.measurements)
+}
+
+fn computed(library: Library) -> u64 {
+    counter(|machine| machine.computed[library as usize])
 }
 
 fn counter(read: impl FnOnce(&Machine) -> u64) -> u64 {

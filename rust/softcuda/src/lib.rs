@@ -1,17 +1,18 @@
-//! A card made of software, for tests: a shared library in place of `libcuda.so.1`, `libnvrtc.so`,
-//! `libcublasLt.so` and `libcudnn.so`.
+//! A card made of software, for tests: a shared library in place of `libcuda.so.1`, `libnvrtc.so`, `libcublasLt.so`,
+//! `libcublas.so`, `libcudnn.so`, `libcufft.so` and `libcusolver.so`.
 //!
 //! The dynamic loader finds it through `LD_LIBRARY_PATH`, so that the same program runs on it and on a card. `make softcuda` puts
 //! it into a folder of cargo's output under these names. It is not part of the installed package.
 //!
-//! - `driver`, `nvrtc`, `blas` and `dnn` are the entry points. Those that rushlight does not call are absent.
+//! - `driver`, `nvrtc`, `blas`, `dnn`, `fft` and `solver` are the entry points. Those that rushlight does not call are absent.
 //! - `machine` is the state: devices, their contexts, faults; `status` has the statuses of functions.
 //! - `memory` gives out memory between pages that may not be touched. Freed memory may not be touched either.
 //! - `streams` are queues. `schedule` runs their work late: when something waits for it, or at random moments.
 //! - `graphs` records work for graphs.
 //! - `modules` loads kernels. CUDA C++ is compiled as host C++ over `host.h`, where the threads of a block are fibres, with the
 //!   compiler's checks of alignments and of indices of arrays.
-//! - `products` multiplies matrices for `blas`, and `convolutions` convolves for `dnn`.
+//! - `products` multiplies matrices for `blas`, `convolutions` convolves for `dnn`, `factors` factorises matrices for `solver`.
+//!   `library` enqueues what libraries compute.
 //!
 //! What it does not model: the order in which threads see each other's writes, and work that truly runs at the same time.
 //!
@@ -42,12 +43,16 @@ mod blas;
 mod convolutions;
 mod dnn;
 mod driver;
+mod factors;
+mod fft;
 mod graphs;
+mod library;
 mod machine;
 mod memory;
 mod modules;
 mod nvrtc;
 mod products;
 mod schedule;
+mod solver;
 mod status;
 mod streams;

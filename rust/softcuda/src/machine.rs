@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::graphs::Graphs;
+use crate::library::Library;
 use crate::memory::Memory;
 use crate::modules::Modules;
 use crate::status::{NO_DEVICE, NOT_INITIALIZED, SUCCESS, Status};
@@ -19,10 +20,9 @@ pub struct Machine {
     /// The error of each device, which every later call returns.
     pub faults: HashMap<c_int, Status>,
     pub launches: u64,
-    pub products: u64,
-    /// The convolutions that have run, how many of them may differ from call to call, and how often algorithms were measured.
-    pub convolutions: u64,
-    pub loose: u64,
+    /// How often each library has computed something.
+    pub computed: [u64; Library::ALL],
+    /// How often the algorithms for a convolution were measured.
     pub measurements: u64,
     random: u64,
 }
@@ -55,9 +55,7 @@ pub fn start() -> Status {
         graphs: Graphs::default(),
         faults: HashMap::new(),
         launches: 0,
-        products: 0,
-        convolutions: 0,
-        loose: 0,
+        computed: [0; Library::ALL],
         measurements: 0,
         random: number("SOFTCUDA_SEED").unwrap_or(0),
     });

@@ -13,7 +13,7 @@ pub enum Type {
     C64,
 }
 
-type Number = [f64; 2];
+pub type Number = [f64; 2];
 
 impl Type {
     const ALL: [Type; 6] = [Type::R16, Type::B16, Type::R32, Type::R64, Type::C32, Type::C64];
@@ -44,6 +44,15 @@ impl Type {
             Type::R32 => 4,
             Type::R64 | Type::C32 => 8,
             Type::C64 => 16,
+        }
+    }
+
+    /// The dtype of real and imaginary parts.
+    pub fn real(self) -> Type {
+        match self {
+            Type::C32 => Type::R32,
+            Type::C64 => Type::R64,
+            other => other,
         }
     }
 
@@ -126,7 +135,7 @@ pub struct Product {
     pub workspace: Option<(usize, usize)>,
 }
 
-fn times(x: Number, y: Number) -> Number {
+pub fn times(x: Number, y: Number) -> Number {
     // A real number must not make a NaN of infinity.
     if x[1] == 0.0 && y[1] == 0.0 {
         return [x[0] * y[0], 0.0];
@@ -134,7 +143,7 @@ fn times(x: Number, y: Number) -> Number {
     [x[0] * y[0] - x[1] * y[1], x[0] * y[1] + x[1] * y[0]]
 }
 
-fn plus(x: Number, y: Number) -> Number {
+pub fn plus(x: Number, y: Number) -> Number {
     [x[0] + y[0], x[1] + y[1]]
 }
 

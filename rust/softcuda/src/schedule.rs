@@ -106,16 +106,9 @@ impl Machine {
                     self.stop(device, status, &fault);
                 }
             }
-            Work::Product(product) => {
-                self.products += 1;
-                // SAFETY: its matrices were checked when the work was enqueued, and freeing memory waits for its device.
-                unsafe { product.run() };
-            }
-            Work::Convolution(convolution) => {
-                self.convolutions += 1;
-                self.loose += u64::from(convolution.loose);
-                // SAFETY: as above.
-                unsafe { convolution.run() };
+            Work::Compute(library, run) => {
+                self.computed[library as usize] += 1;
+                run();
             }
             Work::Copy { to, from, bytes } => {
                 let from = match &from {

@@ -2,17 +2,17 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
+use std::sync::Arc;
 use std::time::Instant;
 
-use crate::convolutions::Convolution;
+use crate::library::Library;
 use crate::modules::Launch;
-use crate::products::Product;
 
 #[derive(Clone)]
 pub enum Work {
     Launch(Launch),
-    Product(Product),
-    Convolution(Box<Convolution>),
+    /// What a library computes.
+    Compute(Library, Arc<dyn Fn() + Send + Sync>),
     Copy {
         to: usize,
         from: Source,

@@ -75,7 +75,7 @@ macro_rules! functions {
         pub struct Functions { $(pub $name: $kind,)* }
 
         impl Functions {
-            fn of(library: Library) -> Option<Functions> {
+            fn of(library: &Library) -> Option<Functions> {
                 // SAFETY: these functions have these types in all versions 9 of cuDNN.
                 Some(unsafe { Functions { $($name: std::mem::transmute::<*mut c_void, $kind>(library.function($own)?),)* } })
             }
@@ -132,5 +132,5 @@ impl Functions {
 /// The library; `None` if it is not installed. It is loaded by the first call.
 pub fn found() -> Option<&'static Functions> {
     static FOUND: OnceBox<Option<Functions>> = OnceBox::new();
-    FOUND.get_or_init(|| Box::new(Library::open("libcudnn.so.9").and_then(Functions::of))).as_ref()
+    FOUND.get_or_init(|| Box::new(Library::find(&["libcudnn.so.9"]).and_then(|library| Functions::of(&library)))).as_ref()
 }

@@ -1,11 +1,12 @@
 //! Discrete Fourier transforms.
 //!
 //! `primitives` has the three operators that compute, with their derivatives; `fft_1d` and `fft_nd` convert arguments to
-//! their form, `frequencies` has helper functions, `stft` transforms of moving windows.
+//! their form, `on_cuda` gives transforms to cuFFT, `frequencies` has helper functions, `stft` transforms of moving windows.
 
 pub mod fft_1d;
 pub mod fft_nd;
 pub mod frequencies;
+mod on_cuda;
 pub mod primitives;
 pub mod stft;
 

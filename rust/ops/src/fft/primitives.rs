@@ -5,6 +5,7 @@ use rushlight_core::alloc::collected;
 use rushlight_core::layout::wrap_dim;
 use rushlight_core::{DType, Dims, Error, Layout, Result};
 use rushlight_cpu::fft::{Lines, complex, from_real, to_real};
+use rushlight_dispatch::call::on_host;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::plain;
 use rushlight_dispatch::operator::{
@@ -14,7 +15,7 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::value::Value;
 use rushlight_dispatch::{copy, create, value};
 
-use super::FftNorm;
+use super::{FftNorm, on_cuda};
 use crate::expr_ext::ExprExt;
 
 #[operator]
@@ -35,15 +36,8 @@ pub static C2C: Operator = Operator {
             let order = complex_order(own, &dims(args)?);
             Ok(vec![ordered(own.sizes(), &order, own.dtype(), own)])
         },
-        cpu: |args, results| {
-            let (own, dims) = (args.tensor(INPUT)?, dims(args)?);
-            let order = complex_order(own, &dims);
-            let (own, to, dims) = (seen(own, &order), seen(&results[0], &order), places(&dims, &order));
-            copy::copy(&to, &own)?;
-            let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(&to, &dims));
-            transform(&to, &dims, args.bool(FORWARD)?, scale)
-        },
-        cuda: OnCuda::Host,
+        cpu: c2c_on_host,
+        cuda: OnCuda::Own(c2c_on_cuda),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         d.grad().call(&C2C, [d.ints(DIM).into(), d.int(NORMALIZATION).into(), (!d.flag(FORWARD)).into()])
@@ -75,33 +69,8 @@ pub static R2C: Operator = Operator {
             let order = half_order(own, &dims);
             Ok(vec![ordered(&sizes, &order, own.dtype().to_complex(), own)])
         },
-        cpu: |args, results| {
-            let (own, dims) = (args.tensor(INPUT)?, dims(args)?);
-            let order = half_order(own, &dims);
-            let (own, to, dims) = (&seen(own, &order), &seen(&results[0], &order), places(&dims, &order));
-            let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(own, &dims));
-            let Some((&last, rest)) = dims.split_last().filter(|_| args.bool(ONESIDED).unwrap_or(false)) else {
-                copy::copy(to, own)?;
-                return transform(to, &dims, true, scale);
-            };
-            let own = plain(own, own.dtype())?;
-            if own.numel() == 0 {
-                return Ok(());
-            }
-            let (from, out) = (own.storage().pin()?, to.storage().pin()?);
-            let (lines, offset) = (lines(own.sizes(), last), own.layout().offset);
-            // SAFETY: both are row-major, of the sizes that `infer` gave the result, and pinned.
-            unsafe {
-                match own.dtype() {
-                    DType::F32 => {
-                        from_real(lines, from.as_ptr().cast::<f32>().offset(offset), out.as_ptr().cast(), scale)
-                    }
-                    _ => from_real(lines, from.as_ptr().cast::<f64>().offset(offset), out.as_ptr().cast(), scale),
-                }?;
-            }
-            transform(to, rest, true, 1.0)
-        },
-        cuda: OnCuda::Host,
+        cpu: r2c_on_host,
+        cuda: OnCuda::Own(r2c_on_cuda),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, r2c_gradient)]),
     samples: &["t(4), (0,), 0, True", "t(2, 3, 5), (0, 2), 2, True", "t(5), (0,), 1, False"],
@@ -135,34 +104,111 @@ pub static C2R: Operator = Operator {
             sizes[last] = size;
             Ok(vec![ordered(&sizes, &real_order(own, &dims), own.dtype().to_real(), own)])
         },
-        cpu: |args, results| {
-            let (own, dims) = (args.tensor(INPUT)?, dims(args)?);
-            let order = real_order(own, &dims);
-            let (given, to, dims) = (seen(own, &order), &seen(&results[0], &order), places(&dims, &order));
-            let Some((&last, rest)) = dims.split_last() else { return Ok(()) };
-            let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(to, &dims));
-            if to.numel() == 0 {
-                return Ok(());
-            }
-            let own = create::empty(given.sizes(), given.dtype(), to.device())?;
-            copy::copy(&own, &given)?;
-            transform(&own, rest, false, 1.0)?;
-            let (from, out) = (own.storage().pin()?, to.storage().pin()?);
-            let lines = lines(to.sizes(), last);
-            // SAFETY: both are row-major, of the sizes that `infer` checked, and pinned.
-            unsafe {
-                match to.dtype() {
-                    DType::F32 => to_real(lines, from.as_ptr().cast(), out.as_ptr().cast::<f32>(), scale),
-                    _ => to_real(lines, from.as_ptr().cast(), out.as_ptr().cast::<f64>(), scale),
-                }
-            }
-        },
-        cuda: OnCuda::Host,
+        cpu: c2r_on_host,
+        cuda: OnCuda::Own(c2r_on_cuda),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, c2r_gradient)]),
     samples: &["t(3), (0,), 0, 4", "t(2, 3, 3), (0, 2), 2, 5"],
     ..Operator::BASE
 };
+
+fn c2c_on_host(args: &Args, results: &[Tensor]) -> Result<()> {
+    use C2C::*;
+
+    let (own, dims) = (args.tensor(INPUT)?, dims(args)?);
+    let order = complex_order(own, &dims);
+    let (own, to, dims) = (seen(own, &order), seen(&results[0], &order), places(&dims, &order));
+    copy::copy(&to, &own)?;
+    let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(&to, &dims));
+    transform(&to, &dims, args.bool(FORWARD)?, scale)
+}
+
+fn c2c_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
+    use C2C::*;
+
+    let (own, dims) = (args.tensor(INPUT)?, dims(args)?);
+    let order = complex_order(own, &dims);
+    let (own, to, dims) = (seen(own, &order), seen(&results[0], &order), places(&dims, &order));
+    let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(&to, &dims));
+    let done = on_cuda::c2c(&own, &to, &dims, args.bool(FORWARD)?, scale)?;
+    if done { Ok(()) } else { on_host::fill(c2c_on_host, args, results) }
+}
+
+fn r2c_on_host(args: &Args, results: &[Tensor]) -> Result<()> {
+    use R2C::*;
+
+    let (own, dims) = (args.tensor(INPUT)?, dims(args)?);
+    let order = half_order(own, &dims);
+    let (own, to, dims) = (&seen(own, &order), &seen(&results[0], &order), places(&dims, &order));
+    let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(own, &dims));
+    let Some((&last, rest)) = dims.split_last().filter(|_| args.bool(ONESIDED).unwrap_or(false)) else {
+        copy::copy(to, own)?;
+        return transform(to, &dims, true, scale);
+    };
+    let own = plain(own, own.dtype())?;
+    if own.numel() == 0 {
+        return Ok(());
+    }
+    let (from, out) = (own.storage().pin()?, to.storage().pin()?);
+    let (lines, offset) = (lines(own.sizes(), last), own.layout().offset);
+    // SAFETY: both are row-major, of the sizes that `infer` gave the result, and pinned.
+    unsafe {
+        match own.dtype() {
+            DType::F32 => from_real(lines, from.as_ptr().cast::<f32>().offset(offset), out.as_ptr().cast(), scale),
+            _ => from_real(lines, from.as_ptr().cast::<f64>().offset(offset), out.as_ptr().cast(), scale),
+        }?;
+    }
+    transform(to, rest, true, 1.0)
+}
+
+fn r2c_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
+    use R2C::*;
+
+    let (own, dims) = (args.tensor(INPUT)?, dims(args)?);
+    let order = half_order(own, &dims);
+    let (own, to, dims) = (seen(own, &order), seen(&results[0], &order), places(&dims, &order));
+    let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(&own, &dims));
+    let done = match args.bool(ONESIDED)? && !dims.is_empty() {
+        true => on_cuda::r2c(&own, &to, &dims, scale)?,
+        false => on_cuda::c2c(&own, &to, &dims, true, scale)?,
+    };
+    if done { Ok(()) } else { on_host::fill(r2c_on_host, args, results) }
+}
+
+fn c2r_on_host(args: &Args, results: &[Tensor]) -> Result<()> {
+    use C2R::*;
+
+    let (own, dims) = (args.tensor(INPUT)?, dims(args)?);
+    let order = real_order(own, &dims);
+    let (given, to, dims) = (seen(own, &order), &seen(&results[0], &order), places(&dims, &order));
+    let Some((&last, rest)) = dims.split_last() else { return Ok(()) };
+    let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(to, &dims));
+    if to.numel() == 0 {
+        return Ok(());
+    }
+    let own = create::empty(given.sizes(), given.dtype(), to.device())?;
+    copy::copy(&own, &given)?;
+    transform(&own, rest, false, 1.0)?;
+    let (from, out) = (own.storage().pin()?, to.storage().pin()?);
+    let lines = lines(to.sizes(), last);
+    // SAFETY: both are row-major, of the sizes that `infer` checked, and pinned.
+    unsafe {
+        match to.dtype() {
+            DType::F32 => to_real(lines, from.as_ptr().cast(), out.as_ptr().cast::<f32>(), scale),
+            _ => to_real(lines, from.as_ptr().cast(), out.as_ptr().cast::<f64>(), scale),
+        }
+    }
+}
+
+fn c2r_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
+    use C2R::*;
+
+    let (own, dims) = (args.tensor(INPUT)?, dims(args)?);
+    let order = real_order(own, &dims);
+    let (own, to, dims) = (seen(own, &order), seen(&results[0], &order), places(&dims, &order));
+    let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(&to, &dims));
+    if on_cuda::c2r(&own, &to, &dims, scale)? { Ok(()) } else { on_host::fill(c2r_on_host, args, results) }
+}
 
 fn check_complex(own: &Tensor) -> Result<()> {
     if own.dtype().is_complex() {

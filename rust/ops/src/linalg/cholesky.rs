@@ -2,6 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Error, Result};
+use rushlight_dispatch::call::on_host;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Accepts, Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator,
@@ -14,6 +15,7 @@ use super::dense::{
     batch_sizes, by_columns, check_inexact, check_info, check_kernel, check_square, count, dense, identities, matrices,
     numbers, results,
 };
+use super::factors_on_cuda;
 use super::triangular::triangular;
 use crate::expr_ext::ExprExt;
 
@@ -36,7 +38,11 @@ pub static CHOLESKY_EX: Operator = Operator {
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     batch_rule: BatchRule::LeadingDims,
-    implementation: Implementation::Kernel(Kernel { infer, cpu: factorise, cuda: OnCuda::Host }),
+    implementation: Implementation::Kernel(Kernel {
+        infer,
+        cpu: factorise,
+        cuda: OnCuda::Own(factorise_on_cuda),
+    }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, gradient)]),
     samples: &["torch.eye(3).double() * 4 + i(2, 3, 3)", "t(0, 2, 2)", "torch.eye(2).repeat(2, 1, 1), upper=True"],
     errors: &[
@@ -250,6 +256,19 @@ fn factorise(args: &Args, results: &[Tensor]) -> Result<()> {
         // SAFETY: results are new and of the sizes from `infer`; both storages are pinned.
         unsafe { rushlight_cpu::linalg::cholesky(count(factor), on, numbers(infos, &pi, 1)) }
     })?;
+    if args.bool(CHECK_ERRORS)? { check_positive("linalg.cholesky_ex", infos) } else { Ok(()) }
+}
+
+fn factorise_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
+    use CHOLESKY_EX::*;
+
+    let (factor, infos, upper) = (&results[0], &results[1], args.bool(UPPER)?);
+    copy::copy(factor, args.tensor(INPUT)?)?;
+    create::fill(infos, rushlight_core::Scalar::ZERO)?;
+    if !factors_on_cuda::cholesky(factor, infos, upper)? {
+        return on_host::fill(factorise, args, results);
+    }
+    factors_on_cuda::keep_triangle(factor, upper)?;
     if args.bool(CHECK_ERRORS)? { check_positive("linalg.cholesky_ex", infos) } else { Ok(()) }
 }
 

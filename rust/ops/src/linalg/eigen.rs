@@ -2,18 +2,21 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Error, Result};
-use rushlight_dispatch::create;
+use rushlight_dispatch::allocate::allocate;
+use rushlight_dispatch::call::on_host;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Accepts, Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator,
     Out, Saves, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Output;
+use rushlight_dispatch::{copy, create};
 
 use super::dense::{
     batch_sizes, by_columns, check_info, check_kernel, check_square, count, dense, is_tracked, matrices, numbers,
     results, steady,
 };
+use super::factors_on_cuda;
 use super::invariance::check_phase;
 use super::solve::SOLVE;
 use crate::expr_ext::ExprExt;
@@ -35,7 +38,7 @@ pub static EIGH_KERNEL: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer: infer_symmetric,
         cpu: decompose_symmetric,
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(decompose_symmetric_on_cuda),
     }),
     derivative: Derivative::Formulas(&[formula(A, Saves::result(0).union(Saves::result(1)), |d| gradient(d, true))]),
     samples: &["i(9, 3, 3).double(), 'U'", "i(9, 2, 3, 3).double(), 'L', False"],
@@ -198,16 +201,7 @@ fn infer_symmetric(args: &Args) -> Result<Vec<TensorSpec>> {
 fn decompose_symmetric(args: &Args, results: &[Tensor]) -> Result<()> {
     use EIGH_KERNEL::*;
 
-    let a = Expr::from(&args.tensor(A)?.detach());
-    let a = if matches!(args.str(UPLO)?, "U" | "u") { a.adjoint() } else { a };
-    // Only the real parts of the diagonal of a Hermitian matrix are used.
-    let diagonal = || a.clone().diagonals();
-    let a = if args.tensor(A)?.dtype().is_complex() {
-        a.clone() - (diagonal() - diagonal().real()).on_diagonals()
-    } else {
-        a.clone()
-    };
-    let a = steady(&a.done()?)?;
+    let a = steady(&hermitian(args)?)?;
     let (values, vectors) = (&results[0], &results[1]);
     let infos = create::zeros(batch_sizes(&a), DType::I32, a.device())?;
     let (pa, pl) = (a.storage().pin()?, values.storage().pin()?);
@@ -227,6 +221,33 @@ fn decompose_symmetric(args: &Args, results: &[Tensor]) -> Result<()> {
             "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated eigenvalues (error code: {info})."
         )
     })
+}
+
+/// The matrices, whose lower triangle is the one that counts.
+fn hermitian(args: &Args) -> Result<Tensor> {
+    use EIGH_KERNEL::*;
+
+    let a = Expr::from(&args.tensor(A)?.detach());
+    let a = if matches!(args.str(UPLO)?, "U" | "u") { a.adjoint() } else { a };
+    // Only the real parts of the diagonal of a Hermitian matrix are used.
+    let diagonal = || a.clone().diagonals();
+    let a = if args.tensor(A)?.dtype().is_complex() {
+        a.clone() - (diagonal() - diagonal().real()).on_diagonals()
+    } else {
+        a.clone()
+    };
+    a.done()
+}
+
+fn decompose_symmetric_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
+    let (values, a) = (&results[0], hermitian(args)?);
+    let wanted = args.bool(EIGH_KERNEL::COMPUTE_V)?;
+    let vectors = if wanted { results[1].clone() } else { allocate(&by_columns(a.sizes(), a.dtype(), &a))? };
+    copy::copy(&vectors, &a)?;
+    let infos = create::zeros(batch_sizes(&a), DType::I32, a.device())?;
+    let done = factors_on_cuda::eigen(&vectors, values, &infos, wanted)? && factors_on_cuda::is_exact(&infos, values)?;
+    // What did not converge is for the host's method, which is another one and knows the reasons.
+    if done { Ok(()) } else { on_host::fill(decompose_symmetric, args, results) }
 }
 
 fn infer_general(args: &Args) -> Result<Vec<TensorSpec>> {

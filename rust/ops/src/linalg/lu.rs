@@ -3,6 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::collected;
 use rushlight_core::{DType, Device, Dims, Error, Result};
+use rushlight_dispatch::call::on_host;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, ErrorInput, Implementation, Kernel, OnCuda,
@@ -15,6 +16,7 @@ use super::dense::{
     PIVOTS, batch_sizes, by_columns, check_fit, check_info, check_kernel, check_matrix, check_square_as, common_batch,
     count, dense, different_dtypes, identities, matrices, matrix_sizes, numbers, results, sized,
 };
+use super::factors_on_cuda;
 use super::triangular::triangular;
 use crate::expr_ext::ExprExt;
 
@@ -32,7 +34,11 @@ pub static LU_FACTOR_EX: Operator = Operator {
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
     batch_rule: BatchRule::LeadingDims,
-    implementation: Implementation::Kernel(Kernel { infer, cpu: factorise, cuda: OnCuda::Host }),
+    implementation: Implementation::Kernel(Kernel {
+        infer,
+        cpu: factorise,
+        cuda: OnCuda::Own(factorise_on_cuda),
+    }),
     derivative: Derivative::Formulas(&[formula(A, Saves::result(0).union(Saves::result(1)), |d| {
         let [m, n] = [d.sizes(A)[d.rank(A) - 2], d.sizes(A)[d.rank(A) - 1]];
         let k = m.min(n);
@@ -406,6 +412,18 @@ fn factorise(args: &Args, results: &[Tensor]) -> Result<()> {
         // SAFETY: results are new and of the sizes from `infer`; all storages are pinned.
         unsafe { rushlight_cpu::linalg::lu(count(lu), matrices::<T>(lu, &pl), steps, infos) }
     })?;
+    if args.bool(CHECK_ERRORS)? { check_pivots("torch.linalg.lu_factor_ex", infos) } else { Ok(()) }
+}
+
+fn factorise_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
+    use LU_FACTOR_EX::*;
+
+    let (lu, pivots, infos) = (&results[0], &results[1], &results[2]);
+    copy::copy(lu, args.tensor(A)?)?;
+    create::fill(infos, rushlight_core::Scalar::ZERO)?;
+    if !factors_on_cuda::lu(lu, pivots, infos)? {
+        return on_host::fill(factorise, args, results);
+    }
     if args.bool(CHECK_ERRORS)? { check_pivots("torch.linalg.lu_factor_ex", infos) } else { Ok(()) }
 }
 

@@ -10,6 +10,7 @@ pub mod dense;
 pub mod determinant;
 pub mod eigen;
 pub mod einsum;
+mod factors_on_cuda;
 pub mod invariance;
 pub mod ldl;
 pub mod lu;

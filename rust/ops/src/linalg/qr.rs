@@ -2,18 +2,20 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Dims, Error, Result};
+use rushlight_dispatch::call::on_host;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Accepts, Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator,
     Out, Saves, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Output;
-use rushlight_dispatch::{copy, op, operands, warn_once};
+use rushlight_dispatch::{copy, create, op, operands, warn_once};
 
 use super::dense::{
     by_columns, by_columns_copy, check_inexact, check_kernel, check_matrix, count, dense, identities, is_tracked,
     matrices, matrix_sizes, numbers, sized, steady,
 };
+use super::factors_on_cuda;
 use super::matrix::size_of;
 use crate::expr_ext::ExprExt;
 use crate::reduce::SUM;
@@ -35,7 +37,7 @@ pub static QR: Operator = Operator {
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     batch_rule: BatchRule::LeadingDims,
-    implementation: Implementation::Kernel(Kernel { infer, cpu: decompose, cuda: OnCuda::Host }),
+    implementation: Implementation::Kernel(Kernel { infer, cpu: decompose, cuda: OnCuda::Own(decompose_on_cuda) }),
     derivative: Derivative::Formulas(&[formula(A, Saves::result(0).union(Saves::result(1)), gradient)]),
     samples: &["t(3, 3)", "t(2, 4, 3)", "t(3, 5)", "t(3, 0)"],
     errors: &[
@@ -97,18 +99,8 @@ pub static GEQRF: Operator = Operator {
             let [m, n] = matrix_sizes(a);
             Ok(vec![by_columns(a.sizes(), a.dtype(), a), TensorSpec::new(&sized(a, &[m.min(n)]), a.dtype(), a)])
         },
-        cpu: |args, results| {
-            let (a, tau) = (&results[0], &results[1]);
-            copy::copy(a, args.tensor(INPUT)?)?;
-            let (pa, pt) = (a.storage().pin()?, tau.storage().pin()?);
-            let [m, n] = matrix_sizes(a);
-            dense!(a.dtype(), T => {
-                let factors = numbers(tau, &pt, m.min(n) as usize);
-                // SAFETY: both results are new and of the sizes from `infer`.
-                unsafe { rushlight_cpu::linalg::reflections(count(a), matrices::<T>(a, &pa), factors) }
-            })
-        },
-        cuda: OnCuda::Host,
+        cpu: geqrf,
+        cuda: OnCuda::Own(geqrf_on_cuda),
     }),
     derivative: Derivative::NotImplemented("geqrf"),
     samples: &["t(3, 3)", "t(2, 4, 3)", "t(3, 5)"],
@@ -228,20 +220,8 @@ pub static REFLECT: Operator = Operator {
             check_multiplied(args.tensor(INPUT)?, args.tensor(TAU)?, other, args.bool(LEFT)?, true)?;
             Ok(vec![by_columns(other.sizes(), other.dtype(), other)])
         },
-        cpu: |args, results| {
-            let (a, to) = (steady(args.tensor(INPUT)?)?, &results[0]);
-            let tau = operands::plain(args.tensor(TAU)?, a.dtype())?;
-            copy::copy(to, args.tensor(OTHER)?)?;
-            let (pa, pt, po) = (a.storage().pin()?, tau.storage().pin()?, to.storage().pin()?);
-            let steps = tau.sizes().last().map_or(0, |&n| n as usize);
-            let (left, adjoint) = (args.bool(LEFT)?, args.bool(ADJOINT)?);
-            dense!(a.dtype(), T => {
-                let (on, factors) = (matrices::<T>(&a, &pa), numbers(&tau, &pt, steps));
-                // SAFETY: the result is new, sizes were checked, all storages are pinned.
-                unsafe { rushlight_cpu::linalg::reflect(count(to), on, factors, matrices(to, &po), left, adjoint) }
-            })
-        },
-        cuda: OnCuda::Host,
+        cpu: reflect,
+        cuda: OnCuda::Own(reflect_on_cuda),
     }),
     derivative: Derivative::NonDifferentiable(
         "the operators that call it compose the reflections if a gradient is needed",
@@ -284,6 +264,71 @@ fn decompose(args: &Args, results: &[Tensor]) -> Result<()> {
         // SAFETY: the copy and the results are new and of the sizes from `infer`.
         unsafe { rushlight_cpu::linalg::qr(count(&a), matrices::<T>(&a, &pa), to, matrices(r, &pr)) }
     })
+}
+
+fn decompose_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
+    use QR::*;
+
+    let a = by_columns_copy(args.tensor(A)?)?;
+    let (q, r) = (&results[0], &results[1]);
+    let [m, n] = matrix_sizes(&a);
+    let tau = create::empty(&sized(&a, &[m.min(n)]), a.dtype(), a.device())?;
+    if !factors_on_cuda::reflections(&a, &tau)? {
+        return on_host::fill(decompose, args, results);
+    }
+    let rows = matrix_sizes(r)[0];
+    copy::copy(r, &crate::view::narrow::sliced(&a, a.rank() - 2, 0, rows, 1)?)?;
+    factors_on_cuda::keep_triangle(r, true)?;
+    if args.str(MODE)? == "r" {
+        return Ok(());
+    }
+    copy::copy(q, &identities(&a, m, matrix_sizes(q)[1])?)?;
+    let done = factors_on_cuda::reflect(&a, &tau, q, true, false)?;
+    if done { Ok(()) } else { on_host::fill(decompose, args, results) }
+}
+
+fn geqrf(args: &Args, results: &[Tensor]) -> Result<()> {
+    let (a, tau) = (&results[0], &results[1]);
+    copy::copy(a, args.tensor(GEQRF::INPUT)?)?;
+    let (pa, pt) = (a.storage().pin()?, tau.storage().pin()?);
+    let [m, n] = matrix_sizes(a);
+    dense!(a.dtype(), T => {
+        let factors = numbers(tau, &pt, m.min(n) as usize);
+        // SAFETY: both results are new and of the sizes from `infer`.
+        unsafe { rushlight_cpu::linalg::reflections(count(a), matrices::<T>(a, &pa), factors) }
+    })
+}
+
+fn geqrf_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
+    copy::copy(&results[0], args.tensor(GEQRF::INPUT)?)?;
+    let done = factors_on_cuda::reflections(&results[0], &results[1])?;
+    if done { Ok(()) } else { on_host::fill(geqrf, args, results) }
+}
+
+fn reflect(args: &Args, results: &[Tensor]) -> Result<()> {
+    use REFLECT::*;
+
+    let (a, to) = (steady(args.tensor(INPUT)?)?, &results[0]);
+    let tau = operands::plain(args.tensor(TAU)?, a.dtype())?;
+    copy::copy(to, args.tensor(OTHER)?)?;
+    let (pa, pt, po) = (a.storage().pin()?, tau.storage().pin()?, to.storage().pin()?);
+    let steps = tau.sizes().last().map_or(0, |&n| n as usize);
+    let (left, adjoint) = (args.bool(LEFT)?, args.bool(ADJOINT)?);
+    dense!(a.dtype(), T => {
+        let (on, factors) = (matrices::<T>(&a, &pa), numbers(&tau, &pt, steps));
+        // SAFETY: the result is new, sizes were checked, all storages are pinned.
+        unsafe { rushlight_cpu::linalg::reflect(count(to), on, factors, matrices(to, &po), left, adjoint) }
+    })
+}
+
+fn reflect_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
+    use REFLECT::*;
+
+    let (a, to) = (args.tensor(INPUT)?, &results[0]);
+    let tau = operands::plain(args.tensor(TAU)?, a.dtype())?;
+    copy::copy(to, args.tensor(OTHER)?)?;
+    let done = factors_on_cuda::reflect(a, &tau, to, args.bool(LEFT)?, args.bool(ADJOINT)?)?;
+    if done { Ok(()) } else { on_host::fill(reflect, args, results) }
 }
 
 /// `(gQ + Q S) R^-H`, where `S` is the upper triangle of `gR R^H - Q^H gQ` made Hermitian. For a wide matrix that is

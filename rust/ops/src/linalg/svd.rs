@@ -2,18 +2,21 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Class, Error, Result};
+use rushlight_dispatch::allocate::allocate;
+use rushlight_dispatch::call::on_host;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out,
     Saves, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Output;
-use rushlight_dispatch::{create, op};
+use rushlight_dispatch::{copy, create, op};
 
 use super::dense::{
-    batch_sizes, by_columns, check_inexact, check_kernel, check_matrix, count, dense, is_tracked, matrices,
-    matrix_sizes, numbers, results, sized, steady,
+    batch_sizes, by_columns, by_columns_copy, check_inexact, check_kernel, check_matrix, count, dense, is_tracked,
+    matrices, matrix_sizes, numbers, results, sized, steady,
 };
+use super::factors_on_cuda;
 use super::invariance::check_phase;
 use crate::expr_ext::ExprExt;
 use crate::view::transpose::TRANSPOSE;
@@ -29,7 +32,7 @@ pub static SVD_KERNEL: Operator = Operator {
     tensor([1., 1.])",
     dtypes: DTypes::DENSE,
     batch_rule: BatchRule::LeadingDims,
-    implementation: Implementation::Kernel(Kernel { infer, cpu: decompose, cuda: OnCuda::Host }),
+    implementation: Implementation::Kernel(Kernel { infer, cpu: decompose, cuda: OnCuda::Own(decompose_on_cuda) }),
     derivative: Derivative::Formulas(&[formula(
         A,
         Saves::result(0).union(Saves::result(1)).union(Saves::result(2)),
@@ -209,6 +212,25 @@ fn decompose(args: &Args, results: &[Tensor]) -> Result<()> {
             )
         }),
     }
+}
+
+fn decompose_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
+    use SVD_KERNEL::*;
+
+    let a = by_columns_copy(args.tensor(A)?)?;
+    let (wanted, full) = (args.bool(COMPUTE_UV)?, args.bool(FULL_MATRICES)?);
+    let [m, n] = matrix_sizes(&a);
+    let k = m.min(n);
+    let room = |rows, columns| allocate(&by_columns(&sized(&a, &[rows, columns]), a.dtype(), &a));
+    let u = if wanted { results[0].clone() } else { room(m, k)? };
+    let v = room(n, if wanted && full { n } else { k })?;
+    let infos = create::zeros(batch_sizes(&a), rushlight_core::DType::I32, a.device())?;
+    let done = factors_on_cuda::singular(&a, [&u, &results[1], &v], &infos, wanted, full && wanted)?;
+    if !done || !factors_on_cuda::is_exact(&infos, &results[1])? {
+        // What did not converge is for the host's method, which is another one and knows the reasons.
+        return on_host::fill(decompose, args, results);
+    }
+    if wanted { copy::copy(&results[2], &Expr::from(&v).adjoint().done()?) } else { Ok(()) }
 }
 
 /// With gradients of singular values alone: `U diag(gS) Vh`. Otherwise the vectors rotate within the space that they

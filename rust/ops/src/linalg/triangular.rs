@@ -3,6 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::Result;
 use rushlight_core::broadcast::broadcast;
+use rushlight_dispatch::call::on_host;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Accepts, Args, Autocast, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Joint,
@@ -13,9 +14,10 @@ use rushlight_dispatch::vmap::{RuleResult, unsqueeze_to_rank};
 use rushlight_dispatch::{copy, op, warn_once};
 
 use super::dense::{
-    batch_sizes, by_columns, by_columns_copy, check_fit, check_kernel, check_matrix, check_operands, check_square,
-    common_batch, count, dense, matrices, matrix_sizes, sized, steady,
+    batch_sizes, by_columns, check_fit, check_kernel, check_matrix, check_operands, check_square, common_batch, count,
+    dense, matrices, matrix_sizes, sized, steady,
 };
+use super::factors_on_cuda;
 use crate::expr_ext::ExprExt;
 
 #[operator]
@@ -34,7 +36,11 @@ Only one triangle is read, without its diagonal if `unitriangular` is true.
     out: Out::new(Accepts::Same, &["expected scalar type {Result} but found {Out}"]),
     dtypes: DTypes::DENSE,
     batch_rule: BatchRule::Custom(batched_matrices),
-    implementation: Implementation::Kernel(Kernel { infer: infer_triangular, cpu: solve_triangle, cuda: OnCuda::Host }),
+    implementation: Implementation::Kernel(Kernel {
+        infer: infer_triangular,
+        cpu: solve_triangle,
+        cuda: OnCuda::Own(solve_triangle_on_cuda),
+    }),
     derivative: Derivative::Joint(Joint {
         inputs: &[INPUT, B],
         saves: Saves::input(INPUT).union(Saves::RESULT),
@@ -123,13 +129,7 @@ fn solve_triangle(args: &Args, results: &[Tensor]) -> Result<()> {
 
     let solution = &results[0];
     copy::copy(solution, args.tensor(B)?)?;
-    let a = args.tensor(INPUT)?.detach();
-    let sizes = sized(solution, &matrix_sizes(&a));
-    let a = if *a.sizes() == sizes {
-        steady(&a)?
-    } else {
-        by_columns_copy(&crate::view::expand::EXPAND.tensor([(&a).into(), sizes_value(&sizes)])?)?
-    };
+    let a = steady(&stretched(args, solution)?)?;
     if solution.numel() == 0 {
         return Ok(());
     }
@@ -143,6 +143,24 @@ fn solve_triangle(args: &Args, results: &[Tensor]) -> Result<()> {
         // SAFETY: the result is new and does not overlap the triangle; sizes were checked, both storages are pinned.
         unsafe { rushlight_cpu::linalg::solve_triangular(count(solution), on, to, upper == left, unit) }
     })
+}
+
+/// The matrices, with the batch of the solution.
+fn stretched(args: &Args, solution: &Tensor) -> Result<Tensor> {
+    let a = args.tensor(SOLVE_TRIANGULAR::INPUT)?.detach();
+    let sizes = sized(solution, &matrix_sizes(&a));
+    if *a.sizes() == sizes { Ok(a) } else { crate::view::expand::EXPAND.tensor([(&a).into(), sizes_value(&sizes)]) }
+}
+
+fn solve_triangle_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
+    use SOLVE_TRIANGULAR::*;
+
+    let solution = &results[0];
+    copy::copy(solution, args.tensor(B)?)?;
+    let a = stretched(args, solution)?;
+    let (upper, left, unit) = (args.bool(UPPER)?, args.bool(LEFT)?, args.bool(UNITRIANGULAR)?);
+    let done = factors_on_cuda::solve_triangular(&a, solution, upper, left, unit)?;
+    if done { Ok(()) } else { on_host::fill(solve_triangle, args, results) }
 }
 
 fn triangular_gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {

@@ -106,6 +106,8 @@ fn _cuda_libraries(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     dict.set_item("cublaslt", blas.map(|version| (version, rushlight_cuda::blas::is_available())))?;
     let dnn = py.detach(rushlight_cuda::dnn::describe);
     dict.set_item("cudnn", dnn.map(|version| (version, rushlight_cuda::dnn::is_available())))?;
+    dict.set_item("cufft", py.detach(rushlight_cuda::fft::describe))?;
+    dict.set_item("cusolver", py.detach(rushlight_cuda::solver::describe))?;
     dict.set_item("kernel cache", rushlight_cuda::program::cache_folder().map(|folder| folder.display().to_string()))?;
     Ok(dict)
 }
@@ -140,6 +142,24 @@ fn _cudnn_set(name: &str, value: bool) {
         _ => &settings.tf32,
     };
     setting.store(value, Ordering::Relaxed);
+}
+
+/// The number of plans for transforms on a device, and the largest number of them.
+#[pyfunction]
+fn _cuda_plans(device: u8) -> (usize, usize) {
+    rushlight_cuda::fft::plans(device)
+}
+
+/// Sets the largest number of plans.
+#[pyfunction]
+fn _cuda_limit_plans(py: Python<'_>, device: u8, most: usize) -> PyResult<()> {
+    py.detach(|| card::select(device).map(|card| rushlight_cuda::fft::limit_plans(card, most))).map_err(raise)
+}
+
+/// Removes all plans.
+#[pyfunction]
+fn _cuda_clear_plans(py: Python<'_>, device: u8) -> PyResult<()> {
+    py.detach(|| card::select(device).map(rushlight_cuda::fft::clear_plans)).map_err(raise)
 }
 
 /// The default generator of a device, which need not exist.
@@ -179,6 +199,9 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(_cuda_allow_reductions, module)?,
         wrap_pyfunction!(_cudnn_version, module)?,
         wrap_pyfunction!(_cudnn_set, module)?,
+        wrap_pyfunction!(_cuda_plans, module)?,
+        wrap_pyfunction!(_cuda_limit_plans, module)?,
+        wrap_pyfunction!(_cuda_clear_plans, module)?,
         wrap_pyfunction!(_cuda_default_generator, module)?,
         wrap_pyfunction!(_cuda_seed_devices, module)?,
     ] {

@@ -1,0 +1,314 @@
+//! Factorisations of matrices by NVIDIA's cuSOLVER, and triangular systems by cuBLAS, which it brings. What they do not take is
+//! computed by the host.
+//!
+//! A handle has a stream and memory of its own. A call takes one of its stream out of a list and puts it back, so that neither
+//! threads nor streams share one at a time. `factors` has the factorisations, `triangles` the triangular systems.
+
+pub mod factors;
+pub mod triangles;
+
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
+use std::ptr::{null_mut, with_exposed_provenance_mut};
+
+use once_cell::race::OnceBox;
+use rushlight_core::alloc::collected;
+use rushlight_core::device_memory::StreamId;
+use rushlight_core::fork::{ForkMutex, Rank};
+use rushlight_core::{DType, Error, Result};
+
+use crate::card::Card;
+use crate::launch::enqueue;
+use crate::library::functions;
+use crate::{capture, memory, stream};
+
+/// A handle, and cuSOLVER's parameters, which all calls share.
+type Pointer = *mut c_void;
+
+functions! {
+    /// The functions of cuSOLVER that are called.
+    Solver from &["libcusolver.so.12", "libcusolver.so.11"];
+    version = c"cusolverGetVersion" (*mut c_int);
+    create = c"cusolverDnCreate" (*mut Pointer);
+    create_parameters = c"cusolverDnCreateParams" (*mut Pointer);
+    set_stream = c"cusolverDnSetStream" (Pointer, Pointer);
+    cholesky_size = c"cusolverDnXpotrf_bufferSize" (
+        Pointer, Pointer, c_int, i64, c_int, Pointer, i64, c_int, *mut usize, *mut usize,
+    );
+    cholesky = c"cusolverDnXpotrf" (
+        Pointer, Pointer, c_int, i64, c_int, Pointer, i64, c_int, Pointer, usize, Pointer, usize, Pointer,
+    );
+    lu_size = c"cusolverDnXgetrf_bufferSize" (
+        Pointer, Pointer, i64, i64, c_int, Pointer, i64, c_int, *mut usize, *mut usize,
+    );
+    lu = c"cusolverDnXgetrf" (
+        Pointer, Pointer, i64, i64, c_int, Pointer, i64, Pointer, c_int, Pointer, usize, Pointer, usize, Pointer,
+    );
+    reflections_size = c"cusolverDnXgeqrf_bufferSize" (
+        Pointer, Pointer, i64, i64, c_int, Pointer, i64, c_int, Pointer, c_int, *mut usize, *mut usize,
+    );
+    reflections = c"cusolverDnXgeqrf" (
+        Pointer, Pointer, i64, i64, c_int, Pointer, i64, c_int, Pointer, c_int, Pointer, usize, Pointer, usize, Pointer,
+    );
+    eigen_size = c"cusolverDnXsyevd_bufferSize" (
+        Pointer, Pointer, c_int, c_int, i64, c_int, Pointer, i64, c_int, Pointer, c_int, *mut usize, *mut usize,
+    );
+    eigen = c"cusolverDnXsyevd" (
+        Pointer, Pointer, c_int, c_int, i64, c_int, Pointer, i64, c_int, Pointer, c_int, Pointer, usize, Pointer, usize,
+        Pointer,
+    );
+    create_sweeps = c"cusolverDnCreateGesvdjInfo" (*mut Pointer);
+    limit_sweeps = c"cusolverDnXgesvdjSetMaxSweeps" (Pointer, c_int);
+    [
+        c"cusolverDnSormqr_bufferSize", c"cusolverDnDormqr_bufferSize", c"cusolverDnCunmqr_bufferSize",
+        c"cusolverDnZunmqr_bufferSize"
+    ] as reflect_size (
+        Pointer, c_int, c_int, c_int, c_int, c_int, Pointer, c_int, Pointer, Pointer, c_int, *mut c_int,
+    );
+    [c"cusolverDnSormqr", c"cusolverDnDormqr", c"cusolverDnCunmqr", c"cusolverDnZunmqr"] as reflect (
+        Pointer, c_int, c_int, c_int, c_int, c_int, Pointer, c_int, Pointer, Pointer, c_int, Pointer, c_int, Pointer,
+    );
+    [
+        c"cusolverDnSgesvdj_bufferSize", c"cusolverDnDgesvdj_bufferSize", c"cusolverDnCgesvdj_bufferSize",
+        c"cusolverDnZgesvdj_bufferSize"
+    ] as singular_size (
+        Pointer, c_int, c_int, c_int, c_int, Pointer, c_int, Pointer, Pointer, c_int, Pointer, c_int, *mut c_int, Pointer,
+    );
+    [c"cusolverDnSgesvdj", c"cusolverDnDgesvdj", c"cusolverDnCgesvdj", c"cusolverDnZgesvdj"] as singular (
+        Pointer, c_int, c_int, c_int, c_int, Pointer, c_int, Pointer, Pointer, c_int, Pointer, c_int, Pointer, c_int,
+        Pointer, Pointer,
+    );
+}
+
+functions! {
+    /// The functions of cuBLAS that are called.
+    Blas from &["libcublas.so.13", "libcublas.so.12"];
+    create = c"cublasCreate_v2" (*mut Pointer);
+    set_stream = c"cublasSetStream_v2" (Pointer, Pointer);
+    set_workspace = c"cublasSetWorkspace_v2" (Pointer, Pointer, usize);
+    [c"cublasStrsm_v2_64", c"cublasDtrsm_v2_64", c"cublasCtrsm_v2_64", c"cublasZtrsm_v2_64"] as triangular (
+        Pointer, c_int, c_int, c_int, c_int, i64, i64, *const f64, Pointer, i64, Pointer, i64,
+    );
+}
+
+const SUCCESS: c_int = 0;
+
+fn solver() -> Option<&'static Solver> {
+    static FOUND: OnceBox<Option<Solver>> = OnceBox::new();
+    FOUND.get_or_init(|| Box::new(Solver::load())).as_ref()
+}
+
+fn products() -> Option<&'static Blas> {
+    static FOUND: OnceBox<Option<Blas>> = OnceBox::new();
+    FOUND.get_or_init(|| Box::new(Blas::load())).as_ref()
+}
+
+/// Whether factorisations are given to cuSOLVER. It is loaded by the first call.
+pub fn is_available() -> bool {
+    solver().is_some()
+}
+
+/// Whether triangular systems are given to cuBLAS.
+pub fn solves_triangles() -> bool {
+    products().is_some()
+}
+
+/// The version in words, for `python -m rushlight doctor`; `None` if the library is not installed.
+pub fn describe() -> Option<String> {
+    let mut version = 0;
+    // SAFETY: the pointer is that of a local variable.
+    let status = unsafe { (solver()?.version)(&raw mut version) };
+    (status == SUCCESS).then(|| format!("{}.{}", version / 1000, version % 1000 / 100))
+}
+
+/// A dtype in cuSOLVER: its number in `cudaDataType_t`, and its place in lists of functions.
+#[derive(Clone, Copy)]
+struct Type {
+    data: c_int,
+    place: usize,
+}
+
+impl Type {
+    fn of(dtype: DType) -> Option<Type> {
+        let (data, place) = match dtype {
+            DType::F32 => (0, 0),
+            DType::F64 => (1, 1),
+            DType::C64 => (4, 2),
+            DType::C128 => (5, 3),
+            _ => return None,
+        };
+        Some(Type { data, place })
+    }
+}
+
+#[cold]
+fn failure(status: c_int, call: &str) -> Error {
+    let name = match status {
+        1 => "NOT_INITIALIZED",
+        2 => "ALLOC_FAILED",
+        3 => "INVALID_VALUE",
+        4 => "ARCH_MISMATCH",
+        5 => "MAPPING_ERROR",
+        6 => "EXECUTION_FAILED",
+        7 => "INTERNAL_ERROR",
+        8 => "MATRIX_TYPE_NOT_SUPPORTED",
+        9 => "NOT_SUPPORTED",
+        _ => return Error::runtime(format!("cusolver error: {status}, when calling `{call}`")),
+    };
+    Error::runtime(format!("cusolver error: CUSOLVER_STATUS_{name}, when calling `{call}`"))
+}
+
+/// Which library a handle belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Of {
+    Solver,
+    Blas,
+}
+
+/// A handle, with the parameters of cuSOLVER.
+#[derive(Clone, Copy)]
+struct Handle {
+    key: (Of, u8, usize),
+    handle: Pointer,
+    parameters: Pointer,
+    /// The parameters of Jacobi's method.
+    sweeps: Pointer,
+}
+
+/// The most sweeps of Jacobi's method, as in torch.
+const SWEEPS: c_int = 400;
+
+// SAFETY: handles may be used by any thread, one at a time.
+unsafe impl Send for Handle {}
+
+/// The handles that no call uses. They are never destroyed, because captured graphs may use their memory.
+static IDLE: ForkMutex<BTreeMap<(Of, u8, usize), Vec<Handle>>> = ForkMutex::new(Rank::Tables, BTreeMap::new());
+
+/// A handle that a call uses alone, and that goes back to the list.
+struct Held(Handle);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        IDLE.lock().entry(self.0.key).or_default().push(self.0);
+    }
+}
+
+impl Held {
+    /// A handle for a stream of the current device; `None` if the library cannot make one.
+    fn take(of: Of, card: &Card, stream: StreamId) -> Option<Held> {
+        let key = (of, card.index, stream.0);
+        let idle = IDLE.lock().get_mut(&key).and_then(Vec::pop);
+        idle.or_else(|| Handle::new(key, stream)).map(Held)
+    }
+}
+
+impl Handle {
+    fn new(key: (Of, u8, usize), stream: StreamId) -> Option<Handle> {
+        let _relaxed = capture::Relaxed::begin();
+        let mut made = Handle { key, handle: null_mut(), parameters: null_mut(), sweeps: null_mut() };
+        let queue = stream::handle(stream).cast();
+        // SAFETY: a context is current, the pointers are those of local variables, and streams are never destroyed.
+        unsafe {
+            match key.0 {
+                Of::Solver => {
+                    let library = solver()?;
+                    succeeded((library.create)(&raw mut made.handle))?;
+                    succeeded((library.create_parameters)(&raw mut made.parameters))?;
+                    succeeded((library.create_sweeps)(&raw mut made.sweeps))?;
+                    succeeded((library.limit_sweeps)(made.sweeps, SWEEPS))?;
+                    succeeded((library.set_stream)(made.handle, queue))?;
+                }
+                Of::Blas => {
+                    let library = products()?;
+                    succeeded((library.create)(&raw mut made.handle))?;
+                    succeeded((library.set_stream)(made.handle, queue))?;
+                }
+            }
+        }
+        Some(made)
+    }
+}
+
+fn succeeded(status: c_int) -> Option<()> {
+    (status == SUCCESS).then_some(())
+}
+
+/// Matrices of one size, each by columns, behind each other.
+#[derive(Clone, Copy)]
+pub struct Matrices {
+    /// The first byte.
+    pub at: u64,
+    pub rows: i64,
+    pub columns: i64,
+    pub count: u64,
+    pub dtype: DType,
+}
+
+impl Matrices {
+    fn leading(self) -> i64 {
+        self.rows.max(1)
+    }
+
+    fn first(self) -> Pointer {
+        pointer(self.at)
+    }
+
+    /// The n-th matrix.
+    fn get(self, n: u64) -> Pointer {
+        pointer(self.at + n * (self.rows * self.columns) as u64 * self.dtype.size() as u64)
+    }
+
+    fn is_empty(self) -> bool {
+        self.rows == 0 || self.columns == 0 || self.count == 0
+    }
+}
+
+fn pointer(address: u64) -> Pointer {
+    with_exposed_provenance_mut(address as usize)
+}
+
+/// The n-th code of a list of results, which are 0 for success (`info` of LAPACK).
+fn code(infos: u64, n: u64) -> Pointer {
+    pointer(infos + 4 * n)
+}
+
+/// The workspaces of a call, on the device and on the host.
+struct Spaces {
+    device: Pointer,
+    device_bytes: usize,
+    host: Pointer,
+    host_bytes: usize,
+}
+
+/// Enqueues a factorisation of each matrix. False if cuSOLVER does not take them; then nothing was enqueued.
+///
+/// # Safety
+/// Both functions call cuSOLVER with the handle, on memory that is held for the stream.
+unsafe fn each(
+    card: &Card,
+    stream: StreamId,
+    name: &'static str,
+    count: u64,
+    size: impl FnOnce(&Solver, &Handle, &mut usize, &mut usize) -> c_int,
+    run: impl Fn(&Solver, &Handle, &Spaces, u64) -> c_int,
+) -> Result<bool> {
+    let Some(library) = solver() else { return Ok(false) };
+    let Some(held) = Held::take(Of::Solver, card, stream) else { return Ok(false) };
+    let handle = &held.0;
+    let (mut device_bytes, mut host_bytes) = (0, 0);
+    if size(library, handle, &mut device_bytes, &mut host_bytes) != SUCCESS {
+        return Ok(false);
+    }
+    let workspace = memory::allocate(card.index, device_bytes)?;
+    let pin = workspace.pin_on(stream)?;
+    let device = if device_bytes == 0 { null_mut() } else { pointer(pin.address() as u64) };
+    let mut host = collected((0..host_bytes.div_ceil(size_of::<u128>())).map(|_| 0u128))?;
+    let spaces = Spaces { device, device_bytes, host: host.as_mut_ptr().cast(), host_bytes };
+    for n in 0..count {
+        enqueue(card, name, stream, || match run(library, handle, &spaces, n) {
+            SUCCESS => Ok(()),
+            status => Err(failure(status, name)),
+        })?;
+    }
+    Ok(true)
+}

@@ -1,0 +1,60 @@
+//! What the libraries share: the work that they enqueue, and the ranges of memory that it uses.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use crate::machine::with;
+use crate::status::SUCCESS;
+use crate::streams::Work;
+
+/// What is computed, for the counters of tests.
+#[derive(Clone, Copy)]
+pub enum Library {
+    Products,
+    Convolutions,
+    /// Those that may differ from call to call.
+    LooseConvolutions,
+    Transforms,
+    Factorisations,
+}
+
+impl Library {
+    pub const ALL: usize = 5;
+}
+
+/// What became of a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Enqueued {
+    Done,
+    /// The stream is not one of the device, or memory is not.
+    Invalid,
+    /// An error has stopped the device.
+    Stopped,
+}
+
+/// Enqueues a function that uses these ranges of the device's memory, each a first byte and a number of bytes.
+pub fn enqueue(
+    device: c_int,
+    stream: usize,
+    ranges: &[(usize, u64)],
+    library: Library,
+    run: impl Fn() + Send + Sync + 'static,
+) -> Enqueued {
+    let mut done = Enqueued::Stopped;
+    with(|machine| {
+        let owned = |&(at, bytes): &(usize, u64)| machine.memory.device_of(at, bytes as usize) == Some(device);
+        let valid = ranges.iter().all(owned);
+        match machine.streams.find(device, stream) {
+            Some(stream) if machine.fault(device) == SUCCESS => {
+                done = if valid { Enqueued::Done } else { Enqueued::Invalid };
+                if valid {
+                    machine.enqueue(stream, Work::Compute(library, Arc::new(run)));
+                }
+            }
+            Some(_) => {}
+            None => done = Enqueued::Invalid,
+        }
+        SUCCESS
+    });
+    done
+}

@@ -1,0 +1,491 @@
+//! The entry points of cuSOLVER, and of cuBLAS for triangular systems, that rushlight calls. NVIDIA's documentation describes them.
+//!
+//! Every call is checked: the handle and its stream, sizes, dtypes, ranges of memory, alignments and both workspaces, which are
+//! overwritten.
+#![allow(non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
+
+use std::cmp::Ordering;
+use std::ffi::{c_int, c_void};
+
+use crate::driver::current;
+use crate::factors::{Dense, Place, conjugate};
+use crate::library::{Enqueued, Library, enqueue};
+use crate::machine::number;
+use crate::products::{Number, Type};
+use crate::status::SUCCESS;
+
+type Status = c_int;
+const NOT_INITIALIZED: Status = 1;
+const INVALID_VALUE: Status = 3;
+const EXECUTION_FAILED: Status = 6;
+
+/// A handle of cuSOLVER or of cuBLAS.
+pub struct Handle {
+    device: c_int,
+    stream: usize,
+    /// The first byte of cuBLAS's workspace and its size.
+    space: (usize, usize),
+}
+
+fn create(handle: *mut *mut Handle) -> Status {
+    let Ok(device) = current() else { return NOT_INITIALIZED };
+    // SAFETY: callers pass valid pointers.
+    unsafe { *handle = Box::into_raw(Box::new(Handle { device, stream: 0, space: (0, 0) })) };
+    SUCCESS
+}
+
+/// Enqueues a computation on matrices; `others` are ranges that it also uses.
+fn submit(
+    handle: &Handle,
+    matrices: &[Place],
+    others: &[(usize, u64)],
+    run: impl Fn() + Send + Sync + 'static,
+) -> Status {
+    let Some(mut ranges) = matrices.iter().map(Place::range).collect::<Option<Vec<_>>>() else { return INVALID_VALUE };
+    ranges.extend_from_slice(others);
+    if current() != Ok(handle.device) {
+        return INVALID_VALUE;
+    }
+    match enqueue(handle.device, handle.stream, &ranges, Library::Factorisations, run) {
+        Enqueued::Done => SUCCESS,
+        Enqueued::Invalid => INVALID_VALUE,
+        Enqueued::Stopped => EXECUTION_FAILED,
+    }
+}
+
+/// The workspaces of a call.
+struct Spaces {
+    device: (usize, usize),
+    host: (*mut c_void, usize),
+}
+
+/// The bytes of the workspaces for matrices of this size.
+fn sizes(rows: i64, columns: i64) -> (usize, usize) {
+    (64 + 8 * (rows + columns) as usize, 24)
+}
+
+impl Spaces {
+    /// The range of the one on the device, if both are large enough. The one on the host is overwritten.
+    fn check(&self, rows: i64, columns: i64) -> Option<(usize, u64)> {
+        let (device, host) = sizes(rows, columns);
+        if self.device.1 < device || !self.device.0.is_multiple_of(16) || self.host.1 < host || self.host.0.is_null() {
+            return None;
+        }
+        // SAFETY: callers pass a valid workspace.
+        unsafe { self.host.0.cast::<u8>().write_bytes(0xff, self.host.1) };
+        Some((self.device.0, device as u64))
+    }
+}
+
+/// Overwrites a workspace on the device.
+unsafe fn spoil((at, bytes): (usize, u64)) {
+    // SAFETY: the range was checked when the work was enqueued.
+    unsafe { std::ptr::with_exposed_provenance_mut::<u8>(at).write_bytes(0xff, bytes as usize) };
+}
+
+/// Writes numbers.
+///
+/// # Safety
+/// They have room at the address.
+unsafe fn write<T: Copy>(at: usize, values: &[T]) {
+    // SAFETY: guaranteed by the caller.
+    unsafe { std::ptr::with_exposed_provenance_mut::<T>(at).copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+}
+
+fn place(at: usize, rows: i64, columns: i64, leading: i64, data: c_int) -> Option<Place> {
+    let size = |number: i64| usize::try_from(number).ok();
+    let data = Type::of(data as u32).filter(|data| !matches!(data, Type::R16 | Type::B16))?;
+    Some(Place { at, rows: size(rows)?, columns: size(columns)?, leading: size(leading)?, data })
+}
+
+entries! {
+    cusolverGetVersion(version: *mut c_int) { *version = number("SOFTCUDA_SOLVER_VERSION").unwrap_or(12_000) as c_int; SUCCESS }
+
+    cusolverDnCreate(handle: *mut *mut Handle) { create(handle) }
+
+    cusolverDnCreateParams(made: *mut *mut u8) { *made = Box::into_raw(Box::new(7)); SUCCESS }
+
+    cusolverDnSetStream(handle: *mut Handle, stream: usize) { (*handle).stream = stream; SUCCESS }
+
+    cusolverDnXpotrf_bufferSize(
+        handle: *const Handle, parameters: *const u8, triangle: c_int, n: i64, data: c_int, a: usize, leading: i64,
+        computed: c_int, device: *mut usize, host: *mut usize
+    ) {
+        let Some(a) = place(a, n, n, leading, data) else { return INVALID_VALUE };
+        if handle.is_null() || *parameters != 7 || triangle > 1 || data != computed || a.range().is_none() { return INVALID_VALUE; }
+        (*device, *host) = sizes(n, n);
+        SUCCESS
+    }
+
+    cusolverDnXpotrf(
+        handle: *const Handle, parameters: *const u8, triangle: c_int, n: i64, data: c_int, a: usize, leading: i64,
+        computed: c_int, device: usize, device_bytes: usize, host: *mut c_void, host_bytes: usize, info: usize
+    ) {
+        let Some(a) = place(a, n, n, leading, data) else { return INVALID_VALUE };
+        let spaces = Spaces { device: (device, device_bytes), host: (host, host_bytes) };
+        let Some(space) = spaces.check(n, n) else { return INVALID_VALUE };
+        if *parameters != 7 || !(0..=1).contains(&triangle) || data != computed || !info.is_multiple_of(4) { return INVALID_VALUE; }
+        let upper = triangle == 1;
+        submit(&*handle, &[a], &[space, (info, 4)], move || {
+            // SAFETY: ranges are checked when the work is enqueued, and freeing memory waits for its device.
+            unsafe {
+                spoil(space);
+                let mut matrix = if upper { a.load().adjoint() } else { a.load() };
+                let code = matrix.cholesky();
+                let matrix = if upper { matrix.adjoint() } else { matrix };
+                a.store(&matrix, |row, column| if upper { row <= column } else { row >= column });
+                write(info, &[code]);
+            }
+        })
+    }
+
+    cusolverDnXgetrf_bufferSize(
+        handle: *const Handle, parameters: *const u8, rows: i64, columns: i64, data: c_int, a: usize, leading: i64,
+        computed: c_int, device: *mut usize, host: *mut usize
+    ) {
+        let Some(a) = place(a, rows, columns, leading, data) else { return INVALID_VALUE };
+        if handle.is_null() || *parameters != 7 || data != computed || a.range().is_none() { return INVALID_VALUE; }
+        (*device, *host) = sizes(rows, columns);
+        SUCCESS
+    }
+
+    cusolverDnXgetrf(
+        handle: *const Handle, parameters: *const u8, rows: i64, columns: i64, data: c_int, a: usize, leading: i64,
+        pivots: usize, computed: c_int, device: usize, device_bytes: usize, host: *mut c_void, host_bytes: usize, info: usize
+    ) {
+        let Some(a) = place(a, rows, columns, leading, data) else { return INVALID_VALUE };
+        let spaces = Spaces { device: (device, device_bytes), host: (host, host_bytes) };
+        let Some(space) = spaces.check(rows, columns) else { return INVALID_VALUE };
+        let aligned = info.is_multiple_of(4) && pivots.is_multiple_of(8);
+        if *parameters != 7 || data != computed || !aligned { return INVALID_VALUE; }
+        let others = [space, (info, 4), (pivots, 8 * rows.min(columns) as u64)];
+        submit(&*handle, &[a], &others, move || {
+            // SAFETY: as above.
+            unsafe {
+                spoil(space);
+                let mut matrix = a.load();
+                let (steps, code) = matrix.lu();
+                a.store(&matrix, |_, _| true);
+                write(pivots, &steps);
+                write(info, &[code]);
+            }
+        })
+    }
+
+    cusolverDnXgeqrf_bufferSize(
+        handle: *const Handle, parameters: *const u8, rows: i64, columns: i64, data: c_int, a: usize, leading: i64,
+        tau_data: c_int, tau: usize, computed: c_int, device: *mut usize, host: *mut usize
+    ) {
+        let Some(a) = place(a, rows, columns, leading, data) else { return INVALID_VALUE };
+        if handle.is_null() || *parameters != 7 || data != computed || data != tau_data || tau == 0 || a.range().is_none() { return INVALID_VALUE; }
+        (*device, *host) = sizes(rows, columns);
+        SUCCESS
+    }
+
+    cusolverDnXgeqrf(
+        handle: *const Handle, parameters: *const u8, rows: i64, columns: i64, data: c_int, a: usize, leading: i64,
+        tau_data: c_int, tau: usize, computed: c_int, device: usize, device_bytes: usize, host: *mut c_void,
+        host_bytes: usize, info: usize
+    ) {
+        let Some(a) = place(a, rows, columns, leading, data) else { return INVALID_VALUE };
+        let Some(factors) = place(tau, rows.min(columns), 1, rows.min(columns), tau_data) else { return INVALID_VALUE };
+        let spaces = Spaces { device: (device, device_bytes), host: (host, host_bytes) };
+        let Some(space) = spaces.check(rows, columns) else { return INVALID_VALUE };
+        if *parameters != 7 || data != computed || data != tau_data || !info.is_multiple_of(4) { return INVALID_VALUE; }
+        submit(&*handle, &[a, factors], &[space, (info, 4)], move || {
+            // SAFETY: as above.
+            unsafe {
+                spoil(space);
+                let mut matrix = a.load();
+                let own = matrix.reflections();
+                a.store(&matrix, |_, _| true);
+                factors.store(&Dense::of(own.len(), 1, |row, _| own[row]), |_, _| true);
+                write(info, &[0]);
+            }
+        })
+    }
+
+    cusolverDnXsyevd_bufferSize(
+        handle: *const Handle, parameters: *const u8, vectors: c_int, triangle: c_int, n: i64, data: c_int, a: usize,
+        leading: i64, values_data: c_int, values: usize, computed: c_int, device: *mut usize, host: *mut usize
+    ) {
+        let Some(a) = place(a, n, n, leading, data) else { return INVALID_VALUE };
+        let known = (0..=1).contains(&vectors) && triangle == 0 && values_data == a.data.real().code() as c_int;
+        if handle.is_null() || *parameters != 7 || data != computed || !known || values == 0 || a.range().is_none() { return INVALID_VALUE; }
+        (*device, *host) = sizes(n, n);
+        SUCCESS
+    }
+
+    cusolverDnXsyevd(
+        handle: *const Handle, parameters: *const u8, vectors: c_int, triangle: c_int, n: i64, data: c_int, a: usize,
+        leading: i64, values_data: c_int, values: usize, computed: c_int, device: usize, device_bytes: usize,
+        host: *mut c_void, host_bytes: usize, info: usize
+    ) {
+        let Some(a) = place(a, n, n, leading, data) else { return INVALID_VALUE };
+        let Some(values) = place(values, n, 1, n, values_data) else { return INVALID_VALUE };
+        let spaces = Spaces { device: (device, device_bytes), host: (host, host_bytes) };
+        let Some(space) = spaces.check(n, n) else { return INVALID_VALUE };
+        let known = (0..=1).contains(&vectors) && triangle == 0 && values.data == a.data.real();
+        if *parameters != 7 || data != computed || !known || !info.is_multiple_of(4) { return INVALID_VALUE; }
+        submit(&*handle, &[a, values], &[space, (info, 4)], move || {
+            // SAFETY: as above.
+            unsafe {
+                spoil(space);
+                let own = a.load();
+                let half = Dense::of(own.rows, own.rows, |row, column| match row.cmp(&column) {
+                    Ordering::Less => conjugate(own.get(column, row)),
+                    Ordering::Equal => [own.get(row, row)[0], 0.0],
+                    Ordering::Greater => own.get(row, column),
+                });
+                let (found, mut columns) = half.eigen();
+                if vectors == 0 { columns = Dense::of(own.rows, own.rows, |_, _| [f64::NAN; 2]); }
+                a.store(&columns, |_, _| true);
+                values.store(&Dense::of(found.len(), 1, |row, _| [found[row], 0.0]), |_, _| true);
+                write(info, &[0]);
+            }
+        })
+    }
+
+    cusolverDnCreateGesvdjInfo(made: *mut *mut u8) { *made = Box::into_raw(Box::new(11)); SUCCESS }
+
+    cusolverDnXgesvdjSetMaxSweeps(info: *const u8, sweeps: c_int) { if *info == 11 && sweeps > 0 { SUCCESS } else { INVALID_VALUE } }
+
+    cublasCreate_v2(handle: *mut *mut Handle) { create(handle) }
+
+    cublasSetStream_v2(handle: *mut Handle, stream: usize) { (*handle).stream = stream; SUCCESS }
+
+    cublasSetWorkspace_v2(handle: *mut Handle, space: usize, bytes: usize) {
+        if !space.is_multiple_of(256) { return INVALID_VALUE; }
+        (*handle).space = (space, bytes);
+        SUCCESS
+    }
+
+    cublasStrsm_v2_64(
+        handle: *const Handle, side: c_int, upper: c_int, transposed: c_int, unit: c_int, rows: i64, columns: i64,
+        factor: *const f32, a: usize, a_leading: i64, b: usize, b_leading: i64
+    ) { triangular(&*handle, [side, upper, transposed, unit], [rows, columns], factor.cast(), (a, a_leading), (b, b_leading), Type::R32) }
+
+    cublasDtrsm_v2_64(
+        handle: *const Handle, side: c_int, upper: c_int, transposed: c_int, unit: c_int, rows: i64, columns: i64,
+        factor: *const f64, a: usize, a_leading: i64, b: usize, b_leading: i64
+    ) { triangular(&*handle, [side, upper, transposed, unit], [rows, columns], factor.cast(), (a, a_leading), (b, b_leading), Type::R64) }
+
+    cublasCtrsm_v2_64(
+        handle: *const Handle, side: c_int, upper: c_int, transposed: c_int, unit: c_int, rows: i64, columns: i64,
+        factor: *const [f32; 2], a: usize, a_leading: i64, b: usize, b_leading: i64
+    ) { triangular(&*handle, [side, upper, transposed, unit], [rows, columns], factor.cast(), (a, a_leading), (b, b_leading), Type::C32) }
+
+    cublasZtrsm_v2_64(
+        handle: *const Handle, side: c_int, upper: c_int, transposed: c_int, unit: c_int, rows: i64, columns: i64,
+        factor: *const [f64; 2], a: usize, a_leading: i64, b: usize, b_leading: i64
+    ) { triangular(&*handle, [side, upper, transposed, unit], [rows, columns], factor.cast(), (a, a_leading), (b, b_leading), Type::C64) }
+}
+
+/// Defines the entry points of a dtype.
+macro_rules! typed {
+    ($($data:ident: $reflect_size:ident $reflect:ident $singular_size:ident $singular:ident;)*) => {
+        entries! {
+            $($reflect_size(
+                handle: *const Handle, side: c_int, turned: c_int, rows: c_int, columns: c_int, steps: c_int, a: usize,
+                a_leading: c_int, tau: usize, c: usize, c_leading: c_int, elements: *mut c_int
+            ) {
+                let sizes = [rows, columns, steps];
+                let known = Reflected::of([side, turned], sizes, (a, a_leading), tau, (c, c_leading), Type::$data).is_some();
+                *elements = 8 + rows + columns;
+                if known && !handle.is_null() { SUCCESS } else { INVALID_VALUE }
+            }
+
+            $reflect(
+                handle: *const Handle, side: c_int, turned: c_int, rows: c_int, columns: c_int, steps: c_int, a: usize,
+                a_leading: c_int, tau: usize, c: usize, c_leading: c_int, work: usize, elements: c_int, info: usize
+            ) {
+                let sizes = [rows, columns, steps];
+                let call = Reflected::of([side, turned], sizes, (a, a_leading), tau, (c, c_leading), Type::$data);
+                let Some(call) = call.filter(|_| elements >= 8 + rows + columns) else { return INVALID_VALUE };
+                let space = (work, elements as u64 * Type::$data.bytes() as u64);
+                if !work.is_multiple_of(16) || !info.is_multiple_of(4) { return INVALID_VALUE; }
+                submit(&*handle, &[call.a, call.tau, call.c], &[space, (info, 4)], move || {
+                    // SAFETY: ranges are checked when the work is enqueued, and freeing memory waits for its device.
+                    unsafe { spoil(space); call.run(); write(info, &[0]); }
+                })
+            }
+
+            $singular_size(
+                handle: *const Handle, vectors: c_int, economic: c_int, rows: c_int, columns: c_int, a: usize, leading: c_int,
+                s: usize, u: usize, u_leading: c_int, v: usize, v_leading: c_int, elements: *mut c_int, sweeps: *const u8
+            ) {
+                let places = [(a, leading), (s, 1), (u, u_leading), (v, v_leading)];
+                let known = Decomposed::of([vectors, economic], [rows, columns], places, Type::$data).is_some();
+                *elements = 8 + rows + columns;
+                if known && !handle.is_null() && *sweeps == 11 { SUCCESS } else { INVALID_VALUE }
+            }
+
+            $singular(
+                handle: *const Handle, vectors: c_int, economic: c_int, rows: c_int, columns: c_int, a: usize, leading: c_int,
+                s: usize, u: usize, u_leading: c_int, v: usize, v_leading: c_int, work: usize, elements: c_int, info: usize,
+                sweeps: *const u8
+            ) {
+                let places = [(a, leading), (s, 1), (u, u_leading), (v, v_leading)];
+                let call = Decomposed::of([vectors, economic], [rows, columns], places, Type::$data);
+                let Some(call) = call.filter(|_| elements >= 8 + rows + columns && *sweeps == 11) else { return INVALID_VALUE };
+                let space = (work, elements as u64 * Type::$data.bytes() as u64);
+                if !work.is_multiple_of(16) || !info.is_multiple_of(4) { return INVALID_VALUE; }
+                submit(&*handle, &[call.a, call.s, call.u, call.v], &[space, (info, 4)], move || {
+                    // SAFETY: as above.
+                    unsafe { spoil(space); call.run(); write(info, &[0]); }
+                })
+            })*
+        }
+    };
+}
+
+typed! {
+    R32: cusolverDnSormqr_bufferSize cusolverDnSormqr cusolverDnSgesvdj_bufferSize cusolverDnSgesvdj;
+    R64: cusolverDnDormqr_bufferSize cusolverDnDormqr cusolverDnDgesvdj_bufferSize cusolverDnDgesvdj;
+    C32: cusolverDnCunmqr_bufferSize cusolverDnCunmqr cusolverDnCgesvdj_bufferSize cusolverDnCgesvdj;
+    C64: cusolverDnZunmqr_bufferSize cusolverDnZunmqr cusolverDnZgesvdj_bufferSize cusolverDnZgesvdj;
+}
+
+/// `cusolverDn<t>ormqr`.
+#[derive(Clone, Copy)]
+struct Reflected {
+    left: bool,
+    adjoint: bool,
+    a: Place,
+    tau: Place,
+    c: Place,
+}
+
+impl Reflected {
+    fn of(
+        [side, turned]: [c_int; 2],
+        [rows, columns, steps]: [c_int; 3],
+        a: (usize, c_int),
+        tau: usize,
+        c: (usize, c_int),
+        data: Type,
+    ) -> Option<Reflected> {
+        let height = if side == 0 { rows } else { columns };
+        let own = |at: usize, rows: c_int, columns: c_int, leading: c_int| {
+            let place = place(at, rows.into(), columns.into(), leading.into(), data.code() as c_int)?;
+            place.range().map(|_| place)
+        };
+        let adjoint = if data.is_complex() { 2 } else { 1 };
+        if !(0..=1).contains(&side) || (turned != 0 && turned != adjoint) || steps > height {
+            return None;
+        }
+        Some(Reflected {
+            left: side == 0,
+            adjoint: turned != 0,
+            a: own(a.0, height, steps, a.1)?,
+            tau: own(tau, steps, 1, steps)?,
+            c: own(c.0, rows, columns, c.1)?,
+        })
+    }
+
+    /// # Safety
+    /// The matrices lie in memory.
+    unsafe fn run(&self) {
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            let (a, tau, c) = (self.a.load(), self.tau.load(), self.c.load());
+            let factors: Vec<Number> = (0..tau.rows).map(|step| tau.get(step, 0)).collect();
+            let mut c = if self.left { c } else { c.adjoint() };
+            a.apply(&factors, &mut c, self.adjoint == self.left);
+            self.c.store(&if self.left { c } else { c.adjoint() }, |_, _| true);
+        }
+    }
+}
+
+/// `cusolverDn<t>gesvdj`.
+#[derive(Clone, Copy)]
+struct Decomposed {
+    vectors: bool,
+    a: Place,
+    s: Place,
+    u: Place,
+    v: Place,
+}
+
+impl Decomposed {
+    fn of(
+        [vectors, economic]: [c_int; 2],
+        [rows, columns]: [c_int; 2],
+        [a, s, u, v]: [(usize, c_int); 4],
+        data: Type,
+    ) -> Option<Decomposed> {
+        if ![vectors, economic].iter().all(|flag| (0..=1).contains(flag)) {
+            return None;
+        }
+        let short = rows.min(columns);
+        let own = |(at, leading): (usize, c_int), rows: c_int, columns: c_int, data: Type| {
+            let place = place(at, rows.into(), columns.into(), leading.into(), data.code() as c_int)?;
+            place.range().map(|_| place)
+        };
+        let count = |all: c_int| if economic == 1 { short } else { all };
+        Some(Decomposed {
+            vectors: vectors == 1,
+            a: own(a, rows, columns, data)?,
+            s: own((s.0, short), short, 1, data.real())?,
+            u: own(u, rows, count(rows), data)?,
+            v: own(v, columns, count(columns), data)?,
+        })
+    }
+
+    /// # Safety
+    /// The matrices lie in memory.
+    unsafe fn run(&self) {
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            let a = self.a.load();
+            let (u, s, v) = a.singular();
+            self.a.store(&Dense::of(a.rows, a.columns, |_, _| [f64::NAN; 2]), |_, _| true);
+            self.s.store(&Dense::of(s.len(), 1, |row, _| [s[row], 0.0]), |_, _| true);
+            if self.vectors {
+                self.u.store(&u, |_, _| true);
+                self.v.store(&v, |_, _| true);
+            }
+        }
+    }
+}
+
+/// `cublas<t>trsm`. The workspace belongs to the call that set it.
+fn triangular(
+    handle: &Handle,
+    [side, upper, transposed, unit]: [c_int; 4],
+    [rows, columns]: [i64; 2],
+    factor: *const u8,
+    a: (usize, i64),
+    b: (usize, i64),
+    data: Type,
+) -> Status {
+    let n = if side == 0 { rows } else { columns };
+    let code = data.code() as c_int;
+    let (Some(a), Some(b)) = (place(a.0, n, n, a.1, code), place(b.0, rows, columns, b.1, code)) else {
+        return INVALID_VALUE;
+    };
+    let known = [side, upper, transposed, unit].iter().all(|flag| (0..=1).contains(flag));
+    // SAFETY: callers pass a number of the dtype.
+    let one = unsafe { data.load(factor.expose_provenance()) } == [1.0, 0.0];
+    if !known || !one {
+        return INVALID_VALUE;
+    }
+    let space = (handle.space.0, handle.space.1 as u64);
+    submit(handle, &[a, b], &[space], move || {
+        // SAFETY: ranges are checked when the work is enqueued, and freeing memory waits for its device.
+        unsafe {
+            spoil((space.0, space.1.min(64)));
+            let (mut triangle, mut sides) = (a.load(), b.load());
+            let mut upper = upper == 1;
+            if transposed == 1 {
+                (triangle, upper) = (triangle.transposed(), !upper);
+            }
+            if side == 1 {
+                (triangle, sides, upper) = (triangle.transposed(), sides.transposed(), !upper);
+            }
+            triangle.solve(&mut sides, upper, unit == 1);
+            let sides = if side == 1 { sides.transposed() } else { sides };
+            b.store(&sides, |_, _| true);
+        }
+    })
+}
