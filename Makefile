@@ -42,6 +42,7 @@ softcuda: ## build the card made of software, for tests, into target/softcuda
 	cp target/debug/libsoftcuda.so target/softcuda/libcuda.so.1
 	ln -sf libcuda.so.1 target/softcuda/libnvrtc.so.13
 	ln -sf libcuda.so.1 target/softcuda/libcublasLt.so.13
+	ln -sf libcuda.so.1 target/softcuda/libnccl.so.2
 
 test-cuda: build softcuda $(BIN)/pytest ## run the tests of GPUs on the card made of software
 	LD_LIBRARY_PATH=target/softcuda RUSHLIGHT_KERNEL_CACHE=target/softcuda/kernels \

@@ -10,6 +10,7 @@
 //! - `library` finds NVIDIA's other libraries.
 //! - `program` compiles the source of a kernel and keeps the result, in memory and on disk.
 //! - `blas` gives products of matrices to cuBLASLt, where it is installed.
+//! - `nccl` exchanges tensors with the devices of other processes, where NCCL is installed; `failures` are its calls that were given up.
 //! - `copy`, `elementwise`, `reduce`, `matmul`, `indexed`, `lines`, `order` and `random` enqueue work. They return before it has
 //!   run.
 //! - `kernels` has the sources of device functions.
@@ -23,6 +24,7 @@ pub mod card;
 pub mod copy;
 pub mod driver;
 pub mod elementwise;
+pub mod failures;
 pub mod graph;
 pub mod indexed;
 pub mod ipc;
@@ -32,6 +34,7 @@ pub mod library;
 pub mod lines;
 pub mod matmul;
 pub mod memory;
+pub mod nccl;
 pub mod order;
 pub mod pinned;
 pub mod profile;

@@ -305,7 +305,7 @@ entries! {
             match machine.streams.find(device, stream) {
                 Some(stream) if machine.fault(device) == SUCCESS => {
                     done = if ranges.iter().all(owned) { SUCCESS } else { INVALID_VALUE };
-                    if done == SUCCESS { machine.enqueue(stream, Work::Product(product)); }
+                    if done == SUCCESS { machine.enqueue(stream, Work::Product(product.clone())); }
                 }
                 Some(_) => {}
                 None => done = INVALID_VALUE,

@@ -1,15 +1,17 @@
-//! A card made of software, for tests: a shared library in place of `libcuda.so.1`, `libnvrtc.so` and `libcublasLt.so`.
+//! A card made of software, for tests: a shared library in place of `libcuda.so.1`, `libnvrtc.so`, `libcublasLt.so`
+//! and `libnccl.so.2`.
 //!
 //! The dynamic loader finds it through `LD_LIBRARY_PATH`, so that the same program runs on it and on a card. `make softcuda` puts
 //! it into a folder of cargo's output under these names. It is not part of the installed package.
 //!
-//! - `driver`, `nvrtc` and `blas` are the entry points. Those that rushlight does not call are absent.
+//! - `driver`, `nvrtc`, `blas` and `nccl` are the entry points. Those that rushlight does not call are absent.
 //! - `machine` is the state: devices, their contexts, faults; `status` has the statuses of functions.
 //! - `memory` gives out memory between pages that may not be touched. Freed memory may not be touched either.
 //! - `streams` are queues. `schedule` runs their work late: when something waits for it, or at random moments.
 //! - `graphs` records work for graphs.
 //! - `modules` loads kernels. CUDA C++ is compiled as host C++ over `host.h`, where the threads of a block are fibres, with the
 //!   compiler's checks of alignments and of indices of arrays.
+//! - `exchange` moves memory between processes for `nccl`, through `area`, and `reductions` reduces it.
 //! - `products` multiplies matrices for `blas`.
 //!
 //! What it does not model: the order in which threads see each other's writes, and work that truly runs at the same time.
@@ -20,6 +22,7 @@
 //! | `SOFTCUDA_MEMORY` | the bytes of memory of each device, 1 GiB by default |
 //! | `SOFTCUDA_VERSION` | the version of CUDA that the driver reports, 13000 by default |
 //! | `SOFTCUDA_BLAS_VERSION` | the version of cuBLASLt, 130000 by default |
+//! | `SOFTCUDA_NCCL_VERSION` | the version of NCCL, 22703 by default |
 //! | `SOFTCUDA_SEED` | the order of threads and the moments at which work runs; 0 runs work as late as possible |
 //! | `SOFTCUDA_CXX` | the C++ compiler, `c++` by default |
 
@@ -35,14 +38,18 @@ macro_rules! entries {
     };
 }
 
+mod area;
 mod blas;
 mod driver;
+mod exchange;
 mod graphs;
 mod machine;
 mod memory;
 mod modules;
+mod nccl;
 mod nvrtc;
 mod products;
+mod reductions;
 mod schedule;
 mod status;
 mod streams;

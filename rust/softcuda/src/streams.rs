@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
 use std::time::Instant;
 
+use crate::exchange::Exchange;
 use crate::modules::Launch;
 use crate::products::Product;
 
@@ -11,6 +12,7 @@ use crate::products::Product;
 pub enum Work {
     Launch(Launch),
     Product(Product),
+    Exchange(Exchange),
     Copy {
         to: usize,
         from: Source,
@@ -44,6 +46,8 @@ pub struct Stream {
     pub device: c_int,
     pub priority: c_int,
     pub queue: VecDeque<Work>,
+    /// Whether it has exchanged memory with other processes, which do not wait for this process's host.
+    pub exchanges: bool,
 }
 
 pub struct Event {
@@ -77,7 +81,7 @@ impl Streams {
 
     pub fn create(&mut self, device: c_int, priority: c_int) -> usize {
         let handle = self.new_handle();
-        self.streams.insert(handle, Stream { device, priority, queue: VecDeque::new() });
+        self.streams.insert(handle, Stream { device, priority, queue: VecDeque::new(), exchanges: false });
         handle
     }
 
@@ -95,7 +99,7 @@ impl Streams {
     pub fn find(&mut self, device: c_int, handle: usize) -> Option<usize> {
         let key = key(device, handle);
         if handle == 0 {
-            self.streams.entry(key).or_insert(Stream { device, priority: 0, queue: VecDeque::new() });
+            self.streams.entry(key).or_insert(Stream { device, priority: 0, queue: VecDeque::new(), exchanges: false });
         }
         self.streams.get(&key).filter(|stream| stream.device == device).map(|_| key)
     }
