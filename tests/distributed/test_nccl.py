@@ -142,6 +142,38 @@ def test_an_old_version():
 
 
 @needs_soft_card
+def test_calls_of_one_process():
+    program = """
+        from rushlight.cuda import nccl
+        tensors = [torch.full((4,), float(card + 1), device=f"cuda:{card}") for card in range(2)]
+        print(nccl.is_available(tensors), nccl.version())
+        nccl.all_reduce(tensors)
+        print([tensor.tolist() for tensor in tensors])
+        nccl.broadcast(tensors, 1)
+        nccl.reduce(tensors, root=1, op=nccl.SUM)
+        print(tensors[1].tolist())
+        gathered = [torch.zeros(8, device=tensor.device) for tensor in tensors]
+        nccl.all_gather(tensors, gathered)
+        print(gathered[0].tolist() == gathered[1].tolist() == [3.0] * 4 + [6.0] * 4)
+        halves = [torch.zeros(4, device=tensor.device) for tensor in tensors]
+        nccl.reduce_scatter(gathered, halves, op=2)
+        print([half.tolist() for half in halves])
+        try:
+            nccl.all_reduce(tensors[0])
+        except TypeError as error:
+            print(error)
+    """
+    assert run(program, SOFTCUDA_DEVICES=2).splitlines() == [
+        "True (2, 27, 3)",
+        "[[3.0, 3.0, 3.0, 3.0], [3.0, 3.0, 3.0, 3.0]]",
+        "[6.0, 6.0, 6.0, 6.0]",
+        "True",
+        "[[3.0, 3.0, 3.0, 3.0], [6.0, 6.0, 6.0, 6.0]]",
+        "Inputs should be a collection of tensors",
+    ]
+
+
+@needs_soft_card
 def test_all_backends_by_default():
     program = """
         from rushlight import distributed as dist

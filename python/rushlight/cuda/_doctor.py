@@ -23,6 +23,7 @@ def report() -> list[tuple[bool, str, str]]:
     else:
         lines.append((True, f"NVRTC, which compiles the kernels: {nvrtc}", ""))
     lines.append(_about_products(libraries["cublaslt"]))
+    lines.append(_about_groups(libraries["nccl"]))
     cache = libraries["kernel cache"]
     lines.append((True, f"compiled kernels: {cache or 'not kept, because no folder was found'}", ""))
     for index in range(torch.cuda.device_count()):
@@ -39,6 +40,13 @@ def _about_products(found: tuple[str, bool] | None) -> tuple[bool, str, str]:
     version, usable = found or ("not installed", False)
     remedy = "" if usable else "pip install 'rushlight[cuda13]'; until then a slower kernel multiplies"
     return usable, f"cuBLASLt, which multiplies matrices: {version}", remedy
+
+
+def _about_groups(found: tuple[str, bool] | None) -> tuple[bool, str, str]:
+    """Only programs of several processes need NCCL."""
+    version, usable = found or ("not installed", False)
+    remedy = "" if usable else "pip install 'rushlight[cuda13]'; without it processes exchange tensors through the host"
+    return usable, f"NCCL, which exchanges tensors between GPUs: {version}", remedy
 
 
 def _about_driver(told: str) -> str:
