@@ -206,6 +206,8 @@ def groups(rank, size, place):
     dist.all_reduce(tensor, group=mesh.get_group("outer"))
     assert tensor.item() == sum(other for other in range(size) if other % (size // 2) == rank % (size // 2))
     dist.destroy_process_group(own)
+    whole, _ = dist.new_subgroups()
+    assert whole.size() == torch.cuda.device_count() == size
 
 
 def streams(rank, size, place):
@@ -305,6 +307,11 @@ def absent(rank, size, place):
     if rank == size - 1:
         time.sleep(3.5)
         return None
+    return error_of(lambda: dist.all_reduce(torch.ones(1, device="cuda")))
+
+
+def crowded(rank, size, place):
+    begin("nccl", place, rank, size, seconds=2.0)
     return error_of(lambda: dist.all_reduce(torch.ones(1, device="cuda")))
 
 

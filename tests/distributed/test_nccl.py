@@ -103,8 +103,9 @@ def test_ranks_that_make_different_calls(tmp_path):
 
 @needs_soft_card
 def test_two_ranks_on_one_card_are_refused(tmp_path):
-    with pytest.raises(AssertionError, match="NCCL error: invalid usage"):
-        ranks("collectives", 2, tmp_path, CUDA_VISIBLE_DEVICES="0,0")
+    errors = ranks("crowded", 2, tmp_path, CUDA_VISIBLE_DEVICES="0,0")
+    assert ["DistBackendError", "NCCL error: invalid usage"] in errors
+    assert {kind for kind, _ in errors} == {"DistBackendError"}
 
 
 @needs_soft_card

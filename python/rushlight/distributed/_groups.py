@@ -491,10 +491,14 @@ def new_group(
 def new_subgroups(group_size=None, group=None, timeout=None, backend=None, pg_options=None, group_desc=None):
     """Cuts the default group into groups of consecutive ranks. Returns this process's group and the list of all.
 
+    Without `group_size`, a group has as many ranks as the machine has GPUs.
+
     Raises:
-        ValueError: the groups would not have one size.
+        ValueError: the groups would not have one size, or there is no GPU that tells it.
     """
     world = get_world_size()
+    if group_size is None and torch.cuda.device_count():
+        group_size = torch.cuda.device_count()
     if group_size is None:
         raise ValueError("Default group size only takes effect when CUDA is available. Pass `group_size`.")
     if group_size <= 0:

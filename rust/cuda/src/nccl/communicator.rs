@@ -126,6 +126,8 @@ pub struct Communicator {
 /// Called during a wait, to let Ctrl-C end it.
 pub type Look<'a> = &'a mut dyn FnMut() -> Result<()>;
 
+/// How long a thread asks without a pause. The library enqueues most calls in less.
+const SOON: Duration = Duration::from_millis(1);
 /// How long a thread sleeps before it asks the library again.
 const NAP: Duration = Duration::from_micros(100);
 /// How often it looks for Ctrl-C, in naps.
@@ -214,6 +216,7 @@ impl Communicator {
             match status {
                 SUCCESS => break,
                 IN_PROGRESS if begun.elapsed() > timeout => return Ok(false),
+                IN_PROGRESS if begun.elapsed() < SOON => std::thread::yield_now(),
                 IN_PROGRESS => std::thread::sleep(NAP),
                 _ => return Err(failure(status)),
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rushlight_core::fork::{self, ForkMutex, Rank};
 use rushlight_core::sync::{Arc, thread};
 
+use crate::capture;
 use crate::nccl::communicator::Work;
 
 /// How often the thread looks.
@@ -35,7 +36,10 @@ fn run() {
     loop {
         thread::sleep(PAUSE);
         let works = WATCHED.lock().works.clone();
+        // Another thread may be capturing a graph, which forbids to ask for events otherwise.
+        let relaxed = capture::Relaxed::begin();
         let over: Vec<bool> = works.iter().map(|work| work.look_after()).collect();
+        drop(relaxed);
         let mut watched = WATCHED.lock();
         // New ones were added at the end.
         let mut over = over.into_iter();
