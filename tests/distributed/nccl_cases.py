@@ -210,6 +210,17 @@ def groups(rank, size, place):
     assert whole.size() == torch.cuda.device_count() == size
 
 
+def chosen(rank, size, place):
+    dist.init_process_group(BOTH, store=dist.FileStore(place, size), rank=rank, world_size=size)
+    if rank > 0:
+        os.environ["LOCAL_RANK"] = str(rank)
+    mesh = dist.init_device_mesh("cuda", (size,))
+    assert torch.cuda.current_device() == rank
+    tensor = torch.ones(1, device=mesh.device_type)
+    dist.all_reduce(tensor, group=mesh.get_group())
+    assert tensor.item() == size
+
+
 def streams(rank, size, place):
     begin("nccl", place, rank, size)
     big = 1 << 16

@@ -38,7 +38,7 @@ def test_ranks(name, size, tmp_path):
 
 
 @needs_soft_card
-@pytest.mark.parametrize("name", ["captured", "aborted", "through_host", "hooks", "scaler"])
+@pytest.mark.parametrize("name", ["captured", "aborted", "through_host", "hooks", "scaler", "chosen"])
 def test_two_ranks(name, tmp_path):
     assert ranks(name, 2, tmp_path) == [None] * 2
 
