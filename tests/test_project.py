@@ -41,6 +41,7 @@ CLOSED_TO_FORKS = {
     "core/src/storage.rs:LEFT_ALONE": "set when the engine starts",
     "cuda/src/graph.rs:state": "a child that inherits a graph is refused before it looks",
     "cuda/src/memory.rs:others": "of a block, which a child that inherits it leaves alone",
+    "cuda/src/nccl/communicator.rs:handle": "a child that inherits a communicator is refused before it looks",
     "cuda/src/pinned.rs:uses": "of a block, which a child that inherits it leaves alone",
     "dist/src/client.rs:requester": "a child that inherits a client is refused before it looks",
     "dist/src/client.rs:stream": "a child that inherits a client is refused before it looks",
@@ -66,6 +67,8 @@ CLOSED_TO_FORKS = {
     "py/src/entry.rs:signatures": "set with the GIL held, so that nobody else can fork",
     "simd/src/testing.rs:TURN": "of tests",
     "softcuda/src/machine.rs:MACHINE": "of tests",
+    "softcuda/src/nccl.rs:ENTRIES": "of tests",
+    "softcuda/src/nccl.rs:STARTED": "of tests",
 }
 
 

@@ -135,7 +135,7 @@ def test_subgroups(ranks):
         ({"init_method": "tcp://[ff15::1]:23456", "rank": 0, "world_size": 1}, ValueError, "multicast"),
         ({"init_method": "file://", "rank": 0, "world_size": 1}, ValueError, "path missing"),
         ({"init_method": "https://x", "rank": 0, "world_size": 1}, RuntimeError, "No rendezvous handler for https://"),
-        ({"backend": "nccl"}, RuntimeError, "Distributed package doesn't have NCCL built in"),
+        ({"backend": "ucc"}, RuntimeError, "Distributed package doesn't have UCC built in"),
         ({"backend": "cpu"}, AssertionError, "Unknown c10d backend type CPU"),
         ({"backend": "cpu:gloo,cpu:mpi"}, ValueError, "Duplicate device type cpu in backend string"),
         ({"timeout": 3}, TypeError, "Expected timeout argument to be of type datetime.timedelta"),

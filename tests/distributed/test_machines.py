@@ -21,7 +21,7 @@ pytestmark = pytest.mark.parametrize("ranks", [2], indirect=True, ids=["two_mach
 
 def _control():
     """The process of this rank's companion that never calls MPI."""
-    return _groups._world.default._engine._process.pid
+    return _groups._world.default._engines["cpu"]._process.pid
 
 
 def _engine():

@@ -113,6 +113,9 @@ class GradScaler:
 
     def _divide(self, optimizer: Optimizer) -> bool | None:
         """Divides the gradients. Returns whether all are finite, or None without gradients."""
+        return self._divide_grads(optimizer, halves=False)
+
+    def _divide_grads(self, optimizer: Optimizer, halves: bool) -> bool | None:
         finite: bool | None = None
         with torch.no_grad():
             for group in optimizer.param_groups:
@@ -120,7 +123,7 @@ class GradScaler:
                     grad = parameter.grad
                     if grad is None:
                         continue
-                    if grad.dtype == torch.float16:
+                    if grad.dtype == torch.float16 and not halves:
                         raise ValueError("Attempting to unscale FP16 gradients.")
                     grad.mul_(1.0 / self._scale)
                     finite = finite is not False and _is_finite(grad)

@@ -259,7 +259,7 @@ set_public_module(globals())
 def __getattr__(name: str) -> Any:
     if name == "default_generators":
         return tuple(_C._cuda_default_generator(device) for device in range(device_count()))
-    if name in ("amp", "comm", "graphs", "memory", "nvtx", "random", "streams"):
+    if name in ("amp", "comm", "graphs", "memory", "nccl", "nvtx", "random", "streams"):
         from rushlight._loading import load
 
         return load(f"rushlight.cuda.{name}")

@@ -29,6 +29,8 @@ def report() -> list[tuple[bool, str, str]]:
     for title, name in ("cuFFT, which computes transforms", "cufft"), ("cuSOLVER, which factorises matrices", "cusolver"):
         version = libraries[name]
         lines.append(_about(title, version and (version, True), "the CPU does it"))
+    without = "processes exchange tensors through the host"
+    lines.append(_about("NCCL, which exchanges tensors between GPUs", libraries["nccl"], without))
     cache = libraries["kernel cache"]
     lines.append((True, f"compiled kernels: {cache or 'not kept, because no folder was found'}", ""))
     for index in range(torch.cuda.device_count()):

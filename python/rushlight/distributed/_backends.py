@@ -1,14 +1,15 @@
-"""The names of backends. One engine serves all of them on the CPU."""
+"""The names of backends. One engine serves all of them on the CPU, and NCCL serves GPUs."""
 
 from typing import ClassVar
 
+from rushlight import _C
 from rushlight._set_module import set_module
 
 
 class Backend(str):
     """The name of a backend, in lower case: ``mpi``, ``gloo`` or ``nccl``.
 
-    ``mpi`` and ``gloo`` are the same engine. ``nccl`` does not exist.
+    ``mpi`` and ``gloo`` are the same engine, for tensors on the CPU. ``nccl`` is for tensors on GPUs.
 
     >>> torch.distributed.Backend("GLOO")
     'gloo'
@@ -44,6 +45,8 @@ class BackendConfig:
         name = str(backend).lower()
         if name == Backend.UNDEFINED:
             self.device_backend_map["cpu"] = Backend(Backend.GLOO)
+            if _C._cuda_device_count() and is_nccl_available():
+                self.device_backend_map["cuda"] = Backend(Backend.NCCL)
         elif ":" in name:
             for pair in name.split(","):
                 device, colon, wanted = pair.partition(":")
@@ -72,10 +75,12 @@ def check(config):
     """Raises the error of the first backend that does not exist."""
     for name in config.get_device_backend_map().values():
         if name == Backend.NCCL:
-            raise RuntimeError("Distributed package doesn't have NCCL built in")
-        if name in (Backend.XCCL, Backend.UCC):
+            _C._nccl_check()
+            if _C._cuda_device_count() == 0:
+                raise ValueError("ProcessGroupNCCL is only supported with GPUs, no GPUs found!")
+        elif name in (Backend.XCCL, Backend.UCC):
             raise RuntimeError(f"Distributed package doesn't have {name.upper()} built in")
-        if name not in (Backend.GLOO, Backend.MPI):
+        elif name not in (Backend.GLOO, Backend.MPI):
             raise AssertionError(f"Unknown c10d backend type {name.upper()}")
 
 
@@ -98,12 +103,12 @@ def is_mpi_available():
 
 
 def is_nccl_available():
-    """Whether the backend `nccl` exists: always False. Process groups exchange tensors on the CPU.
+    """Whether the backend `nccl` exists: whether NVIDIA's library NCCL is installed (``nvidia-nccl-cu13``).
 
-    >>> torch.distributed.is_nccl_available()
-    False
+    >>> isinstance(torch.distributed.is_nccl_available(), bool)
+    True
     """
-    return False
+    return _C._nccl_is_available()
 
 
 def is_ucc_available():
@@ -127,11 +132,11 @@ def is_xccl_available():
 def is_backend_available(backend):
     """Whether a backend exists, also in the form ``cpu:gloo``.
 
-    >>> torch.distributed.is_backend_available("cpu:gloo,cuda:nccl")
+    >>> torch.distributed.is_backend_available("cpu:gloo,cuda:ucc")
     False
     """
     names = [pair.rpartition(":")[2] for pair in backend.lower().split(",")]
-    return all(name in (Backend.GLOO, Backend.MPI) for name in names)
+    return all(name in (Backend.GLOO, Backend.MPI) or (name == Backend.NCCL and is_nccl_available()) for name in names)
 
 
 set_module("rushlight.distributed", Backend, BackendConfig)

@@ -1,6 +1,7 @@
 """The calls of all ranks of a group together.
 
-Tensors may have any strides. The engine works on contiguous bytes, so that others are copied there and back.
+Tensors may have any strides. The engines work on contiguous bytes, so that others are copied there and back. So are tensors on GPUs in
+a group whose backend for them is not NCCL.
 """
 
 import warnings
@@ -80,17 +81,25 @@ def warn_not_in_group(name):
     warnings.warn(f"Running {name} on global rank {rank} which does not belong to the given group.", stacklevel=3)
 
 
-def _packed(tensor):
-    """The tensor's elements in contiguous memory: the tensor itself if they lie so."""
-    return tensor.detach().resolve_conj().resolve_neg().contiguous()
+def _packed(tensor, on_host=False):
+    """The tensor's elements in contiguous memory, of the host if wanted: the tensor itself if they lie so."""
+    packed = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    return packed.cpu() if on_host else packed
+
+
+def kind_of_device(group, tensors):
+    """The type of the tensors' device, and whether they are exchanged in memory of the host."""
+    kind = tensors[0].device.type
+    group._engine_of(kind)
+    return kind, group._exchanges_on_host(kind)
 
 
 class Outputs:
     """Contiguous memory for results, which are copied to tensors that lie otherwise."""
 
-    def __init__(self, tensors):
+    def __init__(self, tensors, on_host=False):
         self._tensors = tensors
-        self.packed = [_packed(tensor) for tensor in tensors]
+        self.packed = [_packed(tensor, on_host) for tensor in tensors]
 
     def finish(self):
         """Copies results to where they belong."""
@@ -104,10 +113,11 @@ class Outputs:
 
 def call(group, name, inputs, outputs, root=0, reduction=None, async_op=False, timeout=None, finish=None):
     """Makes a collective call. `finish` runs after it, before the results are seen."""
-    given = [_packed(tensor) for tensor in inputs]
-    got = Outputs(outputs)
+    kind, on_host = kind_of_device(group, [*inputs, *outputs])
+    given = [_packed(tensor, on_host) for tensor in inputs]
+    got = Outputs(outputs, on_host)
     seconds = group._seconds if timeout is None else timeout.total_seconds()
-    work = group._engine.call(name, given, got.packed, root, reduction, seconds, bool(async_op))
+    work = group._engine_of(kind).call(name, given, got.packed, root, reduction, seconds, bool(async_op))
 
     def end():
         got.finish()
@@ -163,10 +173,10 @@ def _all_reduce_sparse(group, tensor, op, async_op):
 
     own = tensor.detach().coalesce()
     parts = [None] * group.size()
-    all_gather_object(parts, (own.indices(), own.values()), group)
+    all_gather_object(parts, (own.indices().cpu(), own.values().cpu()), group)
     total = None
     for indices, values in parts:
-        part = torch.sparse_coo_tensor(indices, values, tensor.shape)
+        part = torch.sparse_coo_tensor(indices, values, tensor.shape, device=tensor.device)
         total = part if total is None else total + part
     with torch.no_grad():
         tensor.detach().copy_(total.coalesce())
@@ -510,4 +520,12 @@ def barrier(group=None, async_op=False, device_ids=None, timeout=None):
     """Waits until every rank has come here."""
     if not is_member(group):
         return warn_not_in_group("barrier")
-    return call(resolve(group), "barrier", [], [], async_op=async_op, timeout=timeout)
+    group = resolve(group)
+    seconds = group._seconds if timeout is None else timeout.total_seconds()
+    kind = group._object_device().type
+    if kind == "cuda" or ((device_ids or group.bound_device_id) and not group._exchanges_on_host("cuda")):
+        device = torch.device("cuda", device_ids[0]) if device_ids else group.bound_device_id
+        work = group._engine_of("cuda").barrier(device, seconds, bool(async_op))
+    else:
+        work = group._engine_of(kind).call("barrier", [], [], 0, None, seconds, bool(async_op))
+    return None if work is None else Work([work])

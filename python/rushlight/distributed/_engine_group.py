@@ -58,11 +58,13 @@ class EngineGroup:
         self.call, self.send, self.receive = group.call, group.send, group.receive
 
     def leave(self):
-        """Leaves the group."""
+        """Leaves the group; calls that are under way fail."""
         self._group.leave()
         process, self._process = self._process, None
         if process is not None:
             _companion.end(process)
+
+    abort = leave
 
 
 def join(store, rank, size, timeout):
@@ -94,7 +96,7 @@ def join(store, rank, size, timeout):
         process = _companion.start(store, memory, machines, own, timeout.total_seconds())
     engine = EngineGroup(group, process)
     try:
-        _meet(store, rank, size, timeout)
+        meet(store, rank, size, timeout)
         if len(numbers) > 1:
             engine.call("barrier", [], [], 0, None, max(1e-3, deadline - time.monotonic()), False)
     except BaseException:
@@ -122,7 +124,7 @@ def _check_library(store, rank, machines, deadline):
         )
 
 
-def _meet(store, rank, size, timeout):
+def meet(store, rank, size, timeout):
     """Returns once every rank has joined."""
     if store.add("joined", 1) == size:
         store.set("complete", "")

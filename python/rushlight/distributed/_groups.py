@@ -8,7 +8,7 @@ import rushlight as torch
 from rushlight._set_module import set_module
 from rushlight.distributed import _backends, _engine_group
 from rushlight.distributed._backends import Backend, BackendConfig
-from rushlight.distributed.constants import default_pg_timeout
+from rushlight.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
 from rushlight.distributed.rendezvous import rendezvous
 from rushlight.distributed.store import PrefixStore, Store
 
@@ -21,8 +21,8 @@ class ProcessGroup:
     `init_process_group` and `new_group` make them.
     """
 
-    def __init__(self, engine, store, root_store, ranks, rank, timeout, config, backend, name, description):
-        self._engine, self._store, self._root_store = engine, store, root_store
+    def __init__(self, engines, store, root_store, ranks, rank, timeout, config, backend, name, description):
+        self._engines, self._store, self._root_store = engines, store, root_store
         self._ranks, self._rank = ranks, rank
         self._timeout, self._config, self._backend = timeout, config, backend
         self.group_name, self.group_desc = name, description
@@ -47,6 +47,27 @@ class ProcessGroup:
     @property
     def _device_types(self):
         return [torch.device(name) for name in self._config.get_device_backend_map()]
+
+    def _engine_of(self, kind):
+        """What exchanges tensors on a type of device."""
+        engine = self._engines.get(kind)
+        if engine is None:
+            raise RuntimeError(f"No backend type associated with device type {kind}")
+        return engine
+
+    def _exchanges_on_host(self, kind):
+        """Whether tensors on a type of device go through memory of the host."""
+        return kind != "cuda" or self._config.get_device_backend_map().get(kind) != Backend.NCCL
+
+    def _object_device(self):
+        """Where objects and numbers are exchanged: the CPU, or the GPU of a group that has no other device."""
+        if "cpu" in self._engines:
+            return torch.device("cpu")
+        return torch.device("cuda", self._engine_of("cuda").device(self.bound_device_id))
+
+    def _leave(self):
+        for engine in self._engines.values():
+            engine.leave()
 
     def store(self):
         """The store of the group."""
@@ -84,9 +105,12 @@ class ProcessGroup:
 
     def abort(self):
         """Leaves the group; calls that are under way fail."""
-        self._engine.leave()
+        for engine in self._engines.values():
+            engine.abort()
 
-    shutdown = abort
+    def shutdown(self):
+        """Leaves the group."""
+        self._leave()
 
     def __reduce__(self):
         raise TypeError("cannot pickle a ProcessGroup: it belongs to its process")
@@ -164,9 +188,9 @@ def is_initialized():
     return _world.default is not None
 
 
-def _check_timeout(timeout):
+def _check_timeout(timeout, backend=None):
     if timeout is None:
-        return default_pg_timeout
+        return default_pg_nccl_timeout if backend == Backend.NCCL else default_pg_timeout
     if not isinstance(timeout, timedelta):
         raise TypeError(f"Expected timeout argument to be of type datetime.timedelta, got {timeout}")
     return timeout
@@ -189,14 +213,16 @@ def init_process_group(
     """Begins the default group. Every process calls it, and it returns once all of them have.
 
     Args:
-        backend: `gloo` or `mpi`, which are the same engine; None is `gloo`.
+        backend: `gloo` or `mpi`, which are the same engine for tensors on the CPU, `nccl` for tensors on GPUs, or one for each
+            type of device: ``cpu:gloo,cuda:nccl``. None is this, if there are GPUs and NCCL, and `gloo` otherwise.
         init_method: ``env://`` (the default: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE), ``tcp://HOST:PORT`` or
             ``file:///PATH``.
-        timeout: how long this and each call of the group may take, a timedelta, by default half an hour.
+        timeout: how long this and each call of the group may take, a timedelta, by default half an hour, with `nccl` ten minutes.
         world_size, rank: the number of processes and the number of this one, where the method does not tell.
         store: a store that all processes share, in place of `init_method`.
         group_name: a name for the group.
-        pg_options, device_id: accepted; they are for GPUs.
+        pg_options: accepted.
+        device_id: the GPU of this process, whose communicator is made at once.
         token: a secret of the store; a process that does not know it cannot join.
 
     Raises:
@@ -213,7 +239,10 @@ def init_process_group(
         raise ValueError("trying to initialize the default process group twice!")
     if store is not None and init_method is not None:
         raise AssertionError("Cannot specify both init_method and store.")
-    timeout = _check_timeout(timeout)
+    device_id = _check_device(device_id)
+    if backend is None and device_id is not None:
+        backend = Backend.default_device_backend_map[device_id.type]
+    timeout = _check_timeout(timeout, backend)
     config = BackendConfig(Backend.UNDEFINED if backend is None else backend)
     _backends.check(config)
     if store is not None:
@@ -230,16 +259,53 @@ def init_process_group(
     if not 0 <= rank < world_size:
         raise ValueError(f"rank {rank} is not in a group of {world_size}\n  Ranks are 0 to {world_size - 1}.")
     ranks = list(range(world_size))
-    _world.default = _begin(store, ranks, rank, timeout, config, backend, name, "default_pg")
+    _world.default = _begin(store, ranks, rank, timeout, config, backend, name, "default_pg", device_id)
     _world.made = 1
 
 
-def _begin(store, ranks, rank, timeout, config, backend, name, description):
+def _check_device(device):
+    """The GPU that the caller names for this process."""
+    if isinstance(device, int):
+        device = torch.device("cuda", device)
+    if device is None:
+        return None
+    if device.type == "cuda" and torch.cuda.device_count() == 0:
+        raise ValueError(
+            f"device_id {device} does not match the current compilation's accelerator support: None. "
+            "Please use a different compiled version that supports your accelerator."
+        )
+    if device.type == "cuda" and device.index is None:
+        raise ValueError("Please use a device_id with index.")
+    if device.type == "cuda" and device.index >= torch.cuda.device_count():
+        raise ValueError(
+            f"device_id {device} is out of range. Please use a device index less than "
+            f"the number of accelerators available: {torch.cuda.device_count()}."
+        )
+    if device.type != "cuda":
+        raise ValueError("init_process_group device_id parameter must be an accelerator with an index")
+    return device
+
+
+def _begin(store, ranks, rank, timeout, config, backend, name, description, device=None):
     # Groups of one name follow each other in a store.
     count = store.add(f"{description}/{name}/made by {rank}", 1)
-    own = PrefixStore(f"{description}/{name}/{count}", store)
-    engine = _engine_group.join(own, ranks.index(rank), len(ranks), timeout)
-    group = ProcessGroup(engine, own, store, ranks, ranks.index(rank), timeout, config, backend, name, description)
+    own, place = PrefixStore(f"{description}/{name}/{count}", store), ranks.index(rank)
+    backends = config.get_device_backend_map()
+    engines = {}
+    hosts = [kind for kind, backend_of_kind in backends.items() if backend_of_kind != Backend.NCCL]
+    if hosts:
+        engine = _engine_group.join(own, place, len(ranks), timeout)
+        engines.update(dict.fromkeys(hosts, engine))
+    else:
+        _engine_group.meet(own, place, len(ranks), timeout)
+    if len(hosts) < len(backends):
+        from rushlight.distributed._nccl import NcclGroup
+
+        engines["cuda"] = NcclGroup(own, place, len(ranks), rank, name)
+    group = ProcessGroup(engines, own, store, ranks, place, timeout, config, backend, name, description)
+    group.bound_device_id = device
+    if device is not None and not group._exchanges_on_host("cuda"):
+        engines["cuda"].connect(device.index, timeout.total_seconds())
     _world.groups[name] = group
     return group
 
@@ -261,7 +327,7 @@ def destroy_process_group(group=None):
         ended = [resolve(group)]
         del _world.groups[ended[0].group_name]
     for one in ended:
-        one._engine.leave()
+        one._leave()
         # A store ends with its last user, and its port is free for the next group.
         one._store = one._root_store = None
 
@@ -384,7 +450,8 @@ def new_group(
     Args:
         ranks: the ranks; None for all.
         timeout, backend: as for `init_process_group`; by default those of the default group.
-        pg_options, device_id: accepted; they are for GPUs.
+        pg_options: accepted.
+        device_id: the GPU of this process; by default that of the default group.
         group_desc: a text about the group.
         use_local_synchronization: only the members call it.
         sort_ranks: whether ranks count in ascending order, not in the given one.
@@ -394,6 +461,7 @@ def new_group(
     """
     world = get_default_group()
     timeout = world._timeout if timeout is None else _check_timeout(timeout)
+    device_id = _check_device(device_id)
     config = world._config if backend is None else BackendConfig(backend)
     _backends.check(config)
     chosen = list(range(world.size())) if ranks is None else sorted(ranks) if sort_ranks else list(ranks)
@@ -416,16 +484,21 @@ def new_group(
         return GroupMember.NON_GROUP_MEMBER
     own = world._backend if backend is None else Backend(backend)
     description = "undefined" if group_desc is None else group_desc
-    return _begin(world._root_store, chosen, world._rank, timeout, config, own, name, description)
+    device = world.bound_device_id if device_id is None else device_id
+    return _begin(world._root_store, chosen, world._rank, timeout, config, own, name, description, device)
 
 
 def new_subgroups(group_size=None, group=None, timeout=None, backend=None, pg_options=None, group_desc=None):
     """Cuts the default group into groups of consecutive ranks. Returns this process's group and the list of all.
 
+    Without `group_size`, a group has as many ranks as the machine has GPUs.
+
     Raises:
-        ValueError: the groups would not have one size.
+        ValueError: the groups would not have one size, or there is no GPU that tells it.
     """
     world = get_world_size()
+    if group_size is None and torch.cuda.device_count():
+        group_size = torch.cuda.device_count()
     if group_size is None:
         raise ValueError("Default group size only takes effect when CUDA is available. Pass `group_size`.")
     if group_size <= 0:

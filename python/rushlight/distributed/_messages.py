@@ -8,6 +8,7 @@ from rushlight.distributed._collectives import (
     _packed,
     check_tensor,
     group_rank,
+    kind_of_device,
     warn_not_in_group,
 )
 from rushlight.distributed._groups import get_global_rank, is_member, resolve
@@ -33,14 +34,17 @@ def _not_self(group, rank, kind):
 def begin_send(tensor, to, group, tag, background, timeout=None):
     """Begins to send; `to` is a rank of the group."""
     seconds = group._seconds if timeout is None else timeout.total_seconds()
-    return Work([group._engine.send(_packed(tensor), to, tag, seconds, background)], result=[tensor])
+    kind, on_host = kind_of_device(group, [tensor])
+    part = group._engine_of(kind).send(_packed(tensor, on_host), to, tag, seconds, background)
+    return Work([part], result=[tensor])
 
 
 def begin_receive(tensor, source, group, tag, background, timeout=None):
     """Begins to receive; `source` is a rank of the group, or None for any."""
     seconds = group._seconds if timeout is None else timeout.total_seconds()
-    outputs = Outputs([tensor])
-    part = group._engine.receive(outputs.packed[0], source, tag, seconds, background)
+    kind, on_host = kind_of_device(group, [tensor])
+    outputs = Outputs([tensor], on_host)
+    part = group._engine_of(kind).receive(outputs.packed[0], source, tag, seconds, background)
     return Work([part], outputs.finish, lambda rank: get_global_rank(group, rank), [tensor])
 
 
@@ -140,10 +144,24 @@ def batch_isend_irecv(p2p_op_list):
         raise ValueError("Invalid ``p2p_op_list``. Each op is expected to to be of type ``torch.distributed.P2POp``.")
     if len({id(op.group) for op in p2p_op_list}) > 1:
         raise ValueError("All ops need to use the same group.")
+    if p2p_op_list and all(not op.group._exchanges_on_host(op.tensor.device.type) for op in p2p_op_list):
+        return [_begin_together(p2p_op_list[0].group, p2p_op_list)]
     return [
         op.op(op.tensor, group=op.group, tag=op.tag, **{"group_dst" if op.op is isend else "group_src": op.group_peer})
         for op in p2p_op_list
     ]
+
+
+def _begin_together(group, ops):
+    """Begins sends and receives of NCCL as one call, which all ranks of the group may make for the first time."""
+    outputs = Outputs([op.tensor for op in ops if op.op is irecv])
+    written = iter(outputs.packed)
+    calls = [
+        ("receive", next(written), op.group_peer) if op.op is irecv else ("send", _packed(op.tensor), op.group_peer)
+        for op in ops
+    ]
+    part = group._engine_of("cuda").together(calls, group._seconds)
+    return Work([part], outputs.finish, result=[op.tensor for op in ops if op.op is irecv])
 
 
 def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
@@ -161,6 +179,8 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     import rushlight as torch
 
     group = resolve(group)
+    if "cpu" not in group._engines:
+        raise ValueError("monitored_barrier is only implemented for GLOO backend.")
     timeout = group._timeout if timeout is None else timeout
     mark = torch.zeros(1, dtype=torch.uint8)
     milliseconds = round(timeout.total_seconds() * 1000)

@@ -136,6 +136,12 @@ class Reducer:
             for index, parameter in enumerate(parameters)
         ]
 
+    def _greatest(self, numbers):
+        """The greatest of the ranks' numbers for each parameter."""
+        tensor = torch.tensor(numbers, dtype=torch.int32, device=self._group._object_device())
+        all_reduce(tensor, ReduceOp.MAX, self._group)
+        return tensor.tolist()
+
     @property
     def bucket_sizes(self):
         return [sum(parameter.numel() for parameter in bucket.parameters) for bucket in self._buckets]
@@ -168,7 +174,7 @@ class Reducer:
         for bucket in self._buckets:
             bucket.left, bucket.done = len(bucket.parameters), None
         if self._find_unused and not self._static:
-            self._used = torch.zeros(len(self._parameters), dtype=torch.int32)
+            self._used = [0] * len(self._parameters)
             reached = _reached(outputs)
             self._unused = [i for i, p in enumerate(self._parameters) if id(p) not in reached]
             self._unused_marked = False
@@ -261,9 +267,7 @@ class Reducer:
         with self._lock:
             first = self._static and self._expected is None
             if first:
-                seen = torch.zeros(len(self._parameters), dtype=torch.int32)
-                all_reduce(seen, ReduceOp.MAX, self._group)
-                self._expected = seen.tolist()
+                self._expected = self._greatest([0] * len(self._parameters))
             for number, bucket in enumerate(self._buckets):
                 if isinstance(bucket, _Sparse):
                     bucket.launch(self._group, None)
@@ -271,7 +275,7 @@ class Reducer:
                     bucket.buffer.zero_()
                     self._launch(number)
             if first or (self._find_unused and not self._static):
-                all_reduce(torch.zeros(len(self._parameters), dtype=torch.int32), ReduceOp.MAX, self._group)
+                self._greatest([0] * len(self._parameters))
             for bucket in self._buckets:
                 if bucket.done is not None:
                     bucket.done.wait()
@@ -279,14 +283,11 @@ class Reducer:
 
     def _finish_first(self):
         with self._lock:
-            seen = torch.tensor(self._seen, dtype=torch.int32)
-            everywhere = seen.clone()
-            all_reduce(everywhere, ReduceOp.MAX, self._group)
-            self._expected = everywhere.tolist()
-            self._used = (seen > 0).to(torch.int32)
+            self._expected = self._greatest(self._seen)
+            self._used = [int(count > 0) for count in self._seen]
             for index in range(len(self._parameters)):
                 number, position = self._place[index]
-                self._collect(self._buckets[number], position, bool(seen[index]))
+                self._collect(self._buckets[number], position, self._seen[index] > 0)
             for number in range(len(self._buckets)):
                 self._launch(number)
             self._launched = len(self._buckets)
@@ -295,10 +296,7 @@ class Reducer:
     def _finish(self):
         """Waits for the buckets and gives the parameters their gradients."""
         with self._lock:
-            used = self._used
-            if used is not None:
-                used = used.clone()
-                all_reduce(used, ReduceOp.MAX, self._group)
+            used = None if self._used is None else self._greatest(self._used)
             for bucket in self._buckets:
                 self._give_back(bucket, used)
             self._active, self._pending = False, False
@@ -360,8 +358,9 @@ class _Sparse:
         """Averages the gradient. Without a divisor, this rank only takes part, with zeros."""
         grad = None if divide_by is None else self.parameters[0].grad
         if grad is None:
-            size = self.parameters[0].shape
-            grad = torch.sparse_coo_tensor(torch.zeros(1, 0, dtype=torch.int64), torch.zeros(0, *size[1:]), size)
+            size, device = self.parameters[0].shape, self.parameters[0].device
+            nothing = torch.zeros(1, 0, dtype=torch.int64, device=device), torch.zeros(0, *size[1:], device=device)
+            grad = torch.sparse_coo_tensor(*nothing, size)
         with torch.no_grad():
             grad = grad.detach() / (divide_by or 1)
             all_reduce(grad, group=group)

@@ -1,8 +1,10 @@
 """Ranks in a grid with named dimensions, and a process group for each of its lines."""
 
 import math
+import os
 
 import rushlight as torch
+from rushlight._warnings import warn
 from rushlight.distributed import _groups
 from rushlight.distributed._groups import ProcessGroup, get_rank, get_world_size, init_process_group, is_initialized
 
@@ -23,7 +25,7 @@ class DeviceMesh:
     several dimensions. Every rank makes the same meshes in the same order.
 
     Args:
-        device_type: ``"cpu"``.
+        device_type: ``"cpu"`` or ``"cuda"``. A rank that has not chosen a GPU gets that of LOCAL_RANK, or of its own number.
         mesh: the ranks, a tensor or lists of integers.
         mesh_dim_names: a name for each dimension.
         backend_override: accepted; there is one backend.
@@ -53,6 +55,8 @@ class DeviceMesh:
             raise RuntimeError(
                 f"Mesh should not be bigger than default world size {world}, but found {given.numel()} ranks!"
             )
+        if self._device_type == "cuda" and torch.cuda.device_count() and not torch.cuda.is_initialized():
+            _choose_device()
         if _init_backend:
             self._group_names = [self._begin_groups(dim) for dim in range(given.dim())]
 
@@ -258,6 +262,27 @@ class DeviceMesh:
         return f"DeviceMesh({shape}, {self._device_type!r}, stride={tuple(self._stride)})"
 
 
+def _choose_device():
+    """Makes a GPU of its own current for this rank, whose program has chosen none."""
+    if "LOCAL_RANK" in os.environ:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        return
+    count, world = torch.cuda.device_count(), get_world_size()
+    warn(
+        "It seems like you did not set/select the default device for the current process before the DeviceMesh "
+        "initialization or use a launcher (i.e. torchrun) which populates `LOCAL_RANK` environment variable. It is "
+        "recommended to set the current device for the process BEFORE the DeviceMesh initialization so that the "
+        "underlying communicator (i.e. NCCL) can be initialized properly. Given that the current process has no default "
+        "device selected, DeviceMesh will use a heuristic to set the device_id via `global_rank % num_devices_per_host`, "
+        "assuming homogeneous hardware cluster. "
+    )
+    if world > count and world % count:
+        raise RuntimeError(
+            f"DeviceMesh only support homogeneous hardware, but found {world} ranks and {count} cuda devices!"
+        )
+    torch.cuda.set_device(get_rank() % count)
+
+
 def _type(device_type):
     if ":" in str(device_type):
         raise RuntimeError(
@@ -271,7 +296,7 @@ def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, backend_ov
     """A mesh of all ranks in order. Begins the default group from the environment if there is none.
 
     Args:
-        device_type: ``"cpu"``.
+        device_type: ``"cpu"`` or ``"cuda"``. A rank that has not chosen a GPU gets that of LOCAL_RANK, or of its own number.
         mesh_shape: the sizes of the dimensions.
         mesh_dim_names: a name for each dimension.
         backend_override: accepted; there is one backend.

@@ -30,6 +30,8 @@ pub enum Class {
     Unreachable,
     Assertion,
     ModuleNotFound,
+    /// A process group has failed.
+    DistBackend,
 }
 
 /// A Python exception.

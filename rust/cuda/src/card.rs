@@ -8,6 +8,7 @@ use once_cell::race::OnceBox;
 use rushlight_core::{Class, Device, Error, Result};
 
 use crate::driver::{check, device_count, initialize};
+use crate::failures;
 
 /// A device that was used.
 pub struct Card {
@@ -140,7 +141,8 @@ impl Card {
     pub fn synchronize(&self) -> Result<()> {
         select(self.index)?;
         // SAFETY: a context is current.
-        check(unsafe { sys::cuCtxSynchronize() })
+        check(unsafe { sys::cuCtxSynchronize() })?;
+        failures::check(self.index)
     }
 }
 

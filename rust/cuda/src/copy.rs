@@ -6,7 +6,7 @@ use rushlight_core::device_memory::StreamId;
 
 use crate::driver::check;
 use crate::stream::handle;
-use crate::{card, profile};
+use crate::{card, failures, profile};
 
 /// Copies bytes of the host to a device. The bytes were read when the function returns, unless they are page-locked.
 ///
@@ -31,7 +31,8 @@ pub unsafe fn to_host(device: u8, to: *mut u8, from: usize, bytes: usize, stream
     // SAFETY: guaranteed by the caller.
     check(unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from as u64, bytes, handle(stream)) })?;
     profile::after(before, "Memcpy DtoH", stream);
-    Ok(())
+    // The driver has waited, unless the memory is page-locked.
+    failures::check(device)
 }
 
 /// Copies bytes of one device to another, on a stream of the first.

@@ -11,6 +11,7 @@
 //! - `program` compiles the source of a kernel and keeps the result, in memory and on disk.
 //! - `blas` gives products of matrices to cuBLASLt, where it is installed, `dnn` convolutions to cuDNN, `fft` transforms to cuFFT,
 //!   and `solver` factorisations to cuSOLVER.
+//! - `nccl` exchanges tensors with the devices of other processes, where NCCL is installed; `failures` are its calls that were given up.
 //! - `copy`, `elementwise`, `reduce`, `softmax`, `normalize`, `matmul`, `indexed`, `compact`, `lines`, `order`, `search`, `pairs`,
 //!   `pool`, `sampling`, `attention`, `recurrent` and `random` enqueue work. They return before it has run.
 //! - `kernels` has the sources of device functions.
@@ -27,6 +28,7 @@ pub mod copy;
 pub mod dnn;
 pub mod driver;
 pub mod elementwise;
+pub mod failures;
 pub mod fft;
 pub mod graph;
 pub mod indexed;
@@ -37,6 +39,7 @@ pub mod library;
 pub mod lines;
 pub mod matmul;
 pub mod memory;
+pub mod nccl;
 pub mod normalize;
 pub mod order;
 pub mod pairs;

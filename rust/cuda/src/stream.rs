@@ -8,8 +8,8 @@ use rushlight_core::Result;
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::fork::{self, ForkMutex, Rank};
 
-use crate::card;
 use crate::driver::check;
+use crate::{card, failures};
 
 /// The stream that is current until a program sets another.
 pub const DEFAULT: StreamId = StreamId(0);
@@ -137,7 +137,8 @@ pub fn current(device: u8) -> StreamId {
 pub fn synchronize(device: u8, stream: StreamId) -> Result<()> {
     card::select(device)?;
     // SAFETY: a context is current and the stream is alive.
-    check(unsafe { sys::cuStreamSynchronize(handle(stream)) })
+    check(unsafe { sys::cuStreamSynchronize(handle(stream)) })?;
+    failures::check(device)
 }
 
 fn finished(status: CUresult) -> Result<bool> {
@@ -223,7 +224,8 @@ impl Event {
     /// Waits until the recorded work has run.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the event is alive.
-        check(unsafe { sys::cuEventSynchronize(self.event) })
+        check(unsafe { sys::cuEventSynchronize(self.event) })?;
+        failures::check(self.device)
     }
 
     /// The milliseconds from this event to a later one.

@@ -41,8 +41,11 @@ pub fn raise(mut error: Error) -> PyErr {
         Class::NotImplemented => PyNotImplementedError::new_err(message),
         Class::Memory => PyMemoryError::new_err(message),
         Class::Overflow => PyOverflowError::new_err(message),
-        Class::Accelerator => Python::attach(|py| of_device(py, "AcceleratorError", message)),
-        Class::DeviceMemory => Python::attach(|py| of_device(py, "OutOfMemoryError", message)),
+        Class::Accelerator => Python::attach(|py| of_module(py, "rushlight._errors", "AcceleratorError", message)),
+        Class::DeviceMemory => Python::attach(|py| of_module(py, "rushlight._errors", "OutOfMemoryError", message)),
+        Class::DistBackend => {
+            Python::attach(|py| of_module(py, "rushlight.distributed._engine_group", "DistBackendError", message))
+        }
         Class::Assertion => PyAssertionError::new_err(message),
         Class::ModuleNotFound => PyModuleNotFoundError::new_err(message),
         Class::LinAlg => Python::attach(|py| match linalg_error(py) {
@@ -60,9 +63,9 @@ fn with_names(message: String) -> String {
     })
 }
 
-/// An exception of `rushlight._errors`, which are loaded when the first one is raised.
-fn of_device(py: Python<'_>, name: &str, message: String) -> PyErr {
-    let class = py.import("rushlight._errors").and_then(|module| module.getattr(name));
+/// An exception of a module, which is loaded when the first one is raised.
+fn of_module(py: Python<'_>, module: &str, name: &str, message: String) -> PyErr {
+    let class = py.import(module).and_then(|module| module.getattr(name));
     match class.and_then(|class| class.call1((message,))) {
         Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,

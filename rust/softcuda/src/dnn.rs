@@ -338,8 +338,9 @@ unsafe fn enqueued(
         let status = placed(machine, handle.device, &mut convolution, addresses, (space, bytes, needed));
         if status == SUCCESS {
             let library = if loose { Library::LooseConvolutions } else { Library::Convolutions };
+            let own = convolution.clone();
             // SAFETY: the operands and the workspace were checked, and freeing memory waits for its device.
-            machine.enqueue(stream, Work::Compute(library, Arc::new(move || unsafe { convolution.run() })));
+            machine.enqueue(stream, Work::Compute(library, Arc::new(move || unsafe { own.run() })));
         }
         status
     })

@@ -8,9 +8,9 @@ use crate::library::Library;
 use crate::machine::{Machine, device_count, number, start, with};
 use crate::memory::HOST;
 use crate::status::{
-    CAPTURE_INVALIDATED, CAPTURE_UNJOINED, CAPTURE_UNSUPPORTED, CAPTURED_EVENT, ILLEGAL_ADDRESS, INVALID_CONTEXT,
-    INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, LAUNCH_FAILED, MISALIGNED, NOT_FOUND, NOT_INITIALIZED, NOT_READY,
-    OUT_OF_MEMORY, SUCCESS, Status,
+    BLOCKED, CAPTURE_INVALIDATED, CAPTURE_UNJOINED, CAPTURE_UNSUPPORTED, CAPTURED_EVENT, ILLEGAL_ADDRESS,
+    INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, LAUNCH_FAILED, MISALIGNED, NOT_FOUND,
+    NOT_INITIALIZED, NOT_READY, OUT_OF_MEMORY, SUCCESS, Status,
 };
 use crate::streams::{Source, Work};
 
@@ -47,7 +47,7 @@ pub fn capture_mode() -> c_int {
 }
 
 /// Runs a function on the device of this thread's context, unless an error has stopped it.
-fn on_device(run: impl FnOnce(&mut Machine, c_int) -> Status) -> Status {
+fn on_device(mut run: impl FnMut(&mut Machine, c_int) -> Status) -> Status {
     let device = match current() {
         Ok(device) => device,
         Err(status) => return status,
@@ -59,7 +59,7 @@ fn on_device(run: impl FnOnce(&mut Machine, c_int) -> Status) -> Status {
 }
 
 /// Runs a function on a stream of this thread's context.
-fn on_stream(stream: usize, run: impl FnOnce(&mut Machine, usize) -> Status) -> Status {
+fn on_stream(stream: usize, mut run: impl FnMut(&mut Machine, usize) -> Status) -> Status {
     on_device(|machine, device| match machine.streams.find(device, stream) {
         Some(stream) => run(machine, stream),
         None => INVALID_HANDLE,
@@ -176,16 +176,17 @@ entries! {
     }
 
     cuMemcpyDtoHAsync_v2(to: usize, from: usize, bytes: usize, stream: usize) {
-        on_stream(stream, |machine, stream| {
+        let mut locked = false;
+        let status = on_stream(stream, |machine, stream| {
             if !is_on_device(machine, from, bytes) { return INVALID_VALUE; }
-            let locked = machine.memory.device_of(to, bytes) == Some(HOST);
+            locked = machine.memory.device_of(to, bytes) == Some(HOST);
             if !locked && machine.graphs.is_capturing(stream) { return machine.graphs.invalidate(stream); }
             machine.enqueue(stream, Work::Copy { to, from: Source::Address(from), bytes });
-            if locked { return SUCCESS; }
-            // A driver copies to other memory of the host before it returns.
-            machine.drain(stream);
-            current().map_or_else(|status| status, |device| machine.fault(device))
-        })
+            SUCCESS
+        });
+        if locked || status != SUCCESS { return status; }
+        // A driver copies to other memory of the host before it returns.
+        on_stream(stream, drain)
     }
 
     cuMemcpyDtoDAsync_v2(to: usize, from: usize, bytes: usize, stream: usize) { copy(to, from, bytes, stream) }
@@ -213,17 +214,16 @@ entries! {
 
     cuStreamDestroy_v2(stream: usize) {
         on_stream(stream, |machine, stream| {
-            machine.drain(stream);
-            machine.streams.remove(stream);
-            SUCCESS
+            let status = machine.drain(stream);
+            if status == SUCCESS { machine.streams.remove(stream); }
+            status
         })
     }
 
     cuStreamSynchronize(stream: usize) {
         on_stream(stream, |machine, stream| {
             if machine.graphs.is_capturing(stream) { return machine.graphs.invalidate(stream); }
-            machine.drain(stream);
-            current().map_or_else(|status| status, |device| machine.fault(device))
+            drain(machine, stream)
         })
     }
 
@@ -256,8 +256,8 @@ entries! {
             // What waits for the event must still find its record.
             let Some(state) = machine.streams.events.get(&event) else { return INVALID_HANDLE };
             let ticket = state.recorded;
-            machine.reach(event, ticket);
-            machine.streams.events.remove(&event);
+            // One that waits for another process stays; the driver does not wait either.
+            if machine.reach(event, ticket) == SUCCESS { machine.streams.events.remove(&event); }
             SUCCESS
         })
     }
@@ -288,8 +288,10 @@ entries! {
             let Some(state) = machine.streams.events.get(&event) else { return INVALID_HANDLE };
             let (ticket, device) = (state.recorded, state.device);
             if machine.graphs.is_captured(event) { return CAPTURED_EVENT; }
-            machine.reach(event, ticket);
-            machine.fault(device)
+            match machine.reach(event, ticket) {
+                SUCCESS => machine.fault(device),
+                blocked => blocked,
+            }
         })
     }
 
@@ -343,7 +345,7 @@ entries! {
 
     cuIpcCloseMemHandle(address: usize) {
         on_device(|machine, device| {
-            machine.drain_device(device);
+            if machine.drain_device(device) == BLOCKED { return BLOCKED; }
             machine.memory.close(address).map_or_else(|status| status, |()| SUCCESS)
         })
     }
@@ -421,6 +423,14 @@ unsafe fn give(made: Result<usize, Status>, to: *mut usize) -> Status {
     }
 }
 
+/// Runs all work of a stream of this thread's context.
+fn drain(machine: &mut Machine, stream: usize) -> Status {
+    match machine.drain(stream) {
+        SUCCESS => current().map_or_else(|status| status, |device| machine.fault(device)),
+        blocked => blocked,
+    }
+}
+
 fn is_on_device(machine: &Machine, address: usize, bytes: usize) -> bool {
     machine.memory.device_of(address, bytes).is_some_and(|device| device != HOST)
 }
@@ -449,7 +459,9 @@ fn fill(to: usize, pattern: &[u8], count: usize, stream: usize) -> Status {
 fn free(address: usize, host: bool) -> Status {
     with(|machine| {
         for device in 0..device_count() {
-            machine.drain_device(device);
+            if machine.drain_device(device) == BLOCKED {
+                return BLOCKED;
+            }
         }
         match machine.memory.free(address, host) {
             Ok(true) => SUCCESS,
@@ -555,7 +567,7 @@ fn computed(library: Library) -> u64 {
     counter(|machine| machine.computed[library as usize])
 }
 
-fn counter(read: impl FnOnce(&Machine) -> u64) -> u64 {
+fn counter(read: impl Fn(&Machine) -> u64) -> u64 {
     let mut count = 0;
     with(|machine| {
         count = read(machine);

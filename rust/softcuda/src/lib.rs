@@ -1,10 +1,10 @@
 //! A card made of software, for tests: a shared library in place of `libcuda.so.1`, `libnvrtc.so`, `libcublasLt.so`,
-//! `libcublas.so`, `libcudnn.so`, `libcufft.so` and `libcusolver.so`.
+//! `libcublas.so`, `libcudnn.so`, `libcufft.so`, `libcusolver.so` and `libnccl.so.2`.
 //!
 //! The dynamic loader finds it through `LD_LIBRARY_PATH`, so that the same program runs on it and on a card. `make softcuda` puts
 //! it into a folder of cargo's output under these names. It is not part of the installed package.
 //!
-//! - `driver`, `nvrtc`, `blas`, `dnn`, `fft` and `solver` are the entry points. Those that rushlight does not call are absent.
+//! - `driver`, `nvrtc`, `blas`, `dnn`, `fft`, `solver` and `nccl` are the entry points. Those that rushlight does not call are absent.
 //! - `machine` is the state: devices, their contexts, faults; `status` has the statuses of functions.
 //! - `memory` gives out memory between pages that may not be touched. Freed memory may not be touched either.
 //! - `streams` are queues. `schedule` runs their work late: when something waits for it, or at random moments.
@@ -13,6 +13,7 @@
 //!   compiler's checks of alignments and of indices of arrays.
 //! - `products` multiplies matrices for `blas`, `convolutions` convolves for `dnn`, `factors` factorises matrices for `solver`.
 //!   `library` enqueues what libraries compute.
+//! - `exchange` moves memory between processes for `nccl`, through `area`, and `reductions` reduces it.
 //!
 //! What it does not model: the order in which threads see each other's writes, and work that truly runs at the same time.
 //!
@@ -24,6 +25,7 @@
 //! | `SOFTCUDA_BLAS_VERSION` | the version of cuBLASLt, 130000 by default |
 //! | `SOFTCUDA_DNN_VERSION` | the version of cuDNN, 90000 by default |
 //! | `SOFTCUDA_DNN_REFUSES` | what cuDNN does not support: "algorithms" or "calls", nothing by default |
+//! | `SOFTCUDA_NCCL_VERSION` | the version of NCCL, 22703 by default |
 //! | `SOFTCUDA_SEED` | the order of threads and the moments at which work runs; 0 runs work as late as possible |
 //! | `SOFTCUDA_CXX` | the C++ compiler, `c++` by default |
 
@@ -39,10 +41,12 @@ macro_rules! entries {
     };
 }
 
+mod area;
 mod blas;
 mod convolutions;
 mod dnn;
 mod driver;
+mod exchange;
 mod factors;
 mod fft;
 mod graphs;
@@ -50,8 +54,10 @@ mod library;
 mod machine;
 mod memory;
 mod modules;
+mod nccl;
 mod nvrtc;
 mod products;
+mod reductions;
 mod schedule;
 mod solver;
 mod status;

@@ -40,6 +40,7 @@ pub fn enqueue(
     library: Library,
     run: impl Fn() + Send + Sync + 'static,
 ) -> Enqueued {
+    let run: Arc<dyn Fn() + Send + Sync> = Arc::new(run);
     let mut done = Enqueued::Stopped;
     with(|machine| {
         let owned = |&(at, bytes): &(usize, u64)| machine.memory.device_of(at, bytes as usize) == Some(device);
@@ -48,7 +49,7 @@ pub fn enqueue(
             Some(stream) if machine.fault(device) == SUCCESS => {
                 done = if valid { Enqueued::Done } else { Enqueued::Invalid };
                 if valid {
-                    machine.enqueue(stream, Work::Compute(library, Arc::new(run)));
+                    machine.enqueue(stream, Work::Compute(library, Arc::clone(&run)));
                 }
             }
             Some(_) => {}

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::graphs::Graphs;
 use crate::library::Library;
 use crate::memory::Memory;
 use crate::modules::Modules;
-use crate::status::{NO_DEVICE, NOT_INITIALIZED, SUCCESS, Status};
+use crate::status::{BLOCKED, NO_DEVICE, NOT_INITIALIZED, SUCCESS, Status};
 use crate::streams::Streams;
 
 pub struct Machine {
@@ -27,13 +28,23 @@ pub struct Machine {
     random: u64,
 }
 
+/// How long a thread waits for another process before it looks again.
+pub const PAUSE: Duration = Duration::from_micros(200);
+
 static MACHINE: Mutex<Option<Machine>> = Mutex::new(None);
 
-/// Runs a function on the state; an error before `cuInit`, and in a process forked after it.
-pub fn with(run: impl FnOnce(&mut Machine) -> Status) -> Status {
-    match lock().as_mut() {
-        Some(machine) if machine.process == std::process::id() => run(machine),
-        _ => NOT_INITIALIZED,
+/// Runs a function on the state; an error before `cuInit`, and in a process forked after it. A function that returns `BLOCKED` is
+/// called again after a while, in which other threads have the state.
+pub fn with(mut run: impl FnMut(&mut Machine) -> Status) -> Status {
+    loop {
+        let status = match lock().as_mut() {
+            Some(machine) if machine.process == std::process::id() => run(machine),
+            _ => NOT_INITIALIZED,
+        };
+        if status != BLOCKED {
+            return status;
+        }
+        std::thread::sleep(PAUSE);
     }
 }
 

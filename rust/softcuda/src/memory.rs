@@ -182,6 +182,13 @@ impl Memory {
         Ok(())
     }
 
+    /// Where another process finds the bytes of a range of a device's memory: a descriptor of this process, and an offset.
+    pub fn place(&self, address: usize, bytes: usize) -> Option<(c_int, usize)> {
+        let (&start, block) = self.blocks.range(..=address).next_back()?;
+        let inside = address + bytes <= start + block.bytes && block.file >= 0;
+        inside.then(|| (block.file, address - block.pages - GUARD))
+    }
+
     /// The device of a range of memory; `None` if no block contains it.
     pub fn device_of(&self, address: usize, bytes: usize) -> Option<c_int> {
         let (&start, block) = self.blocks.range(..=address).next_back()?;

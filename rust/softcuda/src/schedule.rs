@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::time::Instant;
 
 use crate::machine::Machine;
-use crate::status::{ILLEGAL_ADDRESS, INVALID_HANDLE, LAUNCH_FAILED, MISALIGNED, SUCCESS, Status};
+use crate::status::{BLOCKED, ILLEGAL_ADDRESS, INVALID_HANDLE, LAUNCH_FAILED, MISALIGNED, SUCCESS, Status};
 use crate::streams::{Source, Work};
 
 impl Machine {
@@ -12,6 +12,7 @@ impl Machine {
     pub fn enqueue(&mut self, stream: usize, work: Work) {
         let Some(work) = self.graphs.take(stream, work) else { return };
         if let Some(stream) = self.streams.streams.get_mut(&stream) {
+            stream.exchanges |= matches!(work, Work::Exchange(_));
             stream.queue.push_back(work);
         }
         self.progress();
@@ -56,35 +57,76 @@ impl Machine {
         self.streams.events.get(&event).is_none_or(|event| event.done >= event.recorded)
     }
 
-    /// Runs everything before a record of an event.
-    pub fn reach(&mut self, event: usize, ticket: u64) {
+    /// Runs everything before a record of an event. `BLOCKED` if this waits for another process.
+    pub fn reach(&mut self, event: usize, ticket: u64) -> Status {
         loop {
-            let Some(state) = self.streams.events.get(&event) else { return };
+            let Some(state) = self.streams.events.get(&event) else { return SUCCESS };
             let stream = state.stream;
-            if state.done >= ticket || !self.run_next(stream) {
-                return;
+            if state.done >= ticket {
+                return SUCCESS;
+            }
+            match self.run_next(stream) {
+                Step::Ran => {}
+                Step::Empty => return SUCCESS,
+                Step::Blocked => return BLOCKED,
             }
         }
     }
 
-    /// Runs all work of a stream.
-    pub fn drain(&mut self, stream: usize) {
-        while self.run_next(stream) {}
+    /// Runs all work of a stream. `BLOCKED` if this waits for another process.
+    pub fn drain(&mut self, stream: usize) -> Status {
+        loop {
+            match self.run_next(stream) {
+                Step::Ran => {}
+                Step::Empty => return SUCCESS,
+                Step::Blocked => return BLOCKED,
+            }
+        }
     }
 
-    /// Runs all work of a device; returns the device's error.
+    /// Runs all work of a device; returns the device's error. `BLOCKED` if this waits for another process.
     pub fn drain_device(&mut self, device: c_int) -> Status {
         for stream in self.streams.keys(Some(device)) {
-            self.drain(stream);
+            if self.drain(stream) == BLOCKED {
+                return BLOCKED;
+            }
         }
         self.fault(device)
     }
 
-    /// Runs the next work of a stream; false if there is none. A device with an error runs nothing.
-    fn run_next(&mut self, stream: usize) -> bool {
-        let Some(state) = self.streams.streams.get_mut(&stream) else { return false };
-        let (device, Some(work)) = (state.device, state.queue.pop_front()) else { return false };
+    /// Runs the streams that exchange memory with other processes.
+    pub fn run_exchanges(&mut self) {
+        for stream in self.streams.keys(None) {
+            if self.streams.streams.get(&stream).is_some_and(|state| state.exchanges) {
+                self.drain(stream);
+            }
+        }
+    }
+
+    /// Runs the next work of a stream. A device with an error runs nothing.
+    fn run_next(&mut self, stream: usize) -> Step {
+        let Some(state) = self.streams.streams.get_mut(&stream) else { return Step::Empty };
+        let (device, Some(work)) = (state.device, state.queue.pop_front()) else { return Step::Empty };
         let stopped = self.fault(device) != SUCCESS;
+        let unfinished = match work {
+            Work::Wait { event, ticket } => (self.reach(event, ticket) == BLOCKED).then_some(work),
+            Work::Exchange(mut exchange) if !stopped => match exchange.advance(&self.memory) {
+                true => None,
+                false => Some(Work::Exchange(exchange)),
+            },
+            work => {
+                self.run(device, stopped, work);
+                None
+            }
+        };
+        let Some(work) = unfinished else { return Step::Ran };
+        if let Some(state) = self.streams.streams.get_mut(&stream) {
+            state.queue.push_front(work);
+        }
+        Step::Blocked
+    }
+
+    fn run(&mut self, device: c_int, stopped: bool, work: Work) {
         match work {
             Work::Record { event, ticket } => {
                 if let Some(event) = self.streams.events.get_mut(&event) {
@@ -92,8 +134,9 @@ impl Machine {
                     event.time = Some(Instant::now());
                 }
             }
-            Work::Wait { event, ticket } => self.reach(event, ticket),
             _ if stopped => {}
+            // `run_next` runs these.
+            Work::Wait { .. } | Work::Exchange(_) => {}
             Work::Launch(launch) => {
                 self.launches += 1;
                 let seed = self.random();
@@ -128,6 +171,13 @@ impl Machine {
                 }
             }
         }
-        true
     }
+}
+
+/// What became of the next work of a stream.
+enum Step {
+    Ran,
+    Empty,
+    /// It waits for another process.
+    Blocked,
 }

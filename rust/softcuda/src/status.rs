@@ -6,6 +6,8 @@ use std::ffi::c_int;
 pub type Status = c_int;
 
 pub const SUCCESS: Status = 0;
+/// Never returned: the work waits for another process, and the function is called again.
+pub const BLOCKED: Status = -1;
 pub const INVALID_VALUE: Status = 1;
 pub const OUT_OF_MEMORY: Status = 2;
 pub const NOT_INITIALIZED: Status = 3;

@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::exchange::Exchange;
 use crate::library::Library;
 use crate::modules::Launch;
 
@@ -13,6 +14,7 @@ pub enum Work {
     Launch(Launch),
     /// What a library computes.
     Compute(Library, Arc<dyn Fn() + Send + Sync>),
+    Exchange(Exchange),
     Copy {
         to: usize,
         from: Source,
@@ -46,6 +48,8 @@ pub struct Stream {
     pub device: c_int,
     pub priority: c_int,
     pub queue: VecDeque<Work>,
+    /// Whether it has exchanged memory with other processes, which do not wait for this process's host.
+    pub exchanges: bool,
 }
 
 pub struct Event {
@@ -79,7 +83,7 @@ impl Streams {
 
     pub fn create(&mut self, device: c_int, priority: c_int) -> usize {
         let handle = self.new_handle();
-        self.streams.insert(handle, Stream { device, priority, queue: VecDeque::new() });
+        self.streams.insert(handle, Stream { device, priority, queue: VecDeque::new(), exchanges: false });
         handle
     }
 
@@ -97,7 +101,7 @@ impl Streams {
     pub fn find(&mut self, device: c_int, handle: usize) -> Option<usize> {
         let key = key(device, handle);
         if handle == 0 {
-            self.streams.entry(key).or_insert(Stream { device, priority: 0, queue: VecDeque::new() });
+            self.streams.entry(key).or_insert(Stream { device, priority: 0, queue: VecDeque::new(), exchanges: false });
         }
         self.streams.get(&key).filter(|stream| stream.device == device).map(|_| key)
     }

@@ -12,6 +12,7 @@ from rushlight.distributed._objects import all_gather_object
 from rushlight.distributed._reducer import Reducer, Sink, bytes_of
 from rushlight.distributed.algorithms.join import Join, Joinable, JoinHook
 from rushlight.nn.modules.module import Module
+from rushlight.nn.parallel.scatter_gather import scatter_kwargs
 from rushlight.nn.parameter import UninitializedBuffer, UninitializedParameter
 from rushlight.utils._pytree import tree_flatten, tree_unflatten
 
@@ -32,7 +33,8 @@ class DistributedDataParallel(Module, Joinable):
 
     Args:
         module: the module, which must be the same in every process. Rank 0 gives its parameters and buffers to the others.
-        device_ids, output_device: None. They are for modules on GPUs, whose tensors no backend exchanges.
+        device_ids: a list with the GPU of the module, to which inputs are copied; None if they lie there.
+        output_device: a GPU, which changes nothing; by default that of `device_ids`.
         broadcast_buffers: whether rank 0 gives its buffers to the others before each forward pass.
         init_sync: whether rank 0 gives its parameters and buffers to the others now.
         process_group: by default the default group.
@@ -99,13 +101,25 @@ class DistributedDataParallel(Module, Joinable):
                     "Run a dummy forward pass to correctly initialize the modules"
                 )
         devices = {parameter.device for _, parameter in named}
-        if {device.type for device in devices} == {"cpu"} and (device_ids or output_device is not None):
+        kinds = {device.type for device in devices}
+        if len(kinds) != 1:
+            raise ValueError(
+                "DistributedDataParallel's input module must be on the same type of devices, but input module parameters "
+                f"locate in {kinds}."
+            )
+        is_whole = bool(device_ids) and kinds != {"cpu"} and len(devices) == 1
+        if not is_whole and (device_ids or output_device):
             raise ValueError(
                 "DistributedDataParallel device_ids and output_device arguments only work with "
                 "single-device/multiple-device GPU modules or CPU modules, but got device_ids "
                 f"{device_ids}, output_device {output_device}, and module parameters {devices}."
             )
-        self.device_ids, self.output_device, self.dim = None, None, dim
+        self.device_ids: list[int] | None = None
+        self.output_device: int | None = None
+        self.dim = dim
+        if is_whole:
+            self.device_ids = [torch.cuda.device(device).idx for device in device_ids]
+            self.output_device = torch.cuda.device(device_ids[0] if output_device is None else output_device).idx
         self.device, self.device_type = next(iter(devices)), next(iter(devices)).type
         self.module = module
         self.broadcast_buffers, self.find_unused_parameters = broadcast_buffers, find_unused_parameters
@@ -166,12 +180,12 @@ class DistributedDataParallel(Module, Joinable):
                     )
 
     def _give(self, tensors: list[Any], source: int = 0) -> None:
-        """A rank gives tensors to the others, those of a dtype together."""
-        by_dtype: dict[Any, list[Any]] = {}
+        """A rank gives tensors to the others, those of a dtype and device together."""
+        by_kind: dict[Any, list[Any]] = {}
         for tensor in tensors:
-            by_dtype.setdefault(tensor.dtype, []).append(tensor.detach())
+            by_kind.setdefault((tensor.dtype, tensor.device), []).append(tensor.detach())
         with torch.no_grad():
-            for group in by_dtype.values():
+            for group in by_kind.values():
                 flat = torch.cat([tensor.reshape(-1) for tensor in group])
                 broadcast(flat, group=self.process_group, group_src=source)
                 if self.process_group._rank != source:
@@ -186,6 +200,9 @@ class DistributedDataParallel(Module, Joinable):
         source = self._begin_pass(reduces) if self._join_config.enable and torch.is_grad_enabled() else 0
         if self._gives_buffers():
             self._give(self._buffers_to_give(), source)
+        if self.device_ids is not None:
+            places, names = scatter_kwargs(inputs, kwargs, self.device_ids, self.dim)
+            inputs, kwargs = places[0] if places else (), names[0] if names else {}
         output = self.module(*inputs, **kwargs)
         if reduces:
             self.require_forward_param_sync = True
@@ -212,7 +229,7 @@ class DistributedDataParallel(Module, Joinable):
 
     def _agree(self, needs: list[int]) -> list[int]:
         """What a pass of the ranks that have batches needs: a reduction, buffers, and the rank that gives them."""
-        found = torch.tensor([int(need) for need in needs])
+        found = torch.tensor([int(need) for need in needs], device=self.process_group._object_device())
         all_reduce(found, dist.ReduceOp.MAX, self.process_group)
         return found.tolist()
 

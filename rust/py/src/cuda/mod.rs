@@ -15,6 +15,7 @@ use crate::generator::{PyGenerator, keeps_seed};
 
 mod graph;
 mod memory;
+mod nccl;
 mod streams;
 
 /// The number of CUDA devices; zero if there is no driver.
@@ -108,6 +109,7 @@ fn _cuda_libraries(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     dict.set_item("cudnn", dnn.map(|version| (version, rushlight_cuda::dnn::is_available())))?;
     dict.set_item("cufft", py.detach(rushlight_cuda::fft::describe))?;
     dict.set_item("cusolver", py.detach(rushlight_cuda::solver::describe))?;
+    dict.set_item("nccl", py.detach(rushlight_cuda::nccl::functions::describe))?;
     dict.set_item("kernel cache", rushlight_cuda::program::cache_folder().map(|folder| folder.display().to_string()))?;
     Ok(dict)
 }
@@ -181,6 +183,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     library::set_folders(module.py().import("sys")?.getattr("path")?.extract().unwrap_or_default());
     graph::add(module)?;
     memory::add(module)?;
+    nccl::add(module)?;
     streams::add(module)?;
     for function in [
         wrap_pyfunction!(_cuda_device_count, module)?,

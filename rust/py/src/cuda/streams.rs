@@ -36,7 +36,7 @@ fn _cuda_default_stream(device: u8) -> PyResult<PyStream> {
 
 /// A stream, in which `torch.cuda.Stream` is wrapped.
 #[pyclass(frozen, name = "_CudaStream", module = "rushlight._C")]
-pub struct PyStream(Stream);
+pub struct PyStream(pub Stream);
 
 #[pymethods]
 impl PyStream {

@@ -1,0 +1,222 @@
+//! The functions of NCCL, whose documentation describes them.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+use cudarc::driver::sys::CUstream;
+use once_cell::race::OnceBox;
+use rushlight_core::{Class, DType, Error, Result};
+
+use crate::library;
+
+/// A status (`ncclResult_t`).
+pub type Status = c_int;
+pub const SUCCESS: Status = 0;
+pub const IN_PROGRESS: Status = 7;
+
+/// A communicator of the library.
+pub type Handle = *mut c_void;
+
+/// What the ranks of a new communicator share (`ncclUniqueId`).
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct UniqueId(pub [u8; 128]);
+
+/// `ncclConfig_t` as of version 2.18; later versions accept it.
+#[repr(C)]
+pub struct Config {
+    size: usize,
+    magic: c_uint,
+    version: c_uint,
+    blocking: c_int,
+    group_size: c_int,
+    fewest_blocks: c_int,
+    most_blocks: c_int,
+    network: *const c_char,
+    split_share: c_int,
+}
+
+/// The oldest version that takes this configuration.
+const OLDEST: c_int = 21800;
+
+impl Config {
+    /// Calls return at once, and `ncclCommGetAsyncError` tells when they are done.
+    pub fn without_blocking() -> Config {
+        let undefined = c_int::MIN;
+        Config {
+            size: size_of::<Config>(),
+            magic: 0xcafe_beef,
+            version: OLDEST.cast_unsigned(),
+            blocking: 0,
+            group_size: undefined,
+            fewest_blocks: undefined,
+            most_blocks: undefined,
+            network: std::ptr::null(),
+            split_share: undefined,
+        }
+    }
+}
+
+macro_rules! functions {
+    ($($field:ident = $symbol:ident($($parameter:ty),*) -> $result:ty;)*) => {
+        /// The functions that are called.
+        pub struct Functions {
+            $(pub $field: unsafe extern "C" fn($($parameter),*) -> $result,)*
+        }
+
+        impl Functions {
+            /// Looks the functions up; `None` if the library lacks one.
+            ///
+            /// # Safety
+            /// `library` is a handle of NCCL, which is never closed.
+            unsafe fn look_up(library: *mut c_void) -> Option<Functions> {
+                $(
+                    let name = concat!(stringify!($symbol), "\0");
+                    // SAFETY: the handle is valid, and the name ends with a zero.
+                    let $field = unsafe { libc::dlsym(library, name.as_ptr().cast()) };
+                    if $field.is_null() {
+                        return None;
+                    }
+                )*
+                // SAFETY: NCCL declares its functions with these types.
+                unsafe { Some(Functions { $($field: std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($parameter),*) -> $result>($field),)* }) }
+            }
+        }
+    };
+}
+
+functions! {
+    version = ncclGetVersion(*mut c_int) -> Status;
+    unique_id = ncclGetUniqueId(*mut UniqueId) -> Status;
+    begin = ncclCommInitRankConfig(*mut Handle, c_int, UniqueId, c_int, *mut Config) -> Status;
+    finalize = ncclCommFinalize(Handle) -> Status;
+    destroy = ncclCommDestroy(Handle) -> Status;
+    abort = ncclCommAbort(Handle) -> Status;
+    state = ncclCommGetAsyncError(Handle, *mut Status) -> Status;
+    sentence = ncclGetErrorString(Status) -> *const c_char;
+    last_error = ncclGetLastError(Handle) -> *const c_char;
+    all_reduce = ncclAllReduce(usize, usize, usize, c_int, c_int, Handle, CUstream) -> Status;
+    broadcast = ncclBroadcast(usize, usize, usize, c_int, c_int, Handle, CUstream) -> Status;
+    reduce = ncclReduce(usize, usize, usize, c_int, c_int, c_int, Handle, CUstream) -> Status;
+    all_gather = ncclAllGather(usize, usize, usize, c_int, Handle, CUstream) -> Status;
+    reduce_scatter = ncclReduceScatter(usize, usize, usize, c_int, c_int, Handle, CUstream) -> Status;
+    send = ncclSend(usize, usize, c_int, c_int, Handle, CUstream) -> Status;
+    receive = ncclRecv(usize, usize, c_int, c_int, Handle, CUstream) -> Status;
+    group_start = ncclGroupStart() -> Status;
+    group_end = ncclGroupEnd() -> Status;
+}
+
+struct Library {
+    functions: Functions,
+    version: c_int,
+}
+
+/// The library, which the first call loads.
+fn library() -> Option<&'static Library> {
+    static LIBRARY: OnceBox<Option<Library>> = OnceBox::new();
+    LIBRARY.get_or_init(|| Box::new(load())).as_ref()
+}
+
+fn load() -> Option<Library> {
+    let open = || {
+        // SAFETY: loading the library runs its initialisers, which any program may load.
+        let library = unsafe { libc::dlopen(c"libnccl.so.2".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        (!library.is_null()).then_some(library)
+    };
+    let handle = open().or_else(|| if library::load("libnccl.so.") { open() } else { None })?;
+    // SAFETY: the handle is that of NCCL, and it is never closed.
+    let functions = unsafe { Functions::look_up(handle) }?;
+    let mut version = 0;
+    // SAFETY: the pointer is that of a local variable.
+    let status = unsafe { (functions.version)(&raw mut version) };
+    (status == SUCCESS).then_some(Library { functions, version })
+}
+
+/// Whether the library is installed and new enough.
+pub fn is_available() -> bool {
+    library().is_some_and(|library| library.version >= OLDEST)
+}
+
+/// The version as one number: 22703 is 2.27.3. `None` if the library is not installed.
+pub fn version() -> Option<i32> {
+    library().map(|library| library.version)
+}
+
+/// The functions; an error that names the package if they are missing.
+pub fn functions() -> Result<&'static Functions> {
+    match library() {
+        Some(library) if library.version >= OLDEST => Ok(&library.functions),
+        found => Err(Error::runtime("Distributed package doesn't have NCCL built in").hint(match found {
+            Some(library) => format!(
+                "NCCL {} is installed, and rushlight needs {} or later: pip install --upgrade nvidia-nccl-cu13.",
+                name_of(library.version),
+                name_of(OLDEST)
+            ),
+            None => "NVIDIA's library libnccl.so.2 is not installed: pip install nvidia-nccl-cu13.".into(),
+        })),
+    }
+}
+
+fn name_of(version: c_int) -> String {
+    format!("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100)
+}
+
+/// The version in words, for `python -m rushlight doctor`, and whether it is new enough; `None` if the library is not installed.
+pub fn describe() -> Option<(String, bool)> {
+    library().map(|library| (name_of(library.version), library.version >= OLDEST))
+}
+
+/// A new id, for the ranks of one communicator.
+pub fn new_id() -> Result<UniqueId> {
+    let functions = functions()?;
+    let mut id = UniqueId([0; 128]);
+    // SAFETY: the pointer is that of a local variable.
+    check(unsafe { (functions.unique_id)(&raw mut id) })?;
+    Ok(id)
+}
+
+/// An error unless a function has succeeded, or goes on in the background.
+pub fn check(status: Status) -> Result<()> {
+    if status == SUCCESS || status == IN_PROGRESS { Ok(()) } else { Err(failure(status)) }
+}
+
+/// The error for a status.
+#[cold]
+pub fn failure(status: Status) -> Error {
+    let Ok(functions) = functions() else { return Error::new(Class::DistBackend, format!("NCCL error: {status}")) };
+    // SAFETY: the texts of statuses are constants; that of the last error lives until the next call of this thread.
+    let (sentence, last) =
+        unsafe { (text((functions.sentence)(status)), text((functions.last_error)(std::ptr::null_mut()))) };
+    let error = Error::new(Class::DistBackend, format!("NCCL error: {sentence}"));
+    if last.is_empty() { error } else { error.hint(format!("NCCL says: {last}")) }
+}
+
+/// A text of the library.
+///
+/// # Safety
+/// The pointer is null or points to a text that ends with a zero.
+unsafe fn text(from: *const c_char) -> String {
+    if from.is_null() {
+        return String::new();
+    }
+    // SAFETY: guaranteed by the caller.
+    unsafe { CStr::from_ptr(from) }.to_string_lossy().trim().to_string()
+}
+
+/// How NCCL names a dtype (`ncclDataType_t`), and how many of its values are one element. Truth values and float8 are bytes,
+/// and a complex number is two floats.
+pub fn code_of(dtype: DType) -> Option<(c_int, usize)> {
+    Some(match dtype {
+        DType::I8 => (0, 1),
+        DType::U8 | DType::Bool => (1, 1),
+        DType::F8E4M3Fn | DType::F8E5M2 | DType::F8E4M3Fnuz | DType::F8E5M2Fnuz => (1, 1),
+        DType::I32 => (2, 1),
+        DType::I64 => (4, 1),
+        DType::F16 => (6, 1),
+        DType::F32 => (7, 1),
+        DType::F64 => (8, 1),
+        DType::BF16 => (9, 1),
+        DType::C64 => (7, 2),
+        DType::C128 => (8, 2),
+        _ => return None,
+    })
+}

@@ -1,0 +1,453 @@
+"""What the ranks of `test_nccl.py` do, each in a process with a card made of software.
+
+`python nccl_cases.py NAME SIZE` runs function NAME in SIZE processes and prints what they return, as JSON.
+"""
+
+import gc
+import json
+import os
+import signal
+import sys
+import time
+from datetime import timedelta
+
+import rushlight as torch
+import rushlight.multiprocessing as mp
+from rushlight import distributed as dist
+from rushlight.distributed import _reduce_op
+from rushlight.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+from rushlight.nn.parallel import DistributedDataParallel
+
+BOTH = "cpu:gloo,cuda:nccl"
+DTYPES = [
+    torch.int8,
+    torch.uint8,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+    torch.complex128,
+    torch.bool,
+]
+
+
+def begin(backend, place, rank, size, seconds=20.0, **options):
+    torch.cuda.set_device(rank)
+    store = dist.FileStore(place, size)
+    dist.init_process_group(
+        backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=seconds), **options
+    )
+
+
+def given(rank, dtype, count=6):
+    """A tensor of a rank, with small values that all dtypes have."""
+    values = torch.tensor([(index * 3 + rank * 2) % 5 - (0 if dtype == torch.uint8 else 1) for index in range(count)])
+    return values.abs().to(dtype) if dtype == torch.uint8 else (values > 0 if dtype == torch.bool else values.to(dtype))
+
+
+def error_of(call):
+    """The class and the first line of the message of a call's error."""
+    try:
+        call()
+    except Exception as error:
+        return [type(error).__name__, str(error).splitlines()[0]]
+    raise AssertionError("no error")
+
+
+def on_both(call, tensors):
+    """Makes a call with tensors on the CPU and with their copies on the card; the results must be the same."""
+    copies = [tensor.clone().cuda() for tensor in tensors]
+    call(*tensors)
+    call(*copies)
+    for tensor, copy in zip(tensors, copies):
+        assert copy.device.type == "cuda" and copy.dtype == tensor.dtype
+        torch.testing.assert_close(copy.cpu(), tensor, rtol=0, atol=0)
+
+
+def _reduce_all(rank, size, dtype, op):
+    on_both(lambda tensor: dist.all_reduce(tensor, op), [given(rank, dtype)])
+    parts = given(rank, dtype, 3 * size)
+    out = torch.zeros(3, dtype=dtype)
+    on_both(lambda tensor, result: dist.reduce_scatter_tensor(result, tensor, op), [parts, out])
+    on_both(lambda result, *list: dist.reduce_scatter(result, [*list], op), [out, *parts.clone().split(3)])
+
+
+def _reduce_to_last(rank, size, dtype, op):
+    def reduce(tensor):
+        dist.reduce(tensor, size - 1, op)
+        # What the others have is undefined.
+        if rank != size - 1:
+            tensor.zero_()
+
+    on_both(reduce, [given(rank, dtype)])
+
+
+def reductions(rank, size, place):
+    begin(BOTH, place, rank, size)
+    Op = dist.ReduceOp
+    for dtype in DTYPES:
+        ops = [Op.SUM, Op.PRODUCT, Op.MIN, Op.MAX, Op.AVG]
+        if dtype.is_complex:
+            ops = [Op.SUM, Op.AVG]
+        if not (dtype.is_floating_point or dtype.is_complex):
+            ops.remove(Op.AVG)
+        for op in ops:
+            _reduce_all(rank, size, dtype, op)
+        _reduce_to_last(rank, size, dtype, ops[0])
+    strided = torch.arange(12.0).view(3, 4).t() + rank
+    on_both(dist.all_reduce, [strided])
+    on_both(lambda *tensors: dist.all_reduce_coalesced([*tensors]), [torch.ones(2), torch.ones(3) * rank])
+    on_both(lambda tensor: dist.all_reduce(tensor, _reduce_op.premul_sum(2.0)), [torch.ones(2)])
+    on_both(dist.all_reduce, [torch.zeros(0)])
+
+
+def collectives(rank, size, place):
+    begin(BOTH, place, rank, size)
+    root = size - 1
+    for dtype in [*DTYPES, torch.float8_e4m3fn, torch.float8_e5m2]:
+        own = given(rank, torch.float32).to(dtype)
+        on_both(lambda tensor: dist.broadcast(tensor, root), [own.clone()])
+        empty = [torch.zeros(6, dtype=dtype) for _ in range(size)]
+        on_both(lambda tensor, *list: dist.all_gather([*list], tensor), [own, *[one.clone() for one in empty]])
+        whole = torch.zeros(6 * size, dtype=dtype)
+        on_both(lambda tensor, out: dist.all_gather_into_tensor(out, tensor), [own, whole.clone()])
+        on_both(
+            lambda tensor, *list: dist.gather(tensor, [*list] if rank == root else None, root),
+            [own, *[one.clone() for one in empty]],
+        )
+        parts = [given(rank + place, torch.float32).to(dtype) for place in range(size)]
+        on_both(
+            lambda out, *list: dist.scatter(out, [*list] if rank == root else None, root),
+            [torch.zeros(6, dtype=dtype), *parts],
+        )
+        on_both(
+            lambda *list: dist.all_to_all([*list[:size]], [*list[size:]]),
+            [*[one.clone() for one in empty], *parts],
+        )
+        on_both(lambda out, tensor: dist.all_to_all_single(out, tensor), [whole, torch.cat([*parts])])
+    sizes = [rank + other for other in range(size)]
+    on_both(
+        lambda out, tensor: dist.all_to_all_single(out, tensor, sizes, sizes),
+        [torch.zeros(sum(sizes)), torch.arange(float(sum(sizes))) + 10 * rank],
+    )
+    uneven = [torch.zeros(other + 1) for other in range(size)]
+    on_both(lambda tensor, *list: dist.all_gather([*list], tensor), [torch.full((rank + 1,), float(rank)), *uneven])
+    dist.barrier()
+    dist.barrier(device_ids=[rank])
+
+
+def messages(rank, size, place):
+    begin(BOTH, place, rank, size)
+    card = torch.device("cuda", rank)
+    if rank == 0:
+        dist.send(torch.arange(5.0, device=card), 1)
+        dist.isend(torch.full((3,), 2, device=card), 1, tag=7).wait()
+        dist.recv(answer := torch.zeros(2, device=card), 1)
+        assert answer.tolist() == [8.0, 9.0]
+    elif rank == 1:
+        got, numbers = torch.zeros(5, device=card), torch.zeros(3, dtype=torch.int64, device=card)
+        assert dist.recv(got, 0) == 0
+        work = dist.irecv(numbers, 0, tag=7)
+        work.wait()
+        assert work.source_rank() == 0
+        assert (got.tolist(), numbers.tolist()) == ([0.0, 1.0, 2.0, 3.0, 4.0], [2, 2, 2])
+        dist.send(torch.tensor([8.0, 9.0], device=card), 0)
+    # A ring of messages, which are one call.
+    to, source = (rank + 1) % size, (rank - 1) % size
+    got = torch.zeros(2, 2, device=card).t()
+    ops = [
+        dist.P2POp(dist.isend, torch.full((2, 2), float(rank), device=card), to),
+        dist.P2POp(dist.irecv, got, source),
+    ]
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    assert got.tolist() == [[float(source)] * 2] * 2
+
+
+def objects(rank, size, place):
+    begin("nccl", place, rank, size, device_id=torch.device("cuda", rank))
+    assert dist.get_backend() == "nccl" and dist.get_backend_config() == "cuda:nccl"
+    everyone = [None] * size
+    dist.all_gather_object(everyone, {"rank": rank, "text": "x" * rank})
+    assert everyone == [{"rank": other, "text": "x" * other} for other in range(size)]
+    objects = [rank, "root"] if rank == 1 else [None, None]
+    dist.broadcast_object_list(objects, 1)
+    assert objects == [1, "root"]
+    got = [None]
+    dist.scatter_object_list(got, [[n] * n for n in range(size)] if rank == 0 else None, 0)
+    assert got == [[rank] * rank]
+    gathered = [None] * size if rank == 0 else None
+    dist.gather_object(rank * "y", gathered, 0)
+    assert rank != 0 or gathered == [n * "y" for n in range(size)]
+    if rank == 0:
+        dist.send_object_list([1, "two"], 1)
+    elif rank == 1:
+        dist.recv_object_list(received := [None, None], 0)
+        assert received == [1, "two"]
+    dist.barrier()
+
+
+def groups(rank, size, place):
+    begin(BOTH, place, rank, size)
+    even = dist.new_group(list(range(0, size, 2)))
+    if rank % 2 == 0:
+        tensor = torch.ones(1, device="cuda")
+        dist.all_reduce(tensor, group=even)
+        assert tensor.item() == len(range(0, size, 2))
+    own = dist.new_group(backend="nccl")
+    gathered = [torch.zeros(1, device="cuda") for _ in range(size)]
+    dist.all_gather(gathered, torch.full((1,), float(rank), device="cuda"), own)
+    assert [one.item() for one in gathered] == [float(other) for other in range(size)]
+    mesh = dist.init_device_mesh("cuda", (2, size // 2), mesh_dim_names=("outer", "inner"))
+    tensor = torch.full((1,), float(rank), device="cuda")
+    dist.all_reduce(tensor, group=mesh.get_group("outer"))
+    assert tensor.item() == sum(other for other in range(size) if other % (size // 2) == rank % (size // 2))
+    dist.destroy_process_group(own)
+    whole, _ = dist.new_subgroups()
+    assert whole.size() == torch.cuda.device_count() == size
+
+
+def chosen(rank, size, place):
+    dist.init_process_group(BOTH, store=dist.FileStore(place, size), rank=rank, world_size=size)
+    if rank > 0:
+        os.environ["LOCAL_RANK"] = str(rank)
+    mesh = dist.init_device_mesh("cuda", (size,))
+    assert torch.cuda.current_device() == rank
+    tensor = torch.ones(1, device=mesh.device_type)
+    dist.all_reduce(tensor, group=mesh.get_group())
+    assert tensor.item() == size
+
+
+def streams(rank, size, place):
+    begin("nccl", place, rank, size)
+    big = 1 << 16
+    for step in range(5):
+        # The memory of both tensors is given back while the calls may still run.
+        works = []
+        kept = torch.zeros(big, device="cuda")
+        for part in range(4):
+            tensor = torch.full((big,), float(rank + step + part), device="cuda")
+            works.append((dist.all_reduce(tensor, async_op=True), tensor[:1].clone))
+            kept.add_(tensor.mul(0))
+            del tensor
+            torch.full((big,), -1.0, device="cuda")
+        for work, _ in works:
+            work.wait()
+        assert kept.sum().item() == 0
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        tensor = torch.full((big,), float(rank), device="cuda")
+        work = dist.all_reduce(tensor, async_op=True)
+        work.wait()
+        total = tensor.sum()
+    side.synchronize()
+    assert total.item() == big * sum(range(size))
+    work = dist.all_reduce(torch.ones(1, device="cuda"), async_op=True)
+    assert work.wait(timedelta(seconds=10)) and work.is_completed() and work.is_success() and work.exception() is None
+    future = dist.all_reduce(torch.ones(2, device="cuda"), async_op=True).get_future()
+    assert future.wait()[0].tolist() == [size, size]
+
+
+def captured(rank, size, place):
+    begin("nccl", place, rank, size)
+    tensor = torch.ones(4, device="cuda")
+    dist.all_reduce(tensor)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        dist.all_reduce(tensor)
+        tensor.mul_(0.5)
+    tensor.fill_(1.0)
+    for _ in range(3):
+        graph.replay()
+    assert tensor.tolist() == [(size / 2) ** 3] * 4
+    del graph
+    gc.collect()
+
+
+def refusals(rank, size, place):
+    begin("nccl", place, rank, size)
+    card = torch.ones(2, device="cuda")
+    errors = [
+        error_of(lambda: dist.all_reduce(torch.ones(2))),
+        error_of(lambda: dist.send(torch.ones(2), (rank + 1) % size)),
+        error_of(lambda: dist.all_reduce(card.to(torch.int16))),
+        error_of(lambda: dist.broadcast(card.to(torch.int16), 0)),
+        error_of(lambda: dist.all_reduce(card.to(torch.uint8).view(torch.float8_e5m2))),
+        error_of(lambda: dist.all_reduce(card > 0, dist.ReduceOp.AVG)),
+        error_of(lambda: dist.all_reduce(card.int(), dist.ReduceOp.BAND)),
+        error_of(lambda: dist.all_reduce(card.to(torch.complex64), dist.ReduceOp.PRODUCT)),
+        error_of(lambda: dist.recv(card)),
+        error_of(lambda: dist.monitored_barrier()),
+    ]
+    # None of these has harmed the group.
+    dist.all_reduce(card)
+    assert card.tolist() == [size, size]
+    return errors
+
+
+def killed(rank, size, place):
+    begin("nccl", place, rank, size, seconds=2.0)
+    tensor = torch.ones(3, device="cuda")
+    dist.all_reduce(tensor)
+    if rank == size - 1:
+        torch.cuda.synchronize()
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.3)
+    begun = time.monotonic()
+    work = dist.all_reduce(tensor, async_op=True)
+    errors = [error_of(lambda: (work.wait(), tensor.tolist())), error_of(lambda: dist.barrier())]
+    assert 1.5 < time.monotonic() - begun < 15
+    assert work.is_completed() and not work.is_success() and isinstance(work.exception(), dist.DistBackendError)
+    errors.append(error_of(torch.cuda.synchronize))
+    dist.destroy_process_group()
+    # The device goes on, and another group can be made.
+    assert (torch.ones(2, device="cuda") * 3).tolist() == [3.0, 3.0]
+    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+    alone = torch.ones(1, device="cuda")
+    dist.all_reduce(alone)
+    assert alone.item() == 1
+    return errors
+
+
+def absent(rank, size, place):
+    begin("nccl", place, rank, size, seconds=1.5)
+    if rank == size - 1:
+        time.sleep(3.5)
+        return None
+    return error_of(lambda: dist.all_reduce(torch.ones(1, device="cuda")))
+
+
+def crowded(rank, size, place):
+    begin("nccl", place, rank, size, seconds=2.0)
+    return error_of(lambda: dist.all_reduce(torch.ones(1, device="cuda")))
+
+
+def different(rank, size, place):
+    begin("nccl", place, rank, size, seconds=5.0)
+    tensor = torch.ones(4, device="cuda")
+    dist.all_reduce(tensor)
+    work = dist.broadcast(tensor, 0, async_op=True) if rank == 0 else dist.all_reduce(tensor, async_op=True)
+    return error_of(lambda: (work.wait(), tensor.tolist()))
+
+
+def aborted(rank, size, place):
+    begin("nccl", place, rank, size)
+    tensor = torch.ones(4, device="cuda")
+    dist.all_reduce(tensor)
+    if rank == 0:
+        dist.all_reduce(tensor, async_op=True)
+    dist.group.WORLD.abort()
+
+
+def through_host(rank, size, place):
+    begin("gloo", place, rank, size)
+    tensor = torch.full((2, 3), float(rank), device="cuda").t()
+    dist.all_reduce(tensor)
+    assert tensor.device.type == "cuda" and tensor.tolist() == [[float(sum(range(size)))] * 2] * 3
+    parts = [torch.zeros(1, device="cuda") for _ in range(size)]
+    work = dist.all_gather(parts, torch.full((1,), float(rank), device="cuda"), async_op=True)
+    work.wait()
+    assert [part.item() for part in parts] == [float(other) for other in range(size)]
+
+
+def _model():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(
+        torch.nn.Linear(6, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 3), torch.nn.Dropout(0.0)
+    )
+
+
+def _batch(step, rank, size):
+    generator = torch.Generator().manual_seed(step)
+    inputs, labels = torch.randn(8, 6, generator=generator), torch.randint(0, 3, (8,), generator=generator)
+    own = slice(rank * 8 // size, (rank + 1) * 8 // size)
+    return inputs[own], labels[own]
+
+
+def _train(model, rank, size, **options):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for step in range(4):
+        inputs, labels = _batch(step, rank, size)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(inputs.cuda()), labels.cuda()).backward()
+        optimizer.step()
+    return model
+
+
+def data_parallel(rank, size, place):
+    begin("nccl", place, rank, size, device_id=torch.device("cuda", rank))
+    # A norm over the batch would differ between a part and the whole batch.
+    plain = torch.nn.Sequential(*[layer for layer in _model() if not isinstance(layer, torch.nn.BatchNorm1d)])
+    expected = _train(plain.cuda(), 0, 1)
+    for options in ({}, {"gradient_as_bucket_view": True}, {"static_graph": True}, {"find_unused_parameters": True}):
+        own = torch.nn.Sequential(*[layer for layer in _model() if not isinstance(layer, torch.nn.BatchNorm1d)]).cuda()
+        if rank > 0:
+            torch.nn.init.zeros_(own[0].weight)
+        model = DistributedDataParallel(own, device_ids=[rank], output_device=rank, bucket_cap_mb=0.0001, **options)
+        assert (model.device_ids, model.output_device, model.device) == ([rank], rank, torch.device("cuda", rank))
+        _train(model, rank, size)
+        for one, other in zip(model.module.parameters(), expected.parameters()):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def hooks(rank, size, place):
+    begin("nccl", place, rank, size)
+    from rushlight.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    model = DistributedDataParallel(_model().cuda(), device_ids=[rank])
+    # Buffers are those of rank 0.
+    model(torch.full((4, 6), float(rank), device="cuda")).sum().backward()
+    model(torch.zeros(4, 6))
+    buffers = [None] * size
+    dist.all_gather_object(buffers, [buffer.tolist() for buffer in model.buffers()])
+    model.zero_grad()
+    with model.no_sync():
+        model(torch.full((4, 6), 1.0 + rank)).sum().backward()
+    alone = model.module[3].bias.grad.clone()
+    model(torch.full((4, 6), 1.0 + rank)).pow(2).sum().backward()
+    gathered = [torch.zeros_like(alone) for _ in range(size)]
+    dist.all_gather(gathered, model.module[3].bias.grad)
+    assert all(torch.equal(one, gathered[0]) for one in gathered)
+    compressed = DistributedDataParallel(torch.nn.Linear(3, 2).cuda())
+    compressed.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    compressed(torch.full((1, 3), float(rank), device="cuda")).sum().backward()
+    mean = sum(range(size)) / size
+    assert compressed.module.weight.grad.tolist() == [[mean] * 3] * 2
+
+
+def scaler(rank, size, place):
+    begin("nccl", place, rank, size)
+    weight = torch.ones(2, device="cuda", requires_grad=True)
+    optimizer, scaler = torch.optim.SGD([weight], lr=0.5), ShardedGradScaler(init_scale=4.0)
+    factor = float("inf") if rank == 0 else 1.0
+    scaler.scale((weight * factor).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    # Every rank skips the step, because the gradients of one are infinite.
+    assert weight.tolist() == [1.0, 1.0] and scaler.get_scale() == 2.0
+
+
+def _run(rank, name, size, place, results):
+    signal.alarm(100)
+    result = globals()[name](rank, size, place)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    with open(f"{results}/{rank}", "w") as file:
+        json.dump(result, file)
+
+
+if __name__ == "__main__":
+    name, size, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    arguments = (name, size, f"{folder}/store", folder)
+    processes = [mp.get_context("spawn").Process(target=_run, args=(rank, *arguments)) for rank in range(size)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    codes = [process.exitcode for process in processes]
+    expected = [0] * (size - 1) + [-signal.SIGKILL if name == "killed" else 0]
+    sys.exit(0 if codes == expected else f"the ranks of {name} ended with {codes}")
