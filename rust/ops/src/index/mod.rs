@@ -12,6 +12,7 @@ pub mod last_writes;
 pub mod masked;
 pub mod masks;
 pub mod nonzero;
+mod nonzero_on_cuda;
 pub mod on_cuda;
 pub mod put;
 pub mod reduce;

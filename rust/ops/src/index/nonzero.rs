@@ -8,7 +8,7 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{copy, create, vmap};
 
-use super::on_cuda;
+use super::nonzero_on_cuda as on_cuda;
 use crate::view::narrow::selected;
 
 /// A tensor's elements as contiguous booleans.

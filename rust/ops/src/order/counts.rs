@@ -14,7 +14,7 @@ use rushlight_cuda::compact::Bins;
 use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{copy, create, op};
 
-use super::on_cuda;
+use super::counts_on_cuda as on_cuda;
 use crate::convert::{item, to_dtype, to_vec};
 use crate::reduce::extreme::{MAX, MIN};
 

@@ -1,6 +1,7 @@
 //! Operators that sort or search elements, or count them by their value.
 
 pub mod counts;
+mod counts_on_cuda;
 pub mod histogram;
 pub mod isin;
 pub mod on_cuda;
