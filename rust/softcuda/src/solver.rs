@@ -27,6 +27,13 @@ pub struct Handle {
     space: (usize, usize),
 }
 
+impl Handle {
+    /// The part of the workspace that calls overwrite.
+    fn space(&self) -> (usize, u64) {
+        (self.space.0, self.space.1.min(64) as u64)
+    }
+}
+
 fn create(handle: *mut *mut Handle) -> Status {
     let Ok(device) = current() else { return NOT_INITIALIZED };
     // SAFETY: callers pass valid pointers.
@@ -130,11 +137,7 @@ entries! {
             // SAFETY: ranges are checked when the work is enqueued, and freeing memory waits for its device.
             unsafe {
                 spoil(space);
-                let mut matrix = if upper { a.load().adjoint() } else { a.load() };
-                let code = matrix.cholesky();
-                let matrix = if upper { matrix.adjoint() } else { matrix };
-                a.store(&matrix, |row, column| if upper { row <= column } else { row >= column });
-                write(info, &[code]);
+                write(info, &[factorise(a, upper)]);
             }
         })
     }
@@ -283,7 +286,8 @@ entries! {
 
 /// Defines the entry points of a dtype.
 macro_rules! typed {
-    ($($data:ident: $reflect_size:ident $reflect:ident $singular_size:ident $singular:ident;)*) => {
+    ($($data:ident: $reflect_size:ident $reflect:ident $singular_size:ident $singular:ident $cholesky:ident $lu:ident
+       $solve:ident;)*) => {
         entries! {
             $($reflect_size(
                 handle: *const Handle, side: c_int, turned: c_int, rows: c_int, columns: c_int, steps: c_int, a: usize,
@@ -334,16 +338,124 @@ macro_rules! typed {
                     // SAFETY: as above.
                     unsafe { spoil(space); call.run(); write(info, &[0]); }
                 })
+            }
+
+            $cholesky(
+                handle: *const Handle, triangle: c_int, n: c_int, list: usize, leading: c_int, infos: usize, count: c_int
+            ) {
+                let batch = Batch::of(list, [n, n, leading, count], Type::$data);
+                let Some(batch) = batch.filter(|_| (0..=1).contains(&triangle) && infos.is_multiple_of(4)) else { return INVALID_VALUE };
+                submit(&*handle, &[], &[batch.range(), (infos, 4 * count as u64)], move || {
+                    // SAFETY: as above.
+                    unsafe { batch.each(|n, a| write(infos + 4 * n, &[factorise(a, triangle == 1)])); }
+                })
+            }
+
+            $lu(handle: *const Handle, n: c_int, list: usize, leading: c_int, pivots: usize, infos: usize, count: c_int) {
+                let Some(batch) = Batch::of(list, [n, n, leading, count], Type::$data) else { return INVALID_VALUE };
+                if !infos.is_multiple_of(4) || !pivots.is_multiple_of(4) { return INVALID_VALUE; }
+                let space = (*handle).space();
+                let others = [batch.range(), (infos, 4 * count as u64), (pivots, 4 * count as u64 * n as u64), space];
+                submit(&*handle, &[], &others, move || {
+                    // SAFETY: as above.
+                    unsafe {
+                        spoil(space);
+                        batch.each(|place, a| {
+                            let mut matrix = a.load();
+                            let (steps, code) = matrix.lu();
+                            a.store(&matrix, |_, _| true);
+                            let steps: Vec<i32> = steps.iter().map(|&step| step as i32).collect();
+                            write(pivots + 4 * place * steps.len(), &steps);
+                            write(infos + 4 * place, &[code]);
+                        });
+                    }
+                })
+            }
+
+            $solve(
+                handle: *const Handle, side: c_int, upper: c_int, transposed: c_int, unit: c_int, rows: i64, columns: i64,
+                factor: *const u8, a: usize, a_leading: i64, b: usize, b_leading: i64, count: i64
+            ) {
+                let n = if side == 0 { rows } else { columns };
+                let flags = [side, upper, transposed, unit];
+                let small = |sizes: [i64; 4]| sizes.map(|size| size as c_int);
+                let a = Batch::of(a, small([n, n, a_leading, count]), Type::$data);
+                let b = Batch::of(b, small([rows, columns, b_leading, count]), Type::$data);
+                let (Some(a), Some(b)) = (a, b) else { return INVALID_VALUE };
+                if !are_known(&flags, factor, Type::$data) { return INVALID_VALUE; }
+                let space = (*handle).space();
+                submit(&*handle, &[], &[a.range(), b.range(), space], move || {
+                    // SAFETY: as above.
+                    unsafe {
+                        spoil(space);
+                        a.each(|n, a| solve(flags, a, b.get(n)));
+                    }
+                })
             })*
         }
     };
 }
 
 typed! {
-    R32: cusolverDnSormqr_bufferSize cusolverDnSormqr cusolverDnSgesvdj_bufferSize cusolverDnSgesvdj;
-    R64: cusolverDnDormqr_bufferSize cusolverDnDormqr cusolverDnDgesvdj_bufferSize cusolverDnDgesvdj;
-    C32: cusolverDnCunmqr_bufferSize cusolverDnCunmqr cusolverDnCgesvdj_bufferSize cusolverDnCgesvdj;
-    C64: cusolverDnZunmqr_bufferSize cusolverDnZunmqr cusolverDnZgesvdj_bufferSize cusolverDnZgesvdj;
+    R32: cusolverDnSormqr_bufferSize cusolverDnSormqr cusolverDnSgesvdj_bufferSize cusolverDnSgesvdj
+        cusolverDnSpotrfBatched cublasSgetrfBatched cublasStrsmBatched_64;
+    R64: cusolverDnDormqr_bufferSize cusolverDnDormqr cusolverDnDgesvdj_bufferSize cusolverDnDgesvdj
+        cusolverDnDpotrfBatched cublasDgetrfBatched cublasDtrsmBatched_64;
+    C32: cusolverDnCunmqr_bufferSize cusolverDnCunmqr cusolverDnCgesvdj_bufferSize cusolverDnCgesvdj
+        cusolverDnCpotrfBatched cublasCgetrfBatched cublasCtrsmBatched_64;
+    C64: cusolverDnZunmqr_bufferSize cusolverDnZunmqr cusolverDnZgesvdj_bufferSize cusolverDnZgesvdj
+        cusolverDnZpotrfBatched cublasZgetrfBatched cublasZtrsmBatched_64;
+}
+
+/// Matrices by columns of one size, whose addresses are in a list on the device.
+#[derive(Clone, Copy)]
+struct Batch {
+    list: usize,
+    count: usize,
+    /// One of them, without its address.
+    one: Place,
+}
+
+impl Batch {
+    fn of(list: usize, [rows, columns, leading, count]: [c_int; 4], data: Type) -> Option<Batch> {
+        let one = place(0, rows.into(), columns.into(), leading.into(), data.code() as c_int)?;
+        one.range()?;
+        let count = usize::try_from(count).ok().filter(|&count| count > 0)?;
+        list.is_multiple_of(8).then_some(Batch { list, count, one })
+    }
+
+    fn range(&self) -> (usize, u64) {
+        (self.list, 8 * self.count as u64)
+    }
+
+    /// # Safety
+    /// The list lies in memory.
+    unsafe fn get(&self, n: usize) -> Place {
+        // SAFETY: guaranteed by the caller.
+        Place { at: unsafe { *std::ptr::with_exposed_provenance::<usize>(self.list).add(n) }, ..self.one }
+    }
+
+    /// # Safety
+    /// The list and the matrices lie in memory.
+    unsafe fn each(&self, run: impl Fn(usize, Place)) {
+        // SAFETY: guaranteed by the caller.
+        (0..self.count).for_each(|n| run(n, unsafe { self.get(n) }));
+    }
+}
+
+/// Replaces a triangle by the Cholesky factor; returns its code.
+///
+/// # Safety
+/// The matrix lies in memory.
+unsafe fn factorise(a: Place, upper: bool) -> i32 {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let mut matrix = if upper { a.load().adjoint() } else { a.load() };
+        let code = matrix.cholesky();
+        let matrix = if upper { matrix.adjoint() } else { matrix };
+        a.store(&matrix, |row, column| if upper { row <= column } else { row >= column });
+        code
+    }
 }
 
 /// `cusolverDn<t>ormqr`.
@@ -464,28 +576,43 @@ fn triangular(
     let (Some(a), Some(b)) = (place(a.0, n, n, a.1, code), place(b.0, rows, columns, b.1, code)) else {
         return INVALID_VALUE;
     };
-    let known = [side, upper, transposed, unit].iter().all(|flag| (0..=1).contains(flag));
-    // SAFETY: callers pass a number of the dtype.
-    let one = unsafe { data.load(factor.expose_provenance()) } == [1.0, 0.0];
-    if !known || !one {
+    if !are_known(&[side, upper, transposed, unit], factor, data) {
         return INVALID_VALUE;
     }
-    let space = (handle.space.0, handle.space.1 as u64);
+    let space = handle.space();
     submit(handle, &[a, b], &[space], move || {
         // SAFETY: ranges are checked when the work is enqueued, and freeing memory waits for its device.
         unsafe {
-            spoil((space.0, space.1.min(64)));
-            let (mut triangle, mut sides) = (a.load(), b.load());
-            let mut upper = upper == 1;
-            if transposed == 1 {
-                (triangle, upper) = (triangle.transposed(), !upper);
-            }
-            if side == 1 {
-                (triangle, sides, upper) = (triangle.transposed(), sides.transposed(), !upper);
-            }
-            triangle.solve(&mut sides, upper, unit == 1);
-            let sides = if side == 1 { sides.transposed() } else { sides };
-            b.store(&sides, |_, _| true);
+            spoil(space);
+            solve([side, upper, transposed, unit], a, b);
         }
     })
+}
+
+/// Whether flags are 0 or 1, and the factor is one.
+fn are_known(flags: &[c_int], factor: *const u8, data: Type) -> bool {
+    // SAFETY: callers pass a number of the dtype.
+    let one = unsafe { data.load(factor.expose_provenance()) } == [1.0, 0.0];
+    one && flags.iter().all(|flag| (0..=1).contains(flag))
+}
+
+/// Solves a triangular system.
+///
+/// # Safety
+/// The matrices lie in memory.
+unsafe fn solve([side, upper, transposed, unit]: [c_int; 4], a: Place, b: Place) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let (mut triangle, mut sides) = (a.load(), b.load());
+        let mut upper = upper == 1;
+        if transposed == 1 {
+            (triangle, upper) = (triangle.transposed(), !upper);
+        }
+        if side == 1 {
+            (triangle, sides, upper) = (triangle.transposed(), sides.transposed(), !upper);
+        }
+        triangle.solve(&mut sides, upper, unit == 1);
+        let sides = if side == 1 { sides.transposed() } else { sides };
+        b.store(&sides, |_, _| true);
+    }
 }
