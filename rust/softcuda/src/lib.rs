@@ -11,7 +11,8 @@
 //! - `graphs` records work for graphs.
 //! - `modules` loads kernels. CUDA C++ is compiled as host C++ over `host.h`, where the threads of a block are fibres, with the
 //!   compiler's checks of alignments and of indices of arrays.
-//! - `products` multiplies matrices for `blas`, `factors` factorises them for `solver`. `library` enqueues what libraries compute.
+//! - `products` multiplies matrices for `blas`, `factors` factorises them for `solver`, whose
+//!   arguments `calls` has. `library` enqueues what libraries compute.
 //!
 //! What it does not model: the order in which threads see each other's writes, and work that truly runs at the same time.
 //!
@@ -37,6 +38,7 @@ macro_rules! entries {
 }
 
 mod blas;
+mod calls;
 mod driver;
 mod factors;
 mod fft;

@@ -5,19 +5,7 @@ use std::sync::Arc;
 
 use crate::machine::with;
 use crate::status::SUCCESS;
-use crate::streams::Work;
-
-/// What is computed, for the counters of tests.
-#[derive(Clone, Copy)]
-pub enum Library {
-    Products,
-    Transforms,
-    Factorisations,
-}
-
-impl Library {
-    pub const ALL: usize = 3;
-}
+use crate::streams::{Library, Work};
 
 /// What became of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -5,11 +5,10 @@ use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::graphs::Graphs;
-use crate::library::Library;
 use crate::memory::Memory;
 use crate::modules::Modules;
 use crate::status::{NO_DEVICE, NOT_INITIALIZED, SUCCESS, Status};
-use crate::streams::Streams;
+use crate::streams::{Library, Streams};
 
 pub struct Machine {
     pub process: u32,

@@ -5,8 +5,19 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::library::Library;
 use crate::modules::Launch;
+
+/// What is computed, for the counters of tests.
+#[derive(Clone, Copy)]
+pub enum Library {
+    Products,
+    Transforms,
+    Factorisations,
+}
+
+impl Library {
+    pub const ALL: usize = 3;
+}
 
 #[derive(Clone)]
 pub enum Work {
