@@ -7,10 +7,11 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use crate::driver::current;
-use crate::library::{Enqueued, Library, enqueue};
+use crate::library::{Enqueued, enqueue};
 use crate::machine::number;
 use crate::products::{Matrix, Product, Type};
 use crate::status::SUCCESS;
+use crate::streams::Library;
 
 type Status = c_int;
 const NOT_INITIALIZED: Status = 1;

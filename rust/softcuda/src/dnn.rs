@@ -11,11 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::convolutions::{Convolution, Place, Target};
 use crate::driver::{capture_mode, current};
-use crate::library::Library;
 use crate::machine::{Machine, number, with};
 use crate::products::Type;
 use crate::status;
-use crate::streams::Work;
+use crate::streams::{Library, Work};
 
 type Status = c_int;
 const SUCCESS: Status = 0;

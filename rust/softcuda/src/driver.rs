@@ -4,7 +4,6 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ushort, c_void};
 
-use crate::library::Library;
 use crate::machine::{Machine, device_count, number, start, with};
 use crate::memory::HOST;
 use crate::status::{
@@ -12,7 +11,7 @@ use crate::status::{
     INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, LAUNCH_FAILED, MISALIGNED, NOT_FOUND,
     NOT_INITIALIZED, NOT_READY, OUT_OF_MEMORY, SUCCESS, Status,
 };
-use crate::streams::{Source, Work};
+use crate::streams::{Library, Source, Work};
 
 /// Contexts are the numbers of their devices, after this one.
 const CONTEXTS: usize = 0x1000;

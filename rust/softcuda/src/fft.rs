@@ -10,10 +10,10 @@ use std::ffi::{c_int, c_longlong};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::driver::current;
-use crate::library::{Enqueued, Library, enqueue};
-use crate::machine::number;
+use crate::library::{Enqueued, enqueue};
 use crate::products::{Number, Type, plus, times};
 use crate::status::SUCCESS;
+use crate::streams::Library;
 
 type Status = c_int;
 const INVALID_PLAN: Status = 1;
@@ -94,7 +94,7 @@ fn with_plan(handle: c_int, run: impl FnOnce(&mut Plan) -> Status) -> Status {
 }
 
 entries! {
-    cufftGetVersion(version: *mut c_int) { *version = number("SOFTCUDA_FFT_VERSION").unwrap_or(12_000) as c_int; SUCCESS }
+    cufftGetVersion(version: *mut c_int) { *version = 12_000; SUCCESS }
 
     cufftCreate(handle: *mut c_int) {
         let Ok(device) = current() else { return SETUP_FAILED };

@@ -11,8 +11,8 @@
 //! - `graphs` records work for graphs.
 //! - `modules` loads kernels. CUDA C++ is compiled as host C++ over `host.h`, where the threads of a block are fibres, with the
 //!   compiler's checks of alignments and of indices of arrays.
-//! - `products` multiplies matrices for `blas`, `convolutions` convolves for `dnn`, `factors` factorises matrices for `solver`.
-//!   `library` enqueues what libraries compute.
+//! - `products` multiplies matrices for `blas`, `convolutions` convolves for `dnn`, `factors` factorises matrices for `solver`, whose
+//!   arguments `calls` has. `library` enqueues what libraries compute.
 //! - `exchange` moves memory between processes for `nccl`, through `area`, and `reductions` reduces it.
 //!
 //! What it does not model: the order in which threads see each other's writes, and work that truly runs at the same time.
@@ -43,6 +43,7 @@ macro_rules! entries {
 
 mod area;
 mod blas;
+mod calls;
 mod convolutions;
 mod dnn;
 mod driver;

@@ -5,22 +5,7 @@ use std::sync::Arc;
 
 use crate::machine::with;
 use crate::status::SUCCESS;
-use crate::streams::Work;
-
-/// What is computed, for the counters of tests.
-#[derive(Clone, Copy)]
-pub enum Library {
-    Products,
-    Convolutions,
-    /// Those that may differ from call to call.
-    LooseConvolutions,
-    Transforms,
-    Factorisations,
-}
-
-impl Library {
-    pub const ALL: usize = 5;
-}
+use crate::streams::{Library, Work};
 
 /// What became of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]

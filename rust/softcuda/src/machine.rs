@@ -6,11 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::graphs::Graphs;
-use crate::library::Library;
 use crate::memory::Memory;
 use crate::modules::Modules;
 use crate::status::{BLOCKED, NO_DEVICE, NOT_INITIALIZED, SUCCESS, Status};
-use crate::streams::Streams;
+use crate::streams::{Library, Streams};
 
 pub struct Machine {
     pub process: u32,

@@ -7,12 +7,13 @@
 use std::cmp::Ordering;
 use std::ffi::{c_int, c_void};
 
+use crate::calls::{Batch, Decomposed, Reflected, are_known, factorise, place, solve};
 use crate::driver::current;
 use crate::factors::{Dense, Place, conjugate};
-use crate::library::{Enqueued, Library, enqueue};
-use crate::machine::number;
-use crate::products::{Number, Type};
+use crate::library::{Enqueued, enqueue};
+use crate::products::Type;
 use crate::status::SUCCESS;
+use crate::streams::Library;
 
 type Status = c_int;
 const NOT_INITIALIZED: Status = 1;
@@ -25,6 +26,13 @@ pub struct Handle {
     stream: usize,
     /// The first byte of cuBLAS's workspace and its size.
     space: (usize, usize),
+}
+
+impl Handle {
+    /// The part of the workspace that calls overwrite.
+    fn space(&self) -> (usize, u64) {
+        (self.space.0, self.space.1.min(64) as u64)
+    }
 }
 
 fn create(handle: *mut *mut Handle) -> Status {
@@ -92,14 +100,8 @@ unsafe fn write<T: Copy>(at: usize, values: &[T]) {
     unsafe { std::ptr::with_exposed_provenance_mut::<T>(at).copy_from_nonoverlapping(values.as_ptr(), values.len()) };
 }
 
-fn place(at: usize, rows: i64, columns: i64, leading: i64, data: c_int) -> Option<Place> {
-    let size = |number: i64| usize::try_from(number).ok();
-    let data = Type::of(data as u32).filter(|data| !matches!(data, Type::R16 | Type::B16))?;
-    Some(Place { at, rows: size(rows)?, columns: size(columns)?, leading: size(leading)?, data })
-}
-
 entries! {
-    cusolverGetVersion(version: *mut c_int) { *version = number("SOFTCUDA_SOLVER_VERSION").unwrap_or(12_000) as c_int; SUCCESS }
+    cusolverGetVersion(version: *mut c_int) { *version = 12_000; SUCCESS }
 
     cusolverDnCreate(handle: *mut *mut Handle) { create(handle) }
 
@@ -130,11 +132,7 @@ entries! {
             // SAFETY: ranges are checked when the work is enqueued, and freeing memory waits for its device.
             unsafe {
                 spoil(space);
-                let mut matrix = if upper { a.load().adjoint() } else { a.load() };
-                let code = matrix.cholesky();
-                let matrix = if upper { matrix.adjoint() } else { matrix };
-                a.store(&matrix, |row, column| if upper { row <= column } else { row >= column });
-                write(info, &[code]);
+                write(info, &[factorise(a, upper)]);
             }
         })
     }
@@ -283,7 +281,8 @@ entries! {
 
 /// Defines the entry points of a dtype.
 macro_rules! typed {
-    ($($data:ident: $reflect_size:ident $reflect:ident $singular_size:ident $singular:ident;)*) => {
+    ($($data:ident: $reflect_size:ident $reflect:ident $singular_size:ident $singular:ident $cholesky:ident $lu:ident
+       $solve:ident;)*) => {
         entries! {
             $($reflect_size(
                 handle: *const Handle, side: c_int, turned: c_int, rows: c_int, columns: c_int, steps: c_int, a: usize,
@@ -334,119 +333,73 @@ macro_rules! typed {
                     // SAFETY: as above.
                     unsafe { spoil(space); call.run(); write(info, &[0]); }
                 })
+            }
+
+            $cholesky(
+                handle: *const Handle, triangle: c_int, n: c_int, list: usize, leading: c_int, infos: usize, count: c_int
+            ) {
+                let batch = Batch::of(list, [n, n, leading, count], Type::$data);
+                let Some(batch) = batch.filter(|_| (0..=1).contains(&triangle) && infos.is_multiple_of(4)) else { return INVALID_VALUE };
+                submit(&*handle, &[], &[batch.range(), (infos, 4 * count as u64)], move || {
+                    // SAFETY: as above.
+                    unsafe { batch.each(|n, a| write(infos + 4 * n, &[factorise(a, triangle == 1)])); }
+                })
+            }
+
+            $lu(handle: *const Handle, n: c_int, list: usize, leading: c_int, pivots: usize, infos: usize, count: c_int) {
+                let Some(batch) = Batch::of(list, [n, n, leading, count], Type::$data) else { return INVALID_VALUE };
+                if !infos.is_multiple_of(4) || !pivots.is_multiple_of(4) { return INVALID_VALUE; }
+                let space = (*handle).space();
+                let others = [batch.range(), (infos, 4 * count as u64), (pivots, 4 * count as u64 * n as u64), space];
+                submit(&*handle, &[], &others, move || {
+                    // SAFETY: as above.
+                    unsafe {
+                        spoil(space);
+                        batch.each(|place, a| {
+                            let mut matrix = a.load();
+                            let (steps, code) = matrix.lu();
+                            a.store(&matrix, |_, _| true);
+                            let steps: Vec<i32> = steps.iter().map(|&step| step as i32).collect();
+                            write(pivots + 4 * place * steps.len(), &steps);
+                            write(infos + 4 * place, &[code]);
+                        });
+                    }
+                })
+            }
+
+            $solve(
+                handle: *const Handle, side: c_int, upper: c_int, transposed: c_int, unit: c_int, rows: i64, columns: i64,
+                factor: *const u8, a: usize, a_leading: i64, b: usize, b_leading: i64, count: i64
+            ) {
+                let n = if side == 0 { rows } else { columns };
+                let flags = [side, upper, transposed, unit];
+                let small = |sizes: [i64; 4]| sizes.map(|size| size as c_int);
+                let a = Batch::of(a, small([n, n, a_leading, count]), Type::$data);
+                let b = Batch::of(b, small([rows, columns, b_leading, count]), Type::$data);
+                let (Some(a), Some(b)) = (a, b) else { return INVALID_VALUE };
+                if !are_known(&flags, factor, Type::$data) { return INVALID_VALUE; }
+                let space = (*handle).space();
+                submit(&*handle, &[], &[a.range(), b.range(), space], move || {
+                    // SAFETY: as above.
+                    unsafe {
+                        spoil(space);
+                        a.each(|n, a| solve(flags, a, b.get(n)));
+                    }
+                })
             })*
         }
     };
 }
 
 typed! {
-    R32: cusolverDnSormqr_bufferSize cusolverDnSormqr cusolverDnSgesvdj_bufferSize cusolverDnSgesvdj;
-    R64: cusolverDnDormqr_bufferSize cusolverDnDormqr cusolverDnDgesvdj_bufferSize cusolverDnDgesvdj;
-    C32: cusolverDnCunmqr_bufferSize cusolverDnCunmqr cusolverDnCgesvdj_bufferSize cusolverDnCgesvdj;
-    C64: cusolverDnZunmqr_bufferSize cusolverDnZunmqr cusolverDnZgesvdj_bufferSize cusolverDnZgesvdj;
-}
-
-/// `cusolverDn<t>ormqr`.
-#[derive(Clone, Copy)]
-struct Reflected {
-    left: bool,
-    adjoint: bool,
-    a: Place,
-    tau: Place,
-    c: Place,
-}
-
-impl Reflected {
-    fn of(
-        [side, turned]: [c_int; 2],
-        [rows, columns, steps]: [c_int; 3],
-        a: (usize, c_int),
-        tau: usize,
-        c: (usize, c_int),
-        data: Type,
-    ) -> Option<Reflected> {
-        let height = if side == 0 { rows } else { columns };
-        let own = |at: usize, rows: c_int, columns: c_int, leading: c_int| {
-            let place = place(at, rows.into(), columns.into(), leading.into(), data.code() as c_int)?;
-            place.range().map(|_| place)
-        };
-        let adjoint = if data.is_complex() { 2 } else { 1 };
-        if !(0..=1).contains(&side) || (turned != 0 && turned != adjoint) || steps > height {
-            return None;
-        }
-        Some(Reflected {
-            left: side == 0,
-            adjoint: turned != 0,
-            a: own(a.0, height, steps, a.1)?,
-            tau: own(tau, steps, 1, steps)?,
-            c: own(c.0, rows, columns, c.1)?,
-        })
-    }
-
-    /// # Safety
-    /// The matrices lie in memory.
-    unsafe fn run(&self) {
-        // SAFETY: guaranteed by the caller.
-        unsafe {
-            let (a, tau, c) = (self.a.load(), self.tau.load(), self.c.load());
-            let factors: Vec<Number> = (0..tau.rows).map(|step| tau.get(step, 0)).collect();
-            let mut c = if self.left { c } else { c.adjoint() };
-            a.apply(&factors, &mut c, self.adjoint == self.left);
-            self.c.store(&if self.left { c } else { c.adjoint() }, |_, _| true);
-        }
-    }
-}
-
-/// `cusolverDn<t>gesvdj`.
-#[derive(Clone, Copy)]
-struct Decomposed {
-    vectors: bool,
-    a: Place,
-    s: Place,
-    u: Place,
-    v: Place,
-}
-
-impl Decomposed {
-    fn of(
-        [vectors, economic]: [c_int; 2],
-        [rows, columns]: [c_int; 2],
-        [a, s, u, v]: [(usize, c_int); 4],
-        data: Type,
-    ) -> Option<Decomposed> {
-        if ![vectors, economic].iter().all(|flag| (0..=1).contains(flag)) {
-            return None;
-        }
-        let short = rows.min(columns);
-        let own = |(at, leading): (usize, c_int), rows: c_int, columns: c_int, data: Type| {
-            let place = place(at, rows.into(), columns.into(), leading.into(), data.code() as c_int)?;
-            place.range().map(|_| place)
-        };
-        let count = |all: c_int| if economic == 1 { short } else { all };
-        Some(Decomposed {
-            vectors: vectors == 1,
-            a: own(a, rows, columns, data)?,
-            s: own((s.0, short), short, 1, data.real())?,
-            u: own(u, rows, count(rows), data)?,
-            v: own(v, columns, count(columns), data)?,
-        })
-    }
-
-    /// # Safety
-    /// The matrices lie in memory.
-    unsafe fn run(&self) {
-        // SAFETY: guaranteed by the caller.
-        unsafe {
-            let a = self.a.load();
-            let (u, s, v) = a.singular();
-            self.a.store(&Dense::of(a.rows, a.columns, |_, _| [f64::NAN; 2]), |_, _| true);
-            self.s.store(&Dense::of(s.len(), 1, |row, _| [s[row], 0.0]), |_, _| true);
-            if self.vectors {
-                self.u.store(&u, |_, _| true);
-                self.v.store(&v, |_, _| true);
-            }
-        }
-    }
+    R32: cusolverDnSormqr_bufferSize cusolverDnSormqr cusolverDnSgesvdj_bufferSize cusolverDnSgesvdj
+        cusolverDnSpotrfBatched cublasSgetrfBatched cublasStrsmBatched_64;
+    R64: cusolverDnDormqr_bufferSize cusolverDnDormqr cusolverDnDgesvdj_bufferSize cusolverDnDgesvdj
+        cusolverDnDpotrfBatched cublasDgetrfBatched cublasDtrsmBatched_64;
+    C32: cusolverDnCunmqr_bufferSize cusolverDnCunmqr cusolverDnCgesvdj_bufferSize cusolverDnCgesvdj
+        cusolverDnCpotrfBatched cublasCgetrfBatched cublasCtrsmBatched_64;
+    C64: cusolverDnZunmqr_bufferSize cusolverDnZunmqr cusolverDnZgesvdj_bufferSize cusolverDnZgesvdj
+        cusolverDnZpotrfBatched cublasZgetrfBatched cublasZtrsmBatched_64;
 }
 
 /// `cublas<t>trsm`. The workspace belongs to the call that set it.
@@ -464,28 +417,15 @@ fn triangular(
     let (Some(a), Some(b)) = (place(a.0, n, n, a.1, code), place(b.0, rows, columns, b.1, code)) else {
         return INVALID_VALUE;
     };
-    let known = [side, upper, transposed, unit].iter().all(|flag| (0..=1).contains(flag));
-    // SAFETY: callers pass a number of the dtype.
-    let one = unsafe { data.load(factor.expose_provenance()) } == [1.0, 0.0];
-    if !known || !one {
+    if !are_known(&[side, upper, transposed, unit], factor, data) {
         return INVALID_VALUE;
     }
-    let space = (handle.space.0, handle.space.1 as u64);
+    let space = handle.space();
     submit(handle, &[a, b], &[space], move || {
         // SAFETY: ranges are checked when the work is enqueued, and freeing memory waits for its device.
         unsafe {
-            spoil((space.0, space.1.min(64)));
-            let (mut triangle, mut sides) = (a.load(), b.load());
-            let mut upper = upper == 1;
-            if transposed == 1 {
-                (triangle, upper) = (triangle.transposed(), !upper);
-            }
-            if side == 1 {
-                (triangle, sides, upper) = (triangle.transposed(), sides.transposed(), !upper);
-            }
-            triangle.solve(&mut sides, upper, unit == 1);
-            let sides = if side == 1 { sides.transposed() } else { sides };
-            b.store(&sides, |_, _| true);
+            spoil(space);
+            solve([side, upper, transposed, unit], a, b);
         }
     })
 }

@@ -6,8 +6,22 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::exchange::Exchange;
-use crate::library::Library;
 use crate::modules::Launch;
+
+/// What is computed, for the counters of tests.
+#[derive(Clone, Copy)]
+pub enum Library {
+    Products,
+    Convolutions,
+    /// Those that may differ from call to call.
+    LooseConvolutions,
+    Transforms,
+    Factorisations,
+}
+
+impl Library {
+    pub const ALL: usize = 5;
+}
 
 #[derive(Clone)]
 pub enum Work {

@@ -2,8 +2,10 @@
 //! computed by the host.
 //!
 //! A handle has a stream and memory of its own. A call takes one of its stream out of a list and puts it back, so that neither
-//! threads nor streams share one at a time. `factors` has the factorisations, `triangles` the triangular systems.
+//! threads nor streams share one at a time. `factors` has the factorisations,
+//! `triangles` the triangular systems, and `batches` what takes a whole batch at once.
 
+pub mod batches;
 pub mod factors;
 pub mod triangles;
 
@@ -20,7 +22,7 @@ use rushlight_core::{DType, Error, Result};
 use crate::card::Card;
 use crate::launch::enqueue;
 use crate::library::functions;
-use crate::{capture, memory, stream};
+use crate::{blas, capture, memory, stream};
 
 /// A handle, and cuSOLVER's parameters, which all calls share.
 type Pointer = *mut c_void;
@@ -74,6 +76,9 @@ functions! {
     ] as singular_size (
         Pointer, c_int, c_int, c_int, c_int, Pointer, c_int, Pointer, Pointer, c_int, Pointer, c_int, *mut c_int, Pointer,
     );
+    [
+        c"cusolverDnSpotrfBatched", c"cusolverDnDpotrfBatched", c"cusolverDnCpotrfBatched", c"cusolverDnZpotrfBatched"
+    ] as cholesky_batched (Pointer, c_int, c_int, Pointer, c_int, Pointer, c_int);
     [c"cusolverDnSgesvdj", c"cusolverDnDgesvdj", c"cusolverDnCgesvdj", c"cusolverDnZgesvdj"] as singular (
         Pointer, c_int, c_int, c_int, c_int, Pointer, c_int, Pointer, Pointer, c_int, Pointer, c_int, Pointer, c_int,
         Pointer, Pointer,
@@ -88,6 +93,14 @@ functions! {
     set_workspace = c"cublasSetWorkspace_v2" (Pointer, Pointer, usize);
     [c"cublasStrsm_v2_64", c"cublasDtrsm_v2_64", c"cublasCtrsm_v2_64", c"cublasZtrsm_v2_64"] as triangular (
         Pointer, c_int, c_int, c_int, c_int, i64, i64, *const f64, Pointer, i64, Pointer, i64,
+    );
+    [
+        c"cublasStrsmBatched_64", c"cublasDtrsmBatched_64", c"cublasCtrsmBatched_64", c"cublasZtrsmBatched_64"
+    ] as triangular_batched (
+        Pointer, c_int, c_int, c_int, c_int, i64, i64, *const f64, Pointer, i64, Pointer, i64, i64,
+    );
+    [c"cublasSgetrfBatched", c"cublasDgetrfBatched", c"cublasCgetrfBatched", c"cublasZgetrfBatched"] as lu_batched (
+        Pointer, c_int, Pointer, c_int, Pointer, Pointer, c_int,
     );
 }
 
@@ -143,19 +156,12 @@ impl Type {
 
 #[cold]
 fn failure(status: c_int, call: &str) -> Error {
-    let name = match status {
-        1 => "NOT_INITIALIZED",
-        2 => "ALLOC_FAILED",
-        3 => "INVALID_VALUE",
-        4 => "ARCH_MISMATCH",
-        5 => "MAPPING_ERROR",
-        6 => "EXECUTION_FAILED",
-        7 => "INTERNAL_ERROR",
-        8 => "MATRIX_TYPE_NOT_SUPPORTED",
-        9 => "NOT_SUPPORTED",
-        _ => return Error::runtime(format!("cusolver error: {status}, when calling `{call}`")),
-    };
-    Error::runtime(format!("cusolver error: CUSOLVER_STATUS_{name}, when calling `{call}`"))
+    let library = if call.starts_with("cublas") { "cublas" } else { "cusolver" };
+    Error::runtime(format!("{library} error: status {status}, when calling `{call}`"))
+}
+
+fn checked(status: c_int, call: &str) -> Result<()> {
+    if status == SUCCESS { Ok(()) } else { Err(failure(status, call)) }
 }
 
 /// Which library a handle belongs to.
@@ -258,6 +264,11 @@ impl Matrices {
         pointer(self.at + n * (self.rows * self.columns) as u64 * self.dtype.size() as u64)
     }
 
+    /// Whether there are not several matrices with elements.
+    pub fn is_single(self) -> bool {
+        self.count == 1 || self.is_empty()
+    }
+
     fn is_empty(self) -> bool {
         self.rows == 0 || self.columns == 0 || self.count == 0
     }
@@ -305,10 +316,22 @@ unsafe fn each(
     let mut host = collected((0..host_bytes.div_ceil(size_of::<u128>())).map(|_| 0u128))?;
     let spaces = Spaces { device, device_bytes, host: host.as_mut_ptr().cast(), host_bytes };
     for n in 0..count {
-        enqueue(card, name, stream, || match run(library, handle, &spaces, n) {
-            SUCCESS => Ok(()),
-            status => Err(failure(status, name)),
-        })?;
+        enqueue(card, name, stream, || checked(run(library, handle, &spaces, n), name))?;
     }
+    Ok(true)
+}
+
+/// Runs a function with a handle of cuBLAS that has a workspace. False if there is none; then the function was not called.
+fn with_blas(card: &Card, stream: StreamId, run: impl FnOnce(&Blas, Pointer) -> Result<()>) -> Result<bool> {
+    let Some(library) = products() else { return Ok(false) };
+    let Some(held) = Held::take(Of::Blas, card, stream) else { return Ok(false) };
+    let bytes = blas::workspace_limit(card) as usize;
+    let workspace = memory::allocate(card.index, bytes)?;
+    let pin = workspace.pin_on(stream)?;
+    // SAFETY: the workspace is held for the stream.
+    if unsafe { (library.set_workspace)(held.0.handle, pointer(pin.address() as u64), bytes) } != SUCCESS {
+        return Ok(false);
+    }
+    run(library, held.0.handle)?;
     Ok(true)
 }

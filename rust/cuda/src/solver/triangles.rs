@@ -3,12 +3,11 @@
 use std::ffi::c_int;
 
 use rushlight_core::device_memory::StreamId;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Result};
 
-use super::{Held, Matrices, Of, SUCCESS, Type, pointer, products};
+use super::{Matrices, Type, checked, with_blas};
 use crate::card::Card;
 use crate::launch::enqueue;
-use crate::{blas, memory};
 
 /// Which triangle of a matrix by columns is meant, and how.
 #[derive(Clone, Copy)]
@@ -18,6 +17,19 @@ pub struct Triangle {
     pub transposed: bool,
     /// Whether its diagonal counts as ones.
     pub unit: bool,
+}
+
+impl Triangle {
+    /// The side, and these flags, as cuBLAS writes them.
+    pub(super) fn flags(self, left: bool) -> [c_int; 4] {
+        [!left, self.upper, self.transposed, self.unit].map(c_int::from)
+    }
+}
+
+/// One in a dtype, in the first bytes.
+pub(super) fn one(dtype: DType) -> [f64; 2] {
+    let single = f64::from_bits(u64::from(1f32.to_bits()));
+    if dtype.to_real() == DType::F32 { [single, 0.0] } else { [1.0, 0.0] }
 }
 
 /// Enqueues the solution of triangular systems, which replaces the right-hand sides: of `a x = b`, or of `x a = b` if `left` is false.
@@ -32,47 +44,22 @@ pub unsafe fn solve(
     a: Matrices,
     b: Matrices,
 ) -> Result<bool> {
-    let Some((library, Type { place, .. })) = products().zip(Type::of(a.dtype)) else { return Ok(false) };
+    let Some(Type { place, .. }) = Type::of(a.dtype) else { return Ok(false) };
     if b.is_empty() {
         return Ok(true);
     }
-    let Some(held) = Held::take(Of::Blas, card, stream) else { return Ok(false) };
-    let handle = held.0.handle;
-    let bytes = blas::workspace_limit(card) as usize;
-    let workspace = memory::allocate(card.index, bytes)?;
-    let pin = workspace.pin_on(stream)?;
-    // SAFETY: the workspace is held for the stream.
-    if unsafe { (library.set_workspace)(handle, pointer(pin.address() as u64), bytes) } != SUCCESS {
-        return Ok(false);
-    }
-    // One, in each of the dtypes.
-    let one =
-        if a.dtype.to_real() == DType::F32 { [f64::from_bits(u64::from(1f32.to_bits())), 0.0] } else { [1.0, 0.0] };
-    let [side, upper, transposed, unit] = [!left, triangle.upper, triangle.transposed, triangle.unit].map(c_int::from);
-    for n in 0..b.count {
-        enqueue(card, "cublasXtrsm", stream, || {
+    let one = one(a.dtype);
+    let [side, upper, transposed, unit] = triangle.flags(left);
+    let name = "cublasXtrsm";
+    with_blas(card, stream, |library, handle| {
+        let (solve, leading, apart) = (library.triangular[place], a.leading(), b.leading());
+        (0..b.count).try_for_each(|n| {
+            let (at, to, rows, columns) = (a.get(n), b.get(n), b.rows, b.columns);
+            let one = one.as_ptr();
             // SAFETY: guaranteed by the caller.
-            let status = unsafe {
-                (library.triangular[place])(
-                    handle,
-                    side,
-                    upper,
-                    transposed,
-                    unit,
-                    b.rows,
-                    b.columns,
-                    one.as_ptr(),
-                    a.get(n),
-                    a.leading(),
-                    b.get(n),
-                    b.leading(),
-                )
-            };
-            match status {
-                SUCCESS => Ok(()),
-                status => Err(Error::runtime(format!("CUDA error: cuBLAS status {status} when calling `cublasXtrsm`"))),
-            }
-        })?;
-    }
-    Ok(true)
+            let run =
+                || unsafe { solve(handle, side, upper, transposed, unit, rows, columns, one, at, leading, to, apart) };
+            enqueue(card, name, stream, || checked(run(), name))
+        })
+    })
 }

@@ -3,17 +3,19 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::storage::DevicePin;
-use rushlight_core::{DType, Result};
+use rushlight_core::{DType, Device, Result, Scalar};
 use rushlight_cuda::card::Card;
+use rushlight_cuda::solver::batches::{self, Listed};
 use rushlight_cuda::solver::factors::{self, Singular};
 use rushlight_cuda::solver::triangles::{self, Triangle};
-use rushlight_cuda::solver::{Matrices, solves_triangles};
+use rushlight_cuda::solver::{Matrices, is_available, solves_triangles};
 use rushlight_cuda::{card, stream};
 use rushlight_dispatch::operator::{Args, Operator};
-use rushlight_dispatch::value::Target;
+use rushlight_dispatch::value::{Target, Value};
 use rushlight_dispatch::{copy, create};
 
 use super::dense::{batch_sizes, by_columns_copy, count, matrix_sizes};
+use crate::create::range::ARANGE_START;
 use crate::join::tril::{TRIL, TRIU};
 
 /// The device of a tensor, and the stream for its work.
@@ -52,21 +54,50 @@ pub fn is_exact(infos: &Tensor, values: &Tensor) -> Result<bool> {
     Ok(converged && crate::convert::to_vec::<f64>(values)?.iter().all(|value| value.is_finite()))
 }
 
+/// The addresses of matrices, on their device.
+fn addresses(of: &Matrices, device: Device) -> Result<Tensor> {
+    let step = of.rows * of.columns * of.dtype.size() as i64;
+    let first = of.at as i64;
+    let range = [first, first + step * of.count as i64, step].map(|number| Value::Scalar(Scalar::Int(number)));
+    let options = [Value::DType(DType::I64), Value::None, Value::Device(device), Value::None, Value::None];
+    Args { op: &ARANGE_START, values: range.into_iter().chain(options).collect() }.call()?.into_tensor()
+}
+
 /// Replaces matrices by their Cholesky factors.
 pub fn cholesky(factor: &Tensor, infos: &Tensor, upper: bool) -> Result<bool> {
     let (card, stream) = place(factor)?;
     let (pf, pi) = (factor.storage().pin_on(stream)?, infos.storage().pin_on(stream)?);
-    // SAFETY: results are new and of the sizes from `infer`; both storages are pinned.
-    unsafe { factors::cholesky(card, stream, upper, matrices(factor, &pf), address(infos, &pi)) }
+    let (own, infos) = (matrices(factor, &pf), address(infos, &pi));
+    if own.is_single() || !is_available() {
+        // SAFETY: results are new and of the sizes from `infer`; both storages are pinned.
+        return unsafe { factors::cholesky(card, stream, upper, own, infos) };
+    }
+    let list = addresses(&own, factor.device())?;
+    let pin = list.storage().pin_on(stream)?;
+    let listed = Listed { matrices: own, addresses: address(&list, &pin) };
+    // SAFETY: as above; the list is pinned too.
+    unsafe { batches::cholesky(card, stream, upper, listed, infos) }
 }
+
+/// The largest square matrices whose batches cuBLAS factorises, as in torch; cuSOLVER takes larger ones one after the other.
+const MOST_ROWS: i64 = 512;
 
 /// Replaces matrices by their LU factors.
 pub fn lu(lu: &Tensor, pivots: &Tensor, infos: &Tensor) -> Result<bool> {
     let (card, stream) = place(lu)?;
+    let (pl, pi) = (lu.storage().pin_on(stream)?, infos.storage().pin_on(stream)?);
+    let (own, infos) = (matrices(lu, &pl), address(infos, &pi));
+    if !own.is_single() && own.rows == own.columns && own.rows < MOST_ROWS && solves_triangles() {
+        let list = addresses(&own, lu.device())?;
+        let (pp, pin) = (pivots.storage().pin_on(stream)?, list.storage().pin_on(stream)?);
+        let listed = Listed { matrices: own, addresses: address(&list, &pin) };
+        // SAFETY: results are new and of the sizes from `infer`; all storages are pinned.
+        return unsafe { batches::lu(card, stream, listed, address(pivots, &pp), infos) };
+    }
     let wide = create::empty(pivots.sizes(), DType::I64, pivots.device())?;
-    let (pl, pp, pi) = (lu.storage().pin_on(stream)?, wide.storage().pin_on(stream)?, infos.storage().pin_on(stream)?);
-    // SAFETY: results are new and of the sizes from `infer`; all storages are pinned.
-    let done = unsafe { factors::lu(card, stream, matrices(lu, &pl), address(&wide, &pp), address(infos, &pi))? };
+    let pp = wide.storage().pin_on(stream)?;
+    // SAFETY: as above.
+    let done = unsafe { factors::lu(card, stream, own, address(&wide, &pp), infos)? };
     if done {
         copy::copy(pivots, &wide)?;
     }
@@ -88,12 +119,32 @@ pub fn solve_triangular(a: &Tensor, b: &Tensor, upper: bool, left: bool, unit: b
     };
     let (pa, pb) = (a.storage().pin_on(stream)?, b.storage().pin_on(stream)?);
     let triangle = Triangle { upper: upper != transposed, transposed, unit };
-    // SAFETY: the result is new and does not overlap the triangle; sizes were checked, both storages are pinned.
-    unsafe { triangles::solve(card, stream, left, triangle, matrices(&a, &pa), matrices(b, &pb)) }
+    let (own, sides) = (matrices(&a, &pa), matrices(b, &pb));
+    // As in torch: a few large ones are faster one after the other.
+    if sides.is_single() || (sides.count <= 8 && own.rows >= 64) {
+        // SAFETY: the result is new and does not overlap the triangle; sizes were checked, both storages are pinned.
+        return unsafe { triangles::solve(card, stream, left, triangle, own, sides) };
+    }
+    let lists = (addresses(&own, b.device())?, addresses(&sides, b.device())?);
+    let (pins, others) = (lists.0.storage().pin_on(stream)?, lists.1.storage().pin_on(stream)?);
+    let own = Listed { matrices: own, addresses: address(&lists.0, &pins) };
+    let sides = Listed { matrices: sides, addresses: address(&lists.1, &others) };
+    // SAFETY: as above; the lists are pinned too.
+    unsafe { batches::solve(card, stream, left, triangle, own, sides) }
+}
+
+/// Whether there are many small matrices. cuSOLVER would take them one after the other, in several kernels each, which the host does
+/// in less time.
+fn are_for_host(a: &Tensor) -> bool {
+    let [rows, columns] = matrix_sizes(a);
+    count(a) > 8 && rows.max(columns) <= 32
 }
 
 /// Replaces matrices by the reflections that make them upper triangular.
 pub fn reflections(a: &Tensor, tau: &Tensor) -> Result<bool> {
+    if are_for_host(a) {
+        return Ok(false);
+    }
     let (card, stream) = place(a)?;
     let infos = create::empty(batch_sizes(a), DType::I32, a.device())?;
     let (pa, pt, pi) = (a.storage().pin_on(stream)?, tau.storage().pin_on(stream)?, infos.storage().pin_on(stream)?);
@@ -103,6 +154,9 @@ pub fn reflections(a: &Tensor, tau: &Tensor) -> Result<bool> {
 
 /// Replaces matrices by their products with reflections, whose factors are row-major.
 pub fn reflect(a: &Tensor, tau: &Tensor, to: &Tensor, left: bool, adjoint: bool) -> Result<bool> {
+    if are_for_host(a) {
+        return Ok(false);
+    }
     let (card, stream) = place(to)?;
     let by_columns = a.layout().transpose(a.rank() - 2, a.rank() - 1).is_contiguous();
     let a = if by_columns { a.clone() } else { by_columns_copy(a)? };
@@ -119,6 +173,9 @@ pub fn reflect(a: &Tensor, tau: &Tensor, to: &Tensor, left: bool, adjoint: bool)
 
 /// The eigenvalues of Hermitian matrices, of which the lower triangle is read. The matrices are replaced by eigenvectors.
 pub fn eigen(a: &Tensor, values: &Tensor, infos: &Tensor, vectors: bool) -> Result<bool> {
+    if are_for_host(a) {
+        return Ok(false);
+    }
     let (card, stream) = place(a)?;
     let (pa, pv, pi) = (a.storage().pin_on(stream)?, values.storage().pin_on(stream)?, infos.storage().pin_on(stream)?);
     // SAFETY: the matrices are a result or a copy, the values a result of the size that goes with them; all storages are pinned.
@@ -127,6 +184,9 @@ pub fn eigen(a: &Tensor, values: &Tensor, infos: &Tensor, vectors: bool) -> Resu
 
 /// Singular values, and vectors if they are wanted. The matrices are overwritten; `v` is not the adjoint.
 pub fn singular(a: &Tensor, [u, values, v]: [&Tensor; 3], infos: &Tensor, vectors: bool, full: bool) -> Result<bool> {
+    if are_for_host(a) {
+        return Ok(false);
+    }
     let (card, stream) = place(a)?;
     let [pa, pu, ps, pv, pi] = [a, u, values, v, infos].map(|tensor| tensor.storage().pin_on(stream));
     let (pa, pu, ps, pv, pi) = (pa?, pu?, ps?, pv?, pi?);
