@@ -10,8 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering}
 
 use crate::area::{self, Area};
 use crate::memory::Memory;
-use crate::nccl::{INVALID_USAGE, SUCCESS};
 use crate::reductions;
+
+/// A status of NCCL (`ncclResult_t`).
+pub type Status = c_int;
+pub const SUCCESS: Status = 0;
+pub const INVALID_USAGE: Status = 5;
 
 /// One rank's part of a communicator.
 pub struct Communicator {

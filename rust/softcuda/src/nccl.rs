@@ -13,17 +13,14 @@ use std::time::Duration;
 
 use crate::area::{self, Area, Id, MOST};
 use crate::driver::current;
-use crate::exchange::{Call, Communicator, Exchange, Kind};
+use crate::exchange::{Call, Communicator, Exchange, INVALID_USAGE, Kind, SUCCESS, Status};
 use crate::machine::{PAUSE, number, with};
 use crate::reductions;
 use crate::streams::Work;
 
-pub type Status = c_int;
-pub const SUCCESS: Status = 0;
 const UNHANDLED_CUDA_ERROR: Status = 1;
 const SYSTEM_ERROR: Status = 2;
 const INVALID_ARGUMENT: Status = 4;
-pub const INVALID_USAGE: Status = 5;
 const IN_PROGRESS: Status = 7;
 
 /// How long work of other processes may wait for a process that does not wait for its own work.

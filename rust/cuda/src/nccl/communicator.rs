@@ -13,7 +13,7 @@ use rushlight_core::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rushlight_core::{Class, Error, Result, fork};
 
 use crate::nccl::functions::{Config, Functions, Handle, IN_PROGRESS, SUCCESS, UniqueId, check, failure, functions};
-use crate::nccl::watchdog;
+use crate::nccl::watchdog::{self, Pending};
 use crate::stream::{self, Event, Stream};
 use crate::{capture, card, failures};
 
@@ -443,9 +443,10 @@ impl Work {
              end the group by torch.distributed.destroy_process_group().",
         )
     }
+}
 
-    /// For the watchdog: whether the calls need no more attention. Gives up those that take too long.
-    pub(crate) fn look_after(&self) -> bool {
+impl Pending for Work {
+    fn look_after(&self) -> bool {
         if self.is_over() || self.communicator.ended.load(Ordering::Acquire) {
             return true;
         }

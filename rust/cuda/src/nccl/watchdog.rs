@@ -6,21 +6,26 @@ use rushlight_core::fork::{self, ForkMutex, Rank};
 use rushlight_core::sync::{Arc, thread};
 
 use crate::capture;
-use crate::nccl::communicator::Work;
 
 /// How often the thread looks.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// Calls that are under way.
+pub trait Pending: Send + Sync {
+    /// Whether the calls need no more attention. Gives up those that take too long.
+    fn look_after(&self) -> bool;
+}
+
 /// The calls that are under way, and the number of forks before the process whose thread looks after them.
 struct Watched {
-    works: Vec<Arc<Work>>,
+    works: Vec<Arc<dyn Pending>>,
     thread: Option<u64>,
 }
 
 static WATCHED: ForkMutex<Watched> = ForkMutex::new(Rank::Tables, Watched { works: Vec::new(), thread: None });
 
 /// Looks after calls until they are over.
-pub fn watch(work: Arc<Work>) {
+pub fn watch(work: Arc<dyn Pending>) {
     let mut watched = WATCHED.lock();
     watched.works.push(work);
     if watched.thread == Some(fork::generation()) {
