@@ -8,6 +8,8 @@ use pyo3::{Borrowed, ffi};
 use rushlight_dispatch::operator::Operator;
 use rushlight_dispatch::signature::{Kind, Param};
 
+use super::inside;
+
 /// One overload in the parser's form: the parameters with interned names.
 pub struct Overload {
     pub op: &'static Operator,
@@ -24,6 +26,8 @@ pub struct Overload {
     is_method: bool,
     /// Whether sizes are a number or a list of full length: `adaptive_avg_pool2d(x, 3)` means `[3, 3]`, and `[3]` is an error.
     pub(super) takes_pairs: bool,
+    /// Whether bytes are no word for it: the function compares its words in Python.
+    pub(super) compares_words: bool,
     /// Whether one of the operands has to be a tensor.
     pub(super) needs_tensor: bool,
 }
@@ -53,15 +57,27 @@ pub(super) fn synonyms(name: &str) -> &'static [&'static str] {
 impl Overload {
     pub fn new(op: &'static Operator, params: &[Param], takes_out: bool, is_one_with_dim: bool) -> Overload {
         let names = params.iter().map(|param| intern(shown(param))).collect();
-        let (shown, [in_python, is_method, takes_pairs, needs_tensor]) = (params.len(), [false; 4]);
-        Overload { op, shown, names, takes_out, is_one_with_dim, in_python, is_method, takes_pairs, needs_tensor }
+        let (shown, [in_python, is_method, takes_pairs, compares_words, needs_tensor]) = (params.len(), [false; 5]);
+        Overload {
+            op,
+            shown,
+            names,
+            takes_out,
+            is_one_with_dim,
+            in_python,
+            is_method,
+            takes_pairs,
+            compares_words,
+            needs_tensor,
+        }
     }
 
     /// The overload of a function that torch writes in Python, which has no synonyms. A method's object is `self` there.
     pub(super) fn in_python(mut self, is_method: bool) -> Overload {
         self.in_python = true;
         self.names = (0..self.shown).map(|place| intern(self.python_name(place, is_method))).collect();
-        Overload { is_method, ..self }
+        let compares_words = inside::compares_words(self.op);
+        Overload { is_method, compares_words, ..self }
     }
 
     fn python_name(&self, place: usize, is_method: bool) -> &'static str {

@@ -6,7 +6,7 @@
 use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 use rushlight::Tensor;
 use rushlight_dispatch::backcompat;
 use rushlight_dispatch::backcompat::OmittedArguments;
@@ -138,6 +138,9 @@ pub fn bind<'a, 'py>(
             args.values.push(param.default_value());
             continue;
         };
+        if overload.compares_words && param.kind == Kind::Str && object.is_instance_of::<PyBytes>() {
+            return Err(BindError::Mismatch);
+        }
         match convert::value(object, param.kind, param.optional || param.default == Some("None")) {
             Ok(Some(value)) => {
                 if overload.takes_pairs && param.kind == Kind::IntOrInts && inside::is_single_item(&object) {
