@@ -80,7 +80,7 @@ def gradients(
     transposed = name == "_conv_input"
     space = grad.dim() - 2
     before, after = values["padding"][:space], values["padding"][space:]
-    if before != after:
+    if before != after and not transposed:
         return None
     saved = dict(tensors)
     input, sizes = saved["grad" if transposed else "input"]
@@ -89,14 +89,8 @@ def gradients(
     input = grad.new_empty(1).expand(sizes) if input is None else input
     weight = grad.new_empty(1).expand(weight_sizes) if weight is None else weight
     has_bias = "bias" in saved
-    extra = [0] * space
-    if transposed:
-        extra = [
-            size - ((given - 1) * step - 2 * edge + reach * (width - 1) + 1)
-            for size, given, step, edge, reach, width in zip(
-                grad.shape[2:], sizes[2:], values["stride"], before, values["dilation"], weight_sizes[2:]
-            )
-        ]
+    # The part of a transposed convolution's result that no window reaches is less padding behind.
+    extra = [first - last for first, last in zip(before, after)]
     channels = [grad.size(1)] if has_bias else None
     mask = [*wanted[:2], has_bias and wanted[2]]
     found = ops.aten.convolution_backward.default(
@@ -126,8 +120,9 @@ def convolution_backward(
     (None, None, tensor([2.]))
     """
     space = grad_output.dim() - 2
-    steps, edges, reach = (list(one) * (space // len(one)) for one in (stride, padding, dilation))
-    options = (steps, [*edges, *edges], reach, groups)
+    steps, edges, reach, extra = (list(one) * (space // len(one)) for one in (stride, padding, dilation, output_padding))
+    behind = [edge - more for edge, more in zip(edges, extra)] if transposed else edges
+    options = (steps, [*edges, *behind], reach, groups)
     of_input = of_weight = of_bias = None
     if output_mask[0]:
         if transposed:

@@ -84,12 +84,12 @@ def sparse_coo_tensor(
         size = (size,) if isinstance(size, int) else tuple(size)
         dims = len(size)
         indices, values, is_coalesced = torch.empty(dims, 0, dtype=torch.int64), torch.empty(0, dtype=dtype), True
-    if not isinstance(indices, torch.Tensor):
-        indices = torch.tensor(indices, dtype=torch.int64)
     if not isinstance(values, torch.Tensor):
         values = torch.tensor(values, dtype=dtype, device=device)
     elif dtype is not None or device is not None:
         values = values.to(device=device, dtype=dtype)
+    if not isinstance(indices, torch.Tensor):
+        indices = torch.tensor(indices, dtype=torch.int64)
     made = _C._sparse_coo_tensor(indices, values, None if size is None else tuple(size), bool(is_coalesced))
     return made.requires_grad_() if requires_grad else made
 

@@ -52,7 +52,12 @@ pub fn contiguous_strides(sizes: &[isize]) -> Dims {
 /// The number of elements of a view, or an error if it overflows.
 #[inline]
 pub fn checked_numel(sizes: &[isize]) -> Result<usize> {
-    count(sizes).ok().flatten().ok_or_else(|| numel_overflow(sizes))
+    match count(sizes) {
+        Ok(Some(numel)) => Ok(numel),
+        // A view may move the sizes before the size of zero.
+        Ok(None) if sizes.contains(&0) => Ok(0),
+        _ => Err(numel_overflow(sizes)),
+    }
 }
 
 /// torch's error for sizes whose product does not fit, which a negative size never does.
