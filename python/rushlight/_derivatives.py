@@ -120,7 +120,9 @@ def convolution_backward(
     (None, None, tensor([2.]))
     """
     space = grad_output.dim() - 2
-    steps, edges, reach, extra = (list(one) * (space // len(one)) for one in (stride, padding, dilation, output_padding))
+    steps, edges, reach, extra = (
+        list(one) * (space // len(one)) for one in (stride, padding, dilation, output_padding)
+    )
     behind = [edge - more for edge, more in zip(edges, extra)] if transposed else edges
     options = (steps, [*edges, *behind], reach, groups)
     of_input = of_weight = of_bias = None

@@ -131,7 +131,9 @@ def _ones(outputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """The gradients of numbers, made by an operator that a mode sees. The engine makes them where there is none."""
     from rushlight import ones_like
 
-    return tuple(ones_like(x) if x.numel() == 1 and x.is_floating_point() and x.requires_grad else None for x in outputs)
+    return tuple(
+        ones_like(x) if x.numel() == 1 and x.is_floating_point() and x.requires_grad else None for x in outputs
+    )
 
 
 def _batches(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:

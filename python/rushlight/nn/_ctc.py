@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
+
 @overridable
 def ctc_loss(
     log_probs: Tensor,
