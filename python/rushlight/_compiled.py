@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import wraps
 from itertools import takewhile
 
-from rushlight._C import _overridden as overridden
 from rushlight._C import Tensor, _overrides, _Signatures
+from rushlight._C import _overridden as overridden
 from rushlight._overridable import call_override, mark_overridable
 
 TYPE_CHECKING = False
