@@ -10,6 +10,7 @@ from rushlight import _C
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
 __all__ = ["checked", "handled"]
@@ -69,7 +70,8 @@ def _converted(kind: str, value: Any) -> Any:
         return torch.device(value)
     if kind == "str" and isinstance(value, bytes):
         return value.decode()
-    convert = {"int": _int, "SymInt": _int, "float": float, "bool": bool, "str": str}.get(kind)
+    kinds: dict[str, Callable[[Any], Any]] = {"int": _int, "SymInt": _int, "float": float, "bool": bool, "str": str}
+    convert = kinds.get(kind)
     if convert is None:
         return value
     if isinstance(value, str) != (convert is str) or value is None or (convert is bool and not _is_number(value)):
