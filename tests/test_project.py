@@ -42,6 +42,7 @@ CLOSED_TO_FORKS = {
     "cuda/src/graph.rs:state": "a child that inherits a graph is refused before it looks",
     "cuda/src/memory.rs:others": "of a block, which a child that inherits it leaves alone",
     "cuda/src/pinned.rs:uses": "of a block, which a child that inherits it leaves alone",
+    "dispatch/src/handled.rs:HANDLER": "set when the engine starts",
     "dist/src/client.rs:requester": "a child that inherits a client is refused before it looks",
     "dist/src/client.rs:stream": "a child that inherits a client is refused before it looks",
     "dist/src/group/mod.rs:changed": "a child that inherits a group is refused before it looks",

@@ -347,7 +347,7 @@ def _run_grad(
 for _function, _inner in ((backward, _run_backward), (grad, _run_grad)):
     mark_overridable(_function)
     # What modes of `__torch_dispatch__` see the operators of.
-    _function.__wrapped__ = _inner  # type: ignore[attr-defined]
+    _function.__wrapped__ = _inner  # type: ignore[union-attr]
 
 
 def variable(*args: Any, **kwargs: Any) -> Any:

@@ -8,8 +8,6 @@ use pyo3::{Borrowed, ffi};
 use rushlight_dispatch::operator::Operator;
 use rushlight_dispatch::signature::{Kind, Param};
 
-use super::inside;
-
 /// One overload in the parser's form: the parameters with interned names.
 pub struct Overload {
     pub op: &'static Operator,
@@ -76,8 +74,7 @@ impl Overload {
     pub(super) fn in_python(mut self, is_method: bool) -> Overload {
         self.in_python = true;
         self.names = (0..self.shown).map(|place| intern(self.python_name(place, is_method))).collect();
-        let compares_words = inside::compares_words(self.op);
-        Overload { is_method, compares_words, ..self }
+        Overload { is_method, ..self }
     }
 
     fn python_name(&self, place: usize, is_method: bool) -> &'static str {
@@ -96,8 +93,8 @@ impl Overload {
     }
 
     /// The overload with what it refuses besides arguments of wrong kinds.
-    pub(super) fn refusing(self, takes_pairs: bool, needs_tensor: bool) -> Overload {
-        Overload { takes_pairs, needs_tensor, ..self }
+    pub(super) fn refusing(self, takes_pairs: bool, needs_tensor: bool, compares_words: bool) -> Overload {
+        Overload { takes_pairs, needs_tensor, compares_words, ..self }
     }
 
     /// The visible parameters.

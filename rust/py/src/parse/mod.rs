@@ -71,7 +71,8 @@ pub fn overload(
     method_in_python: Option<bool>,
 ) -> Overload {
     let (takes_pairs, needs_tensor) = (inside::takes_pairs(op), signatures::needs_tensor(op, params));
-    let overload = Overload::new(op, params, takes_out, with_dim).refusing(takes_pairs, needs_tensor);
+    let compares_words = method_in_python.is_some() && inside::compares_words(op);
+    let overload = Overload::new(op, params, takes_out, with_dim).refusing(takes_pairs, needs_tensor, compares_words);
     match method_in_python {
         Some(is_method) => overload.in_python(is_method),
         None => overload,
