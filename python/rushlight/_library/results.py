@@ -126,7 +126,7 @@ def _kind_of(name: str, overload: str) -> Any:
         return "Tensor" if name.removesuffix("_") in found else None
     else:
         several = found.get(name, set())
-    if overload == "default" and len(several) > 1 and "Tensor" in several:
+    if overload == "default" and len(several) > 1 and "Tensor" in several and "Tensor[]" not in several:
         return "Tensor"
     return next(iter(several)) if len(several) == 1 else None
 
