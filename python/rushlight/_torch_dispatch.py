@@ -110,7 +110,7 @@ def _checked(overload: Any, result: Any) -> Any:
     """What a handler has returned, if it fits the operator."""
     if overload._operator is not None:
         return checked(overload.name(), overload._schema.returns, result)
-    return handled(overload.overloadpacket.__name__, overload._overloadname, result)
+    return handled(overload.overloadpacket.__name__, result)
 
 
 def plainly(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -105,41 +105,38 @@ def _refuse(value: Any) -> NoReturn:
 
 @cache
 def _engine_results() -> dict[str, set[Any]]:
-    """What the engine's operators of a name return, with and without the name of the overload: the kind of the result, or the
-    names of several ones."""
+    """What the engine's operators of a name return: the kind of the result, or the names of several ones."""
     found: dict[str, set[Any]] = {"_local_scalar_dense": {"Scalar"}}
     for entry in _C._table():
         space, returns = entry["namespace"], entry["returns"]
         prefix = f"{space}_" if space in ("linalg", "fft", "special") else ""
-        kind = returns if isinstance(returns, str) else tuple(returns)
-        for name in {entry["name"], entry["python_name"]}:
-            found.setdefault(prefix + name, set()).add(kind)
+        for name in (entry["python_name"], *entry["aliases"]):
+            kind = returns if isinstance(returns, str) else tuple(returns)
+            found.setdefault(prefix + name.rpartition(".")[2], set()).add(kind)
     return found
 
 
-def _kind_of(name: str, overload: str) -> Any:
-    """What an operator returns, or None if it is not known."""
-    found = _engine_results()
-    if overload != "default" and f"{name}.{overload}" in found:
-        several = found[f"{name}.{overload}"]
-    elif name.endswith("_") and name not in found:
-        return "Tensor" if name.removesuffix("_") in found else None
-    else:
-        several = found.get(name, set())
-    if overload == "default" and len(several) > 1 and "Tensor" in several and "Tensor[]" not in several:
-        return "Tensor"
-    return next(iter(several)) if len(several) == 1 else None
-
-
-def handled(name: str, overload: str, result: Any) -> Any:
-    """The result of a handler of an operator of the engine.
+def handled(name: str, result: Any) -> Any:
+    """The result of a handler of an operator of the engine. It fits one of the operators of the name.
 
     Raises:
-        RuntimeError: the operator returns something of another kind.
+        RuntimeError: the operators return something of another kind.
     """
-    kind = _kind_of(name, overload)
-    if kind is None:
-        return result
+    found = _engine_results()
+    in_place = name.endswith("_") and name not in found and name.removesuffix("_") in found
+    kinds = {"Tensor"} if in_place else found.get(name, set())
+    refused = None
+    for kind in sorted(kinds, key=lambda kind: kind != "Tensor"):
+        try:
+            return _fitted(kind, result)
+        except RuntimeError as error:
+            refused = refused or error
+    if refused is not None:
+        raise refused
+    return result
+
+
+def _fitted(kind: Any, result: Any) -> Any:
     if isinstance(kind, str):
         return _converted(kind, False if kind == "bool" and result is None else result)
     if not isinstance(result, (tuple, list, str)):
