@@ -37,18 +37,19 @@ _amp_foreach_non_finite_check_and_unscale_
 """.split()
 
 CALLS = ["", "1", "None", "'a'", "[1, 2]", "x, {}", "[x], object()", "[x], [1, 'a']", "x, x, 'a'", "x, unknown=1"]
+CALLS += ["input=x", "input=1", "input=x, unknown=1", "x, input=x", "unknown=1"]
 
 
 def answer(torch: Any, name: str, arguments: str) -> str:
-    """The class and the first line of the error of a call, or ``passes`` if the arguments are not refused."""
+    """The class and the first line of a `TypeError`, the class of another error, or ``passes``."""
     try:
         eval(f"torch.{name}({arguments})", {"torch": torch, "x": torch.ones(2, 2)})
     except TypeError as error:
         sentence = str(error).splitlines()[0]
         # The other sentence is about the items of a list that becomes a tensor.
         return "passes" if sentence.startswith("new()") else f"TypeError: {sentence}"
-    except Exception:
-        pass
+    except Exception as error:
+        return type(error).__name__
     return "passes"
 
 

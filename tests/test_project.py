@@ -43,6 +43,7 @@ CLOSED_TO_FORKS = {
     "cuda/src/memory.rs:others": "of a block, which a child that inherits it leaves alone",
     "cuda/src/nccl/communicator.rs:handle": "a child that inherits a communicator is refused before it looks",
     "cuda/src/pinned.rs:uses": "of a block, which a child that inherits it leaves alone",
+    "dispatch/src/handled.rs:HANDLER": "set when the engine starts",
     "dist/src/client.rs:requester": "a child that inherits a client is refused before it looks",
     "dist/src/client.rs:stream": "a child that inherits a client is refused before it looks",
     "dist/src/group/mod.rs:changed": "a child that inherits a group is refused before it looks",

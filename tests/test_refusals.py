@@ -371,6 +371,92 @@ torch.constant_pad_nd(x, (0, 2 ** 63 - 1))
 RuntimeError: The input size 3, plus negative padding 0 and 9223372036854775807 resulted in a negative output size, which is invalid. Check dimension 1 of your input.
 torch.fft.rfft(x, 2 ** 63 - 1, 0)
 RuntimeError: Storage size calculation overflowed with sizes=[9223372036854775807, 3]
+F.mse_loss(x, x, reduction=b'mean')
+ValueError: b'mean' is not a valid value for reduction
+F.huber_loss(x, x, b'sum')
+ValueError: b'sum' is not a valid value for reduction
+F.l1_loss(x, x, reduction=b'mean', weight=x)
+ValueError: Invalid reduction mode: b'mean'. Expected one of 'none', 'mean', 'sum'.
+F.mse_loss(x, x, reduction=1, weight=x)
+ValueError: Invalid reduction mode: 1. Expected one of 'none', 'mean', 'sum'.
+F.kl_div(x, x, reduction=b'mean')
+ValueError: b'mean' is not a valid value for reduction
+F.poisson_nll_loss(x, x, reduction=b'mean')
+TypeError: can't concat str to bytes
+F.poisson_nll_loss(x, x, reduction='elementwise_mean')
+ValueError: elementwise_mean is not a valid value for reduction
+F.multilabel_soft_margin_loss(x, x, reduction=b'mean')
+TypeError: can't concat str to bytes
+F.grid_sample(torch.ones(1, 1, 2, 2), torch.zeros(1, 2, 2, 2), mode=b'nearest')
+ValueError: nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: 'b'nearest''
+torch.cdist(x, x, compute_mode=b'use_mm_for_euclid_dist')
+ValueError: b'use_mm_for_euclid_dist' is not a valid value for compute_mode
+torch.norm(x, b'fro')
+TypeError: linalg_vector_norm(): argument 'ord' (position 2) must be Number, not bytes
+F.interpolate(x[None], scale_factor=2, mode=b'nearest')
+NotImplementedError: Input Error: Only 3D, 4D and 5D input Tensors supported (got 3D) for the modes: nearest | linear | bilinear | bicubic | trilinear | lanczos | area | nearest-exact (got b'nearest')
+F.max_unpool2d(torch.ones(1, 2, 0, 2), torch.ones(1, 2, 0, 2, dtype=torch.int64), 2)
+RuntimeError: max_unpooling2d_forward_out_cpu(): Expected input to have non-zero size for non-batch dimensions, but got [1, 2, 0, 2] with dimension 2 being empty.
+F.max_unpool1d(torch.ones(1, 0, 2), torch.ones(1, 0, 2, dtype=torch.int64), 2)
+RuntimeError: max_unpooling2d_forward_out_cpu(): Expected input to have non-zero size for non-batch dimensions, but got [1, 0, 2, 1] with dimension 1 being empty.
+F.max_unpool2d(x, x.long(), 2, padding=5)
+ValueError: max_unpooling: output_size must contain non-negative spatial dimensions, but got output_size[0]=-6
+F.max_unpool3d(torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 1, 1).long(), 2, stride=0)
+RuntimeError: strides should be greater than zero, but got stride: [0, 0, 0]
+torch._C._nn.max_unpool2d(torch.ones(1, 2, 2), torch.zeros(1, 2, 2).long(), (-1, 2))
+RuntimeError: max_unpooling2d(): output_size must contain non-negative spatial dimensions, but got output_size=(-1, 2)
+torch._C._nn.max_unpool2d(torch.ones(1, 2, 2), torch.zeros(1, 2, 2), (2, 2))
+RuntimeError: elements in indices should be type int64 but got: Float
+F.adaptive_max_pool1d(torch.ones(2, 3, 0), 2)
+RuntimeError: adaptive_max_pool1d(): Expected input to have non-zero size for non-batch dimensions, but input has sizes [2, 3, 0] with dimension 2 being empty
+F.conv2d(torch.ones(1, 2, 3, 3), torch.ones(3, 2, 2, 2), padding='same', stride=(1, 1, 1))
+RuntimeError: stride cannot broadcast to 2 dimensions
+F.conv2d(torch.ones(1, 2, 3, 3), torch.ones(3, 2, 2, 2), padding='same', dilation=(1, 1, 1))
+RuntimeError: dilation cannot broadcast to 2 dimensions
+torch.repeat_interleave(x, torch.tensor([2**60, 2**60]), dim=0)
+RuntimeError: Storage size calculation overflowed with sizes=[2305843009213693952]
+torch.repeat_interleave(torch.ones(0, 3), 2**62, dim=1)
+RuntimeError: Stride calculation overflowed
+torch.repeat_interleave(torch.tensor([2**62, 2**62, 2**62]))
+RuntimeError: Trying to create tensor with negative dimension -4611686018427387904: [-4611686018427387904]
+torch.ones(2, 3).repeat(1, 2**62)
+RuntimeError: Trying to create tensor with negative dimension -4611686018427387904: [2, -4611686018427387904]
+torch.empty(0, 2**62, 2**62)
+RuntimeError: Stride calculation overflowed
+torch.cholesky(torch.ones(2, 3))
+RuntimeError: cholesky: A must be batches of square matrices, but they are 2 by 3 matrices
+torch.cholesky(torch.eye(2, dtype=torch.int64))
+NotImplementedError: "cholesky_cpu" not implemented for 'Long'
+torch.linalg.lu_solve(torch.eye(2).long(), torch.ones(2, dtype=torch.int32), torch.eye(2).long())
+RuntimeError: torch.linalg.lu_solve: Expected a floating point or complex tensor as input. Got Long
+torch.linalg.pinv(torch.eye(3), torch.tensor(1j))
+RuntimeError: torch.linalg.pinv: rcond tensor of complex type is not supported. Got ComplexFloat
+torch.linalg.matrix_rank(torch.eye(3), torch.tensor(1j))
+RuntimeError: torch.linalg.matrix_rank: atol tensor of complex type is not supported. Got ComplexFloat
+torch.sparse.addmm(torch.ones(2, 2).to_sparse(), x.to_sparse(), x.T)
+RuntimeError: addmm_sparse_dense: expected strided result tensor, got tensor with layout Sparse
+torch.sparse.addmm(torch.ones(2, 2), x, x.T.to_sparse())
+RuntimeError: addmm_sparse_dense: expected either 'mat1' to have sparse layout and 'mat2' to have strided layout, got 'mat1' with layout Strided and 'mat2' with layout Sparse
+torch.sparse.sum(None)
+TypeError: _sparse_sum(): argument 'input' (position 1) must be Tensor, not NoneType
+torch.sparse.sum(x.to_sparse(), [0, 0])
+RuntimeError: dim 0 appears multiple times in the list of dims
+torch.sparse.sum(x.to_sparse(), 5)
+IndexError: Dimension out of range (expected to be in range of [-2, 1], but got 5)
+torch.hspmm(x.to_sparse(), x)
+RuntimeError: hspmm: Argument #3: Expected dim 0 size 3, got 2
+torch.hspmm(x.to_sparse(), x[0])
+RuntimeError: hspmm: Argument #3: matrices expected, got 1D tensor
+torch.saddmm(x.to_sparse(), x.T, x.T)
+RuntimeError: sspaddmm: expected 'mat1' to have sparse layout, got 'mat1' with layout Strided
+torch.sspaddmm(x.to_sparse(), x.to_sparse(), x.T)
+RuntimeError: sspaddmm: Argument #1: Expected dim 1 size 2, got 3
+torch.smm(x, x.T)
+RuntimeError: tensor.sspaddmm(...) can only be called on sparse tensors
+F.grouped_mm(None, None)
+TypeError: _grouped_mm(): argument 'input' (position 1) must be Tensor, not NoneType
+F.grouped_mm(x, x, offs=1)
+TypeError: _grouped_mm(): argument 'offs' must be Tensor, not int
 """
 LINES = CASES.split("\n")[1:-1]
 

@@ -367,3 +367,127 @@ def test_a_wrapper_refuses_unknown_arguments():
 
     with pytest.raises(TypeError, match=r"_make_wrapper_subclass\(\) got an unexpected keyword argument 'foo'"):
         torch.Tensor._make_wrapper_subclass(Wrapper, (2,), foo=1)
+
+
+#: What a backward pass calls, behind the gradient of the sum.
+BACKWARD = {
+    "t.default mm.default": lambda x: D.float() @ x.t(),
+    "threshold_backward.default": lambda x: F.relu(x),
+    "mul.Tensor mul.Tensor add_.Tensor": lambda x: x * x,
+    "convolution_backward.default": lambda x: F.conv1d(E[None], x[None]),
+    "transpose.int bmm.default": lambda x: torch.bmm(E[None], x.t()[None]),
+    "gelu_backward.default": lambda x: F.gelu(x),
+    "silu_backward.default": lambda x: F.silu(x),
+    "slice.Tensor slice.Tensor add.Tensor": lambda x: torch.cat([x, x]),
+    "tanh_backward.default": lambda x: x.tanh(),
+    "nll_loss_backward.default": lambda x: F.nll_loss(x, torch.tensor([0, 1]), reduction="sum") * torch.ones(1),
+}
+
+
+@pytest.mark.parametrize("names", BACKWARD)
+def test_modes_see_what_backward_runs(names):
+    x = E.clone().requires_grad_()
+    BACKWARD[names](x).sum().backward()
+    expected, x.grad = x.grad, None
+    loss = BACKWARD[names](x).sum()
+    seen.clear()
+    with Noted():
+        loss.backward()
+    assert torch.equal(x.grad, expected)
+    assert seen[0] == "ones_like.default" and names in " ".join(seen), seen
+    loss = BACKWARD[names](x).sum()
+    seen.clear()
+    with Noted():
+        (grad,) = torch.autograd.grad(loss, x)
+    assert torch.equal(grad, expected) and names in " ".join(seen)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_gradients_of_convolutions_are_one_operator(transposed):
+    function = F.conv_transpose2d if transposed else F.conv2d
+    weight = torch.arange(48.0).reshape((4, 3, 2, 2) if transposed else (3, 4, 2, 2)).requires_grad_()
+    x, bias = torch.arange(64.0).reshape(1, 4, 4, 4).requires_grad_(), torch.zeros(3, requires_grad=True)
+    operands = (x, weight, bias)
+    options = {"stride": 2, "padding": 1, "dilation": 1} | ({"output_padding": 1} if transposed else {})
+
+    def gradients(*wanted):
+        return torch.autograd.grad(function(*operands, **options).square().sum(), wanted)
+
+    for wanted in (operands, (x,), (weight, bias)):
+        plain = gradients(*wanted)
+        seen.clear()
+        with Noted():
+            noted = gradients(*wanted)
+        assert seen.count("convolution_backward.default") == 1
+        assert all(map(torch.equal, plain, noted))
+
+
+def test_modes_see_the_second_backward_pass():
+    x = torch.tensor([2.0], requires_grad=True)
+    with Noted():
+        (first,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+        seen.clear()
+        (second,) = torch.autograd.grad(first.sum(), x)
+    assert second.item() == 12 and "mul.Tensor" in seen
+
+
+def test_a_mode_replaces_what_backward_computes():
+    class Doubled(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            return result * 2 if func is torch.ops.aten.tanh_backward.default else result
+
+    x = torch.zeros(2, requires_grad=True)
+    y = x.tanh().sum()
+    with Doubled():
+        y.backward()
+    assert x.grad.tolist() == [2, 2]
+    x.grad = None
+    x.tanh().sum().backward()
+    assert x.grad.tolist() == [1, 1]
+
+
+def test_errors_of_modes_end_a_backward_pass():
+    class Refusing(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            raise KeyError(str(func))
+
+    x = torch.ones(2, requires_grad=True)
+    y = x.exp().sum()
+    with pytest.raises(KeyError), Refusing():
+        y.backward(torch.tensor(1.0))
+    y = x.exp().sum()
+    y.backward()
+    assert x.grad.shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("call", "result", "told"),
+    [
+        (torch.sort, None, "Object of type 'NoneType' is not an instance of 'sequence'"),
+        (torch.sort, (torch.ones(2), 1), "Unable to cast 1 to Tensor"),
+        (torch.sort, (torch.ones(2),), "Expected Tensor but got None"),
+        (torch.max, 1.5, "Unable to cast 1.5 to Tensor"),
+        (lambda x: torch.max(x, 0), "a", "Unable to cast a to Tensor"),
+        (lambda x: x.sum().item(), "a", "Unable to cast|Cannot cast"),
+        (lambda x: torch.equal(x, x), "a", "Unable to cast Python instance of type <class 'str'>"),
+    ],
+)
+def test_results_of_handlers_fit_the_operator(call, result, told):
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return result
+
+    x = torch.ones(2)
+    with pytest.raises(RuntimeError, match=told), Mode():
+        call(x)
+
+
+def test_several_results_have_their_names():
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return [args[0], args[0]]
+
+    x = torch.ones(2)
+    with Mode():
+        assert type(torch.sort(x)) is torch.return_types.sort

@@ -155,7 +155,9 @@ _ELSEWHERE = {
     **dict.fromkeys(["AcceleratorError", "OutOfMemoryError"], "_errors"),
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
     **dict.fromkeys(["load", "save"], "serialization"),
-    **dict.fromkeys("dsmm hsmm hspmm native_norm saddmm smm sparse_coo_tensor spmm sspaddmm".split(), "sparse"),
+    **dict.fromkeys(
+        "dsmm hsmm hspmm native_norm _sparse_sum saddmm smm sparse_coo_tensor spmm sspaddmm".split(), "sparse"
+    ),
     **dict.fromkeys(
         "_convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo sparse_bsc_tensor sparse_bsr_tensor "
         "sparse_compressed_tensor sparse_csc_tensor sparse_csr_tensor".split(),

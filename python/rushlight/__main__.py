@@ -1,6 +1,7 @@
 """``python -m rushlight script.py [arguments]`` runs a program written for torch, without changes, on rushlight.
 
-``python -m rushlight -m module`` and ``python -m rushlight -c code`` do so for a module and for a text, as ``python`` does.
+``python -m rushlight -m module``, ``python -m rushlight -c code`` and ``python -m rushlight -`` do so for a module, for a text
+and for the standard input, as ``python`` does.
 
 ``python -m rushlight inspect FILE`` shows what a file of tensors contains and what loading it would execute.
 ``python -m rushlight doctor`` shows what was found for GPUs, what is missing, and what to type.
@@ -8,7 +9,7 @@
 
 import sys
 
-_USAGE = "usage: python -m rushlight (script.py | -m module | -c code) [arguments]\n       python -m rushlight inspect FILE..."
+_USAGE = "usage: python -m rushlight (script.py | -m module | -c code | -) [arguments]\n       python -m rushlight inspect FILE..."
 _USAGE += "\n       python -m rushlight doctor"
 
 
@@ -29,10 +30,10 @@ def _run_script(path):
     _run(code, __file__=path)
 
 
-def _run_text(text):
+def _run_text(text, name="<string>"):
     """Runs a text as ``python -c`` does: modules are imported from the current folder, and the program has no file."""
     try:
-        code = compile(text, "<string>", "exec")
+        code = compile(text, name, "exec")
     except SyntaxError as error:
         _explain(error)
         raise
@@ -81,6 +82,9 @@ def main():
     if arguments[0] == "-c":
         sys.argv = ["-c", *arguments[2:]]
         _run_text(arguments[1])
+    elif arguments[0] == "-":
+        sys.argv = arguments
+        _run_text(sys.stdin.buffer.read(), "<stdin>")
     elif arguments[0] == "-m":
         import runpy
 

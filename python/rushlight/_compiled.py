@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import wraps
 from itertools import takewhile
 
+from rushlight._C import Tensor, _overrides, _Signatures
 from rushlight._C import _overridden as overridden
-from rushlight._C import _Signatures
 from rushlight._overridable import call_override, mark_overridable
 
 TYPE_CHECKING = False
@@ -59,15 +59,27 @@ def compiled(
         @wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if overridable and (overridden(args) or (kwargs and overridden((*kwargs.values(),)))):
+                _check_overridden(check, args, kwargs)
                 return call_override(wrapper, args, kwargs)
             check(args, kwargs)
             if others and not own.issuperset(kwargs):
                 args, kwargs = _by_place(others, own, args, kwargs)
             return function(*args, **kwargs)
 
+        wrapper.__name__ = name or function.__name__
         return mark_overridable(wrapper) if overridable else wrapper  # type: ignore[return-value] # called like it
 
     return decorate
+
+
+def _check_overridden(check: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuses a call before any class or mode handles it. Objects that handle calls count as tensors."""
+    try:
+        check(args, kwargs)
+    except TypeError:
+        each = (*args, *kwargs.values())
+        if not any(_overrides(one) and not isinstance(one, Tensor) for one in each):
+            raise
 
 
 def _positional(text: str) -> list[str]:

@@ -35,10 +35,21 @@ def _narrow(input: Tensor, dim: int, start: Any, length: int) -> Any:
 def _reshape(input: Tensor, *shape: Any, **kwargs: Any) -> Any:
     shape = shape or (kwargs["shape"],)
     sizes = list(shape[0]) if len(shape) == 1 and isinstance(shape[0], (list, tuple)) else list(shape)
-    if not input.is_contiguous():
+    if not _is_viewable(input, sizes):
         input = aten.clone.default(input, memory_format=torch.contiguous_format)
         return aten._unsafe_view.default(input, sizes)
     return aten.view.default(input, sizes)
+
+
+def _is_viewable(input: Tensor, sizes: list[int]) -> bool:
+    """Whether a tensor has a view of these sizes, or none that could be made of a copy either."""
+    if input.is_contiguous():
+        return True
+    try:
+        load("rushlight._torch_dispatch").plainly(Tensor.view, (input, sizes), {})
+    except RuntimeError as error:
+        return "view size is not compatible" not in str(error)
+    return True
 
 
 def _chunk(input: Tensor, chunks: int, dim: int = 0) -> Any:

@@ -66,7 +66,12 @@ def __getattr__(name: str) -> Any:
     if f"torch._C.{name}" in BUILT_IN:
         made = globals()[name] = _Part(name, *BUILT_IN[f"torch._C.{name}"])
         if name == "_nn":
-            vars(made)["_parse_to"] = load("rushlight.nn.modules._convert").parse_to
+            pooling = load("rushlight.nn._pooling")
+            vars(made).update(
+                _parse_to=load("rushlight.nn.modules._convert").parse_to,
+                max_unpool2d=pooling._max_unpool2d,
+                max_unpool3d=pooling._max_unpool3d,
+            )
         return made
     if name in ("_VariableFunctions", "_VariableFunctionsClass"):
         return load("rushlight._functions")

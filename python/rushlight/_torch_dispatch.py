@@ -4,7 +4,8 @@ A handler gets ``torch.ops.aten.add.Tensor`` where ``__torch_function__`` gets `
 `rushlight.overrides` passes the public function to `divide`, if a mode is active or an argument's class handles operators;
 `divide` calls the function's operators in `torch.ops`; and each of these calls `handle`.
 
-Operators that backward runs are not seen, so that a wrapper requires no gradient.
+Modes also see the operators that backward runs, which the engine passes to `rushlight._derivatives`. Classes do not, so that a
+wrapper requires no gradient.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _METADATA = frozenset(
     """size dim stride numel nelement ndimension storage_offset is_contiguous element_size data_ptr untyped_storage storage
     requires_grad_ is_floating_point is_complex is_conj is_neg is_inference is_signed get_device as_subclass retain_grad
     register_hook is_same_size is_shared share_memory_ has_names type __hash__ __len__ __repr__ __format__ __dir__
-    __reduce_ex__ __deepcopy__ backward numpy tolist __array__ __dlpack__ __dlpack_device__ result_type can_cast
+    __reduce_ex__ __deepcopy__ numpy tolist __array__ __dlpack__ __dlpack_device__ result_type can_cast
     is_tensor is_storage""".split()
 )
 #: Methods whose operators have other names.
@@ -263,7 +264,7 @@ def _make_wrapper_subclass(
         raise TypeError(f"{cls.__name__} must define __torch_dispatch__")
     if requires_grad:
         raise NotImplementedError(
-            "_make_wrapper_subclass: a wrapper requires no gradient, because __torch_dispatch__ sees no operators of backward"
+            "_make_wrapper_subclass: a wrapper requires no gradient, because its __torch_dispatch__ sees no operators of backward"
         )
     if cls.__torch_function__ is _C._disabled_torch_function_impl:  # type: ignore[attr-defined]
         cls.__torch_function__ = classmethod(_function)  # type: ignore[attr-defined]

@@ -113,6 +113,10 @@ _UNNAMED: dict[str, Callable[..., Any]] = {
 }
 
 
+#: Operators that derivatives call, which `torch` does not have as functions either.
+_OF_DERIVATIVES = frozenset({"convolution_backward", "gelu_backward", "nll_loss_backward", "silu_backward"})
+
+
 class OpOverload:
     """One form of an operator, such as `torch.ops.aten.add.Tensor`. It calls the function, which accepts every form."""
 
@@ -244,6 +248,8 @@ def _aten_function(name: str) -> Callable[..., Any] | None:
     """The function or method of rushlight that does the work of an operator of torch's registry, or None."""
     if name in _UNNAMED:
         return _UNNAMED[name]
+    if name in _OF_DERIVATIVES:
+        return getattr(load("rushlight._derivatives"), name)
     space, _, rest = name.partition("_")
     if space in ("fft", "linalg", "special") and rest:
         return load("rushlight._C")._functions[space].get(rest) or _named(getattr(torch, space), rest)

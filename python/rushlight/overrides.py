@@ -56,6 +56,7 @@ class _Modes(local):
     def expect(self) -> None:
         """Has the engine ask for handlers as long as there is a mode."""
         _C._expect_overrides(len(self.stack) + len(self.dispatch))
+        _C._expect_derivatives(bool(self.dispatch))
 
 
 _modes = _Modes()

@@ -84,12 +84,12 @@ def sparse_coo_tensor(
         size = (size,) if isinstance(size, int) else tuple(size)
         dims = len(size)
         indices, values, is_coalesced = torch.empty(dims, 0, dtype=torch.int64), torch.empty(0, dtype=dtype), True
-    if not isinstance(indices, torch.Tensor):
-        indices = torch.tensor(indices, dtype=torch.int64)
     if not isinstance(values, torch.Tensor):
         values = torch.tensor(values, dtype=dtype, device=device)
     elif dtype is not None or device is not None:
         values = values.to(device=device, dtype=dtype)
+    if not isinstance(indices, torch.Tensor):
+        indices = torch.tensor(indices, dtype=torch.int64)
     made = _C._sparse_coo_tensor(indices, values, None if size is None else tuple(size), bool(is_coalesced))
     return made.requires_grad_() if requires_grad else made
 
@@ -104,8 +104,22 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: complex = 1.0, alp
     tensor([[2., 3.],
             [4., 5.]])
     """
+    if input.layout is not torch.strided:
+        kind = _layout_name(input)
+        raise RuntimeError(f"addmm_sparse_dense: expected strided result tensor, got tensor with layout {kind}")
+    if mat1.layout is torch.strided or mat2.layout is not torch.strided:
+        first, second = map(_layout_name, (mat1, mat2))
+        raise RuntimeError(
+            "addmm_sparse_dense: expected either 'mat1' to have sparse layout and 'mat2' to have strided layout, got "
+            f"'mat1' with layout {first} and 'mat2' with layout {second}"
+        )
     product = mm(mat1, mat2)
     return torch.add(input.expand(product.shape) * beta, product, alpha=alpha)
+
+
+def _layout_name(tensor: Tensor) -> str:
+    """torch's name of a tensor's layout: ``SparseCsr``, ``Sparse`` for the coordinate format."""
+    return str(tensor.layout).removeprefix("torch.").title().replace("_", "").replace("SparseCoo", "Sparse")
 
 
 @compiled("Tensor sparse, Tensor dense", "Tensor sparse, Tensor dense, str reduce", name="_sparse_mm")
@@ -149,15 +163,46 @@ def _mm_reduce(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
 def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: torch.dtype | None = None) -> Tensor:
     """The sum of all elements of a sparse tensor, or along dimensions. It is sparse if a sparse dimension remains.
 
+    Raises:
+        IndexError: a dimension is out of range.
+        RuntimeError: a dimension appears twice.
+
     >>> torch.sparse.sum(torch.eye(3).to_sparse(), 0).to_dense()
     tensor([1., 1., 1.])
     """
+    given = {} if dtype is None else {"dtype": dtype}
+    return _sparse_sum(input, **given) if dim is None else _sparse_sum(input, dim, **given)
+
+
+@compiled(
+    "Tensor input",
+    "Tensor input, *, ScalarType dtype",
+    "Tensor input, int[1] dim",
+    "Tensor input, int[1] dim, *, ScalarType dtype",
+)
+def _sparse_sum(input: Tensor, dim: Any = None, *, dtype: torch.dtype | None = None) -> Tensor:
+    """`torch.sparse.sum`, by its older name.
+
+    >>> torch._sparse_sum(torch.eye(3).to_sparse())
+    tensor(3.)
+    """
+    if dim is not None and not input.is_sparse:
+        _unsupported("_indices", input)
     values = input.coalesce().values()
     if dtype is not None:
         values = values.to(dtype)
     if dim is None:
         return values.sum()
-    dims = {d % input.dim() for d in ([dim] if isinstance(dim, int) else dim)}
+    rank, dims = input.dim(), set[int]()
+    for d in [dim] if isinstance(dim, int) else dim:
+        if not -rank <= d < rank:
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {d})\n"
+                f"The tensor has {rank} dimensions."
+            )
+        if d % rank in dims:
+            raise RuntimeError(f"dim {d % rank} appears multiple times in the list of dims")
+        dims.add(d % rank)
     inner = input.sparse_dim()
     blocks = [d - inner + 1 for d in dims if d >= inner]
     if blocks:
@@ -357,6 +402,7 @@ def spsolve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     "Tensor input, Tensor mat2, *, Tensor out=None",
     "Tensor input, Tensor mat2, ScalarType out_dtype, *, Tensor out=None",
     name="mm",
+    overridable=False,
 )
 def spmm(input: Tensor, mat2: Tensor, out_dtype: torch.dtype | None = None, *, out: Tensor | None = None) -> Tensor:
     """The product of two matrices, of which one may be sparse: `torch.mm`. An `out_dtype` is for GPUs only.
@@ -372,6 +418,7 @@ def spmm(input: Tensor, mat2: Tensor, out_dtype: torch.dtype | None = None, *, o
     "Tensor input, Tensor mat2, *, Tensor out=None",
     "Tensor input, Tensor mat2, ScalarType out_dtype, *, Tensor out=None",
     name="mm",
+    overridable=False,
 )
 def dsmm(input: Tensor, mat2: Tensor, out_dtype: torch.dtype | None = None, *, out: Tensor | None = None) -> Tensor:
     """The product of two matrices, of which one may be sparse: `torch.mm`. An `out_dtype` is for GPUs only.
@@ -389,16 +436,26 @@ def _mm(input: Tensor, mat2: Tensor, out_dtype: torch.dtype | None, out: Tensor 
     return torch.mm(input, mat2) if out is None else torch.mm(input, mat2, out=out)
 
 
-@compiled()
-def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
+@compiled("Tensor mat1, Tensor mat2, *, Tensor out=None")
+def hspmm(mat1: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of a sparse matrix and a dense one as a sparse tensor of rows.
+
+    Raises:
+        NotImplementedError: the first matrix is not sparse.
+        RuntimeError: the matrices do not fit each other, or ``out`` is not sparse or has another dtype.
 
     >>> torch.hspmm(torch.eye(2).to_sparse(), torch.ones(2, 1))._values()
     tensor([[1.],
             [1.]])
     """
+    if not mat1.is_sparse:
+        _unsupported("hspmm", mat1)
+    _check_factors("hspmm", mat1, mat2)
+    if mat2.layout is not torch.strided:
+        kind = _layout_name(mat2)
+        raise RuntimeError(f"addmm_sparse_dense: expected strided result tensor, got tensor with layout {kind}")
     rows, values = _rows(mat1, mat2)
-    return sparse_coo_tensor(rows[None], values, (mat1.shape[0], mat2.shape[1]), is_coalesced=True)
+    return _into(out, sparse_coo_tensor(rows[None], values, (mat1.shape[0], mat2.shape[1]), is_coalesced=True))
 
 
 @compiled()
@@ -408,15 +465,59 @@ def smm(input: Tensor, mat2: Tensor) -> Tensor:
     >>> torch.smm(torch.eye(2).to_sparse(), torch.ones(2, 1))._values()
     tensor([1., 1.])
     """
-    rows, values = _rows(input, mat2)
+    if not input.is_sparse:
+        raise RuntimeError("tensor.sspaddmm(...) can only be called on sparse tensors")
+    _check_product(input, mat2)
+    return _product(input, mat2)
+
+
+def _product(mat1: Tensor, mat2: Tensor) -> Tensor:
+    """The product of a sparse matrix and a dense one, with all elements of the rows that have any."""
+    rows, values = _rows(mat1, mat2)
     columns = torch.arange(mat2.shape[1])
     indices = torch.stack([rows.repeat_interleave(len(columns)), columns.repeat(len(rows))])
-    return sparse_coo_tensor(indices, values.reshape(-1), (input.shape[0], mat2.shape[1]))
+    return sparse_coo_tensor(indices, values.reshape(-1), (mat1.shape[0], mat2.shape[1]))
 
 
-@compiled()
-def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: complex = 1, alpha: complex = 1) -> Tensor:
+def _check_product(mat1: Tensor, mat2: Tensor) -> None:
+    if not mat1.is_sparse:
+        kind = _layout_name(mat1)
+        raise RuntimeError(f"sspaddmm: expected 'mat1' to have sparse layout, got 'mat1' with layout {kind}")
+    if mat2.layout is not torch.strided:
+        kind = _layout_name(mat2)
+        raise RuntimeError(f"sspaddmm: expected 'mat2' to have strided layout, got 'mat2' with layout {kind}")
+    _check_factors("sspaddmm", mat1, mat2)
+
+
+def _check_factors(name: str, mat1: Tensor, mat2: Tensor) -> None:
+    """Refuses matrices that do not fit each other. torch counts the result as the first argument."""
+    for place, matrix in ((2, mat1), (3, mat2)):
+        if matrix.dim() != 2:
+            raise RuntimeError(f"{name}: Argument #{place}: matrices expected, got {matrix.dim()}D tensor")
+    if mat1.size(1) != mat2.size(0):
+        raise RuntimeError(f"{name}: Argument #3: Expected dim 0 size {mat1.size(1)}, got {mat2.size(0)}")
+
+
+def _into(out: Tensor | None, result: Tensor) -> Tensor:
+    """The result, in ``out`` if there is one."""
+    if out is None:
+        return result
+    if not out.is_sparse:
+        raise RuntimeError("out= of a sparse result must be a sparse tensor in the coordinate format")
+    if out.dtype != result.dtype:
+        own, other = (one.type().rpartition(".")[2].removesuffix("Tensor") for one in (result, out))
+        raise RuntimeError(f"dtype of values ({own}) must match dtype of sparse tensor ({other})")
+    return out.sparse_resize_and_clear_(result.shape, 2, 0).copy_(result)
+
+
+@compiled("Tensor input, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor out=None")
+def sspaddmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: complex = 1, alpha: complex = 1, out: Tensor | None = None
+) -> Tensor:
     """A sparse matrix plus the product of a sparse matrix and a dense one, as a sparse matrix.
+
+    Raises:
+        RuntimeError: the matrices do not fit each other, have other layouts, or ``out`` is not sparse.
 
     >>> swap = torch.tensor([[0., 1.], [1., 0.]]).to_sparse()
     >>> torch.sspaddmm(swap, swap, torch.eye(2)).to_dense()
@@ -425,9 +526,13 @@ def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: complex = 1, al
     """
     if not input.is_sparse:
         _unsupported("sspaddmm", input)
-    first, second = input * beta, smm(mat1, mat2) * alpha
+    _check_product(mat1, mat2)
+    for dim, size in enumerate((mat1.size(0), mat2.size(1))):
+        if input.size(dim) != size:
+            raise RuntimeError(f"sspaddmm: Argument #1: Expected dim {dim} size {size}, got {input.size(dim)}")
+    first, second = input * beta, _product(mat1, mat2) * alpha
     indices = torch.cat([first._indices(), second._indices()], 1)
-    return sparse_coo_tensor(indices, torch.cat([first._values(), second._values()]), input.shape)
+    return _into(out, sparse_coo_tensor(indices, torch.cat([first._values(), second._values()]), input.shape))
 
 
 @compiled("Tensor input, Scalar p=2", "Tensor input, Scalar? p, int[1] dim, bool keepdim, ScalarType? dtype")
@@ -447,7 +552,7 @@ def native_norm(
     tensor(5.)
     """
     if not input.is_sparse:
-        _unsupported("native_norm", input)
+        _unsupported("native_norm" if dim is None else "native_norm.ScalarOpt_dim_dtype", input)
     if keepdim:
         raise RuntimeError("norm_sparse currently does not support keepdim=True")
     if dtype is not None:
@@ -463,8 +568,6 @@ def native_norm(
 
 def _rows(mat1: Tensor, mat2: Tensor) -> tuple[Tensor, Tensor]:
     """The rows of a product that have elements, and their numbers."""
-    if not mat1.is_sparse:
-        _unsupported("hspmm", mat1)
     rows = mat1._indices()[0].unique()
     return rows, torch.mm(mat1, mat2)[rows]
 

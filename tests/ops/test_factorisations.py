@@ -424,3 +424,44 @@ def test_right_hand_sides_take_the_dtype_of_the_triangle():
     b = torch.tensor([[2.0], [4.0]], requires_grad=True)
     torch.linalg.solve_triangular(a, b, upper=True).sum().backward()
     assert b.grad.dtype == torch.float32 and b.grad.tolist() == [[0.5], [0.5]]
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float16, torch.float32])
+def test_matrices_without_elements_may_have_any_dtype(dtype):
+    empty = torch.zeros(0, 2, 2, dtype=dtype)
+    tall = torch.zeros(3, 0, dtype=dtype)
+    permutation, lower, upper = torch.linalg.lu(tall)
+    assert permutation.dtype == dtype and permutation.tolist() == torch.eye(3, dtype=dtype).tolist()
+    assert (lower.shape, upper.shape) == ((3, 0), (0, 0))
+    permutation, _, _ = torch.linalg.lu(tall, pivot=False)
+    assert permutation.shape == (0,)
+    factors, pivots = torch.linalg.lu_factor(empty, pivot=False)
+    assert (factors.dtype, factors.shape, pivots.shape, pivots.dtype) == (dtype, (0, 2, 2), (0, 2), torch.int32)
+    values, vectors = torch.linalg.eigh(empty)
+    assert (values.dtype, values.shape, vectors.shape) == (dtype, (0, 2), (0, 2, 2))
+    assert torch.linalg.cond(torch.zeros(2, 0, 0, dtype=dtype)).tolist() == [0, 0]
+    assert torch.linalg.cond(empty).dtype == dtype
+    if dtype.is_floating_point:
+        assert torch.linalg.cholesky(empty).dtype == dtype
+
+
+def test_a_tolerance_that_is_no_number_is_above_all_singular_values():
+    a = torch.eye(3)
+    for absolute, relative in ((0.1, torch.nan), (torch.nan, 0.1), (torch.tensor(0.1), torch.nan)):
+        assert torch.linalg.matrix_rank(a, atol=absolute, rtol=relative).item() == 0
+        assert torch.linalg.pinv(a, atol=absolute, rtol=relative).count_nonzero() == 0
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("unit", [False, True])
+def test_triangular_systems_and_their_gradients(transpose, upper, unit):
+    a = (torch.rand(2, 3, 3, dtype=torch.float64) + 2 * torch.eye(3)).requires_grad_()
+    b = torch.rand(3, 2, dtype=torch.float64, requires_grad=True)
+
+    def solve(b, a):
+        return tuple(torch.triangular_solve(b, a, upper, transpose, unit))
+
+    assert torch.autograd.gradcheck(solve, (b, a)) and torch.autograd.gradgradcheck(solve, (b, a))
+    for operands in ((b, a.detach()), (b.detach(), a)):
+        assert all(result.requires_grad for result in solve(*operands))

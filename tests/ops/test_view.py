@@ -211,3 +211,15 @@ def test_a_tensor_of_one_index_splits_there():
     assert len(torch.tensor_split(x, torch.tensor(3))) == 3
     with pytest.raises(RuntimeError, match="zero-dimensional or one-dimensional tensor, but got a tensor with 2 dims"):
         torch.tensor_split(x, torch.tensor([[3]]))
+
+
+def test_sizes_behind_a_size_of_zero_may_be_any():
+    wide = torch.ones(0, 3).expand(2**62, 0, 3)
+    assert (wide.shape, wide.stride(), wide.numel()) == ((2**62, 0, 3), (0, 3, 1), 0)
+    assert wide.permute(0, 2, 1).shape == (2**62, 3, 0) and wide.sum().item() == 0
+    assert torch.empty(2**62, 0, 3).stride() == (wide + 1).stride() == (3, 3, 1)
+    assert torch.ones(0, 3).view(2**62, 0, 3).stride() == (3, 3, 1) and wide.clone().numel() == 0
+    with pytest.raises(RuntimeError, match="Stride calculation overflowed"):
+        torch.empty(0, 2**62, 2**62)
+    with pytest.raises(RuntimeError, match="Storage size calculation overflowed"):
+        wide.sum(1)

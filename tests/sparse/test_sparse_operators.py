@@ -266,3 +266,34 @@ def test_products_as_methods():
     sparse = x.to_sparse()
     assert torch.equal(sparse.smm(y).to_dense(), x @ y)
     assert torch.equal(sparse.sspaddmm(sparse, y, beta=2, alpha=3).to_dense(), 2 * x + 3 * (x @ y))
+
+
+def test_products_into_given_tensors():
+    x = torch.arange(6.0).reshape(2, 3) + 1
+    for shape in ((2, 2), (5, 5)):
+        out = torch.zeros(shape).to_sparse()
+        assert torch.hspmm(x.to_sparse(), x.T, out=out) is out
+        assert torch.equal(out.to_dense(), x @ x.T)
+        assert torch.sspaddmm(torch.eye(2).to_sparse(), x.to_sparse(), x.T, alpha=2, out=out) is out
+        assert torch.equal(out.to_dense(), torch.eye(2) + 2 * (x @ x.T))
+    with pytest.raises(RuntimeError, match=r"dtype of values \(Float\) must match dtype of sparse tensor \(Double\)"):
+        torch.hspmm(x.to_sparse(), x.T, out=torch.zeros(2, 2).double().to_sparse())
+    with pytest.raises(RuntimeError, match="must be a sparse tensor"):
+        torch.hspmm(x.to_sparse(), x.T, out=torch.zeros(2, 2))
+
+
+def test_classes_see_sparse_functions_under_torchs_names():
+    class Named(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func.__name__
+
+    x = torch.ones(2, 2).as_subclass(Named)
+    assert (torch.sparse.mm(x, x), torch.sparse.addmm(x, x, x), torch.sparse.sum(x)) == (
+        "_sparse_mm",
+        "_sparse_addmm",
+        "_sparse_sum",
+    )
+    assert (torch.spmm(x, x), torch.dsmm(x, x), torch.hsmm(x, x)) == ("mm", "mm", "hspmm")
+    with pytest.raises(TypeError, match=r"_sparse_mm\(\) missing 1 required positional arguments"):
+        torch.sparse.mm(x, unknown=1)

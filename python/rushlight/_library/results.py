@@ -10,6 +10,7 @@ from rushlight import _C
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
 __all__ = ["checked", "handled"]
@@ -48,46 +49,99 @@ def _converted(kind: str, value: Any) -> Any:
         element = kind[: kind.rindex("[")]
         if not isinstance(value, (list, tuple)):
             _refuse(value)
-        if element in ("Tensor", "Tensor?") and not all(isinstance(one, (torch.Tensor, type(None))) for one in value):
+        if element in ("Tensor", "Tensor?"):
+            allowed = (torch.Tensor, type(None)) if element == "Tensor?" else torch.Tensor
+            if not all(isinstance(one, allowed) for one in value):
+                _refuse(value)
+            return value
+        if element == "str":
+            return [_converted(element, one) for one in value]
+        try:
+            return [_converted(element, one) for one in value]
+        except RuntimeError:
             _refuse(value)
-        return value
     if kind == "Scalar":
         if not isinstance(value, (int, float, complex)):
-            raise RuntimeError(f"Cannot cast {value} to number")
+            raise RuntimeError(f"Cannot cast {value if isinstance(value, str) else repr(value)} to number")
         return value
-    convert = {"int": int, "SymInt": int, "float": float, "bool": bool, "str": str}.get(kind)
+    if kind == "Device":
+        if not isinstance(value, (str, torch.device)):
+            _refuse(value)
+        return torch.device(value)
+    if kind == "str" and isinstance(value, bytes):
+        return value.decode()
+    kinds: dict[str, Callable[[Any], Any]] = {"int": _int, "SymInt": _int, "float": float, "bool": bool, "str": str}
+    convert = kinds.get(kind)
     if convert is None:
         return value
-    if isinstance(value, str) != (convert is str) or value is None:
+    if isinstance(value, str) != (convert is str) or value is None or (convert is bool and not _is_number(value)):
         _refuse(value)
     try:
         return convert(value)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         _refuse(value)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, complex)) or (isinstance(value, torch.Tensor) and value.numel() == 1)
+
+
+def _int(value: Any) -> int:
+    """A whole number of 64 bits."""
+    if isinstance(value, float):
+        raise TypeError
+    number = int(value)
+    if not -(2**63) <= number < 2**63:
+        raise OverflowError
+    return number
+
+
 def _refuse(value: Any) -> NoReturn:
-    raise RuntimeError(f"Unable to cast Python instance of type {type(value)} to C++ type '?'")
+    raise RuntimeError(
+        f"Unable to cast Python instance of type {type(value)} to C++ type '?' (#define PYBIND11_DETAILED_ERROR_MESSAGES or "
+        "compile in debug mode for details)"
+    )
 
 
 @cache
-def _engine_results() -> dict[str, set[str]]:
-    """What the engine's operators of a name return: ``"Tensor"``, ``"Tensor[]"`` or the names of several results."""
-    found: dict[str, set[str]] = {}
+def _engine_results() -> dict[str, set[Any]]:
+    """What the engine's operators of a name return: the kind of the result, or the names of several ones."""
+    found: dict[str, set[Any]] = {"_local_scalar_dense": {"Scalar"}}
     for entry in _C._table():
-        space = entry["namespace"]
+        space, returns = entry["namespace"], entry["returns"]
         prefix = f"{space}_" if space in ("linalg", "fft", "special") else ""
-        found.setdefault(prefix + entry["python_name"], set()).add(str(entry["returns"]))
+        for name in (entry["python_name"], *entry["aliases"]):
+            kind = returns if isinstance(returns, str) else tuple(returns)
+            found.setdefault(prefix + name.rpartition(".")[2], set()).add(kind)
     return found
 
 
 def handled(name: str, result: Any) -> Any:
-    """The result of a handler of an operator of the engine. It is checked where all operators of the name return the same.
+    """The result of a handler of an operator of the engine. It fits one of the operators of the name.
 
     Raises:
-        RuntimeError: the operator returns a tensor or a list of them, and this is something else.
+        RuntimeError: the operators return something of another kind.
     """
-    several = _engine_results().get(name) or _engine_results().get(name.removesuffix("_"), set())
-    if several == {"Tensor"} or (several and name.endswith("_")):
-        return _converted("Tensor", result)
-    return _converted("Tensor[]", result) if several == {"Tensor[]"} else result
+    found = _engine_results()
+    in_place = name.endswith("_") and name not in found and name.removesuffix("_") in found
+    kinds = {"Tensor"} if in_place else found.get(name, set())
+    refused = None
+    for kind in sorted(kinds, key=lambda kind: kind != "Tensor"):
+        try:
+            return _fitted(kind, result)
+        except RuntimeError as error:
+            refused = refused or error
+    if refused is not None:
+        raise refused
+    return result
+
+
+def _fitted(kind: Any, result: Any) -> Any:
+    if isinstance(kind, str):
+        return _converted(kind, False if kind == "bool" and result is None else result)
+    if not isinstance(result, (tuple, list, str)):
+        raise RuntimeError(f"Object of type '{type(result).__name__}' is not an instance of 'sequence'")
+    found = tuple(_converted("Tensor", one) for one in result)
+    if len(found) < len(kind):
+        raise RuntimeError("Expected Tensor but got None")
+    return found[: len(kind)]

@@ -117,7 +117,7 @@ def _places(value: Any) -> tuple[Any, ...]:
 def _weights(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
     """The initial gradients, one per output. The engine checks their shapes and dtypes."""
     if grads is None:
-        return (None,) * len(outputs)
+        return _ones(outputs) if _C._overridden(()) else (None,) * len(outputs)
     grads = _sequence(grads)
     if len(grads) != len(outputs):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
@@ -125,6 +125,15 @@ def _weights(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
         if grad is not None and not isinstance(grad, _C.Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
     return grads
+
+
+def _ones(outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The gradients of numbers, made by an operator that a mode sees. The engine makes them where there is none."""
+    from rushlight import ones_like
+
+    return tuple(
+        ones_like(x) if x.numel() == 1 and x.is_floating_point() and x.requires_grad else None for x in outputs
+    )
 
 
 def _batches(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
@@ -193,6 +202,17 @@ def backward(
     if _C._overridden((tensors, grad_tensors)):
         options = {"retain_graph": retain_graph, "create_graph": create_graph, "inputs": inputs}
         return call_override(backward, (tensors, grad_tensors), options)
+    return _run_backward(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
+
+
+def _run_backward(
+    tensors: _Tensors,
+    grad_tensors: _Gradients = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: _Gradients = None,
+    inputs: _Tensors | None = None,
+) -> None:
     if grad_variables is not None:
         warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning)
         if grad_tensors is not None:
@@ -263,6 +283,23 @@ def grad(
         }
         made: tuple[Any, ...] = call_override(grad, (outputs, inputs, grad_outputs), options)
         return made
+    return _run_grad(
+        outputs, inputs, grad_outputs, retain_graph, create_graph, only_inputs, allow_unused, is_grads_batched,
+        materialize_grads,
+    )  # fmt: skip
+
+
+def _run_grad(
+    outputs: _Tensors,
+    inputs: _Tensors,
+    grad_outputs: _Gradients = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
     if not only_inputs:
         warn(
             "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other "
@@ -307,8 +344,10 @@ def grad(
     return found
 
 
-for _function in backward, grad:
+for _function, _inner in ((backward, _run_backward), (grad, _run_grad)):
     mark_overridable(_function)
+    # What modes of `__torch_dispatch__` see the operators of.
+    _function.__wrapped__ = _inner  # type: ignore[union-attr]
 
 
 def variable(*args: Any, **kwargs: Any) -> Any:

@@ -71,7 +71,10 @@ def _nested_view_from_jagged(
 
 def _jagged(name: str, input: Any) -> NestedTensor:
     if not isinstance(input, NestedTensor):
-        raise RuntimeError(f"{name}(): expected a nested tensor of the layout torch.jagged")
+        raise NotImplementedError(
+            f"Could not run 'aten::{name}' with arguments from the 'CPU' backend. This could be because the operator doesn't exist "
+            "for this backend, or was omitted during the selective/custom build process (if using custom build)."
+        )
     return input
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight._overridable import overridable
+from rushlight.nn._reduction import get_enum
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from rushlight import Tensor
-
-_REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
 
 @overridable
@@ -33,11 +32,10 @@ def ctc_loss(
     >>> torch.nn.functional.ctc_loss(torch.zeros(2, 1, 2).log_softmax(-1), torch.tensor([[1]]), (2,), (1,))
     tensor(0.2877)
     """
-    if reduction not in _REDUCTIONS:
-        raise ValueError(f"{reduction} is not a valid value for reduction")
+    code = get_enum(reduction)
     of_inputs: Any = input_lengths
     of_targets: Any = target_lengths
     # The operator takes both lengths as lists or both as tensors.
     if isinstance(of_inputs, torch.Tensor) or isinstance(of_targets, torch.Tensor):
         of_inputs, of_targets = torch.as_tensor(of_inputs), torch.as_tensor(of_targets)
-    return torch.ctc_loss(log_probs, targets, of_inputs, of_targets, blank, _REDUCTIONS[reduction], zero_infinity)
+    return torch.ctc_loss(log_probs, targets, of_inputs, of_targets, blank, code, zero_infinity)

@@ -97,13 +97,19 @@ def grouped_mm(
     >>> torch.nn.functional.grouped_mm(rows, weights, offs=torch.tensor([1, 3], dtype=torch.int32))[:, 0]
     tensor([4., 8., 8.])
     """
+    return _grouped_mm(mat_a, mat_b, offs=offs, bias=bias, out_dtype=out_dtype)
+
+
+def _multiplied(
+    mat_a: Tensor, mat_b: Tensor, offs: Tensor | None, bias: Tensor | None, out_dtype: torch.dtype | None
+) -> Tensor:
     _check_matrices("mat_a", mat_a)
     _check_matrices("mat_b", mat_b)
     for name, matrix in (("mat_a", mat_a), ("mat_b", mat_b)):
         if matrix.dim() not in (2, 3):
             raise RuntimeError(f"{name} has to be 2 or 3d")
     ranks = (mat_a.dim(), mat_b.dim())
-    if mat_a.size(-1) != mat_b.size(-2):
+    if 3 in ranks and mat_a.size(-1) != mat_b.size(-2):
         raise RuntimeError("contraction dimension of mat_a and mat_b must match")
     _check_strides(mat_a)
     _check_strides(mat_b)
@@ -151,7 +157,7 @@ def _grouped_mm(
     >>> torch._grouped_mm(torch.ones(2, 3, 4), torch.ones(2, 4, 4)).shape
     torch.Size([2, 3, 4])
     """
-    return grouped_mm(input, mat2, offs=offs, bias=bias, out_dtype=out_dtype)
+    return _multiplied(input, mat2, offs, bias, out_dtype)
 
 
 def _refuse(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor) -> NoReturn:

@@ -56,6 +56,8 @@ def interpolate(
     >>> torch.nn.functional.interpolate(torch.tensor([[[1.0, 3.0]]]), scale_factor=2, mode="linear")
     tensor([[[1.0000, 1.5000, 2.5000, 3.0000]]])
     """
+    if not isinstance(mode, str):
+        mode = repr(mode)  # equal to no mode, and shown so
     if mode in _BLOCKS and align_corners is not None:
         raise ValueError(
             "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"

@@ -9,12 +9,13 @@ import math
 
 import rushlight as torch
 from rushlight import _C
+from rushlight._compiled import compiled
 from rushlight._functions import nn_functional as _nn
 from rushlight._overridable import overridable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from rushlight import Tensor
@@ -149,6 +150,12 @@ def _max_unpool(
         (size - 1) * each + width - 2 * edge
         for size, each, width, edge in zip(input.shape[-space:], step, kernel, border)
     ]
+    for dim, size in enumerate(sizes):
+        if size < 0:
+            raise ValueError(
+                "max_unpooling: output_size must contain non-negative spatial dimensions, but got "
+                f"output_size[{dim}]={size}"
+            )
     if output_size is not None:
         output_size = output_size[2:] if len(output_size) == space + 2 else output_size
         wanted = list(output_size)
@@ -163,12 +170,75 @@ def _max_unpool(
                     f'invalid output_size "{output_size}" (dim {dim} must be between {usual - each} and {usual + each})'
                 )
         sizes = wanted
+    if space == 3:
+        _check_steps(step)
+    return _unpooled(input, indices, space, sizes)
+
+
+def _check_steps(stride: Sequence[int]) -> None:
+    if min(stride) <= 0:
+        raise RuntimeError(f"strides should be greater than zero, but got stride: {list(stride)}")
+
+
+def _unpooled(input: Tensor, indices: Tensor, space: int, sizes: Sequence[int]) -> Tensor:
+    """Puts the maxima at their indices, in tensors of these sizes. Sequences are images of width one in errors."""
+    if indices.dtype != torch.int64:
+        kind = indices.type().rpartition(".")[2].removesuffix("Tensor")
+        raise RuntimeError(f"elements in indices should be type int64 but got: {kind}")
     if len(sizes) != space:
         count, names = {1: ("one", "width"), 2: ("two", "height, width"), 3: ("three", "depth, height, width")}[space]
         raise RuntimeError(
             f"There should be exactly {count} elements ({names}) in output_size, but got {len(sizes)} elements."
         )
+    name = f"max_unpooling{max(space, 2)}d"
+    if min(sizes) < 0:
+        raise RuntimeError(
+            f"{name}(): output_size must contain non-negative spatial dimensions, but got output_size={tuple(sizes)}"
+        )
+    if space == 3 and input.dim() not in (4, 5):
+        raise RuntimeError(
+            f"Input to max_unpooling3d should be a 4d or 5d Tensor, but got a tensor with {input.dim()} dimensions."
+        )
+    if 0 in input.shape[1:] and input.shape == indices.shape and input.dim() in (space + 1, space + 2):
+        shown = [*input.shape, 1] if space == 1 else list(input.shape)
+        raise RuntimeError(
+            f"{name}_forward_out_cpu(): Expected input to have non-zero size for non-batch dimensions, but got {shown} with "
+            f"dimension {shown.index(0, 1)} being empty."
+        )
     return _C._max_unpool(input, indices, sizes)
+
+
+@compiled("Tensor input, Tensor indices, int[1] output_size", name="max_unpool2d")
+def _max_unpool2d(input: Tensor, indices: Tensor, output_size: int | Sequence[int]) -> Tensor:
+    """`max_unpool2d` with the size of the result, which torch's compiled function takes.
+
+    >>> torch._C._nn.max_unpool2d(torch.tensor([[[4.0]]]), torch.tensor([[[2]]]), (2, 2))
+    tensor([[[0., 0.],
+             [4., 0.]]])
+    """
+    return _unpooled(input, indices, 2, _spread(output_size, 2))
+
+
+@compiled("Tensor input, Tensor indices, int[1] output_size, int[1] stride, int[1] padding", name="max_unpool3d")
+def _max_unpool3d(
+    input: Tensor,
+    indices: Tensor,
+    output_size: int | Sequence[int],
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+) -> Tensor:
+    """`max_unpool3d` with the size of the result, which torch's compiled function takes.
+
+    >>> torch._C._nn.max_unpool3d(torch.ones(1, 1, 1, 1), torch.tensor([[[[1]]]]), (1, 1, 2), 1, 0)
+    tensor([[[[0., 1.]]]])
+    """
+    for name, given in (("stride", _spread(stride, 3)), ("padding", _spread(padding, 3))):
+        if len(given) != 3:
+            raise RuntimeError(
+                f"There should be exactly three elements (depth, height, width) in {name}, but got: {len(given)} elements."
+            )
+    _check_steps(_spread(stride, 3))
+    return _unpooled(input, indices, 3, _spread(output_size, 3))
 
 
 @overridable

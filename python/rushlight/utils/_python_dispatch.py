@@ -16,7 +16,8 @@ class TorchDispatchMode:
     """A context that intercepts the operators of torch's registry. Subclasses define
     ``__torch_dispatch__(self, func, types, args=(), kwargs=None)``, in which the mode is not active.
 
-    Operators that backward runs are not seen.
+    The operators that backward runs are seen too, under torch's names where torch has them. Sums in the ``.grad`` of leaves
+    are not.
 
     >>> from rushlight.utils._python_dispatch import TorchDispatchMode
     >>> class Printed(TorchDispatchMode):

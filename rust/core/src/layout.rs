@@ -52,7 +52,12 @@ pub fn contiguous_strides(sizes: &[isize]) -> Dims {
 /// The number of elements of a view, or an error if it overflows.
 #[inline]
 pub fn checked_numel(sizes: &[isize]) -> Result<usize> {
-    count(sizes).ok().flatten().ok_or_else(|| numel_overflow(sizes))
+    match count(sizes) {
+        Ok(Some(numel)) => Ok(numel),
+        // A view may move the sizes before the size of zero.
+        Ok(None) if sizes.contains(&0) => Ok(0),
+        _ => Err(numel_overflow(sizes)),
+    }
 }
 
 /// torch's error for sizes whose product does not fit, which a negative size never does.
@@ -61,10 +66,16 @@ pub fn numel_overflow(sizes: &[isize]) -> Error {
     Error::runtime("numel: integer multiplication overflow").hint(format!("sizes {}", Shape(sizes)))
 }
 
-/// The number of elements of a new tensor, or an error if it overflows.
+/// The number of elements of a new tensor, or an error if it or one of the strides overflows.
 #[inline]
 pub fn checked_new(sizes: &[isize]) -> Result<usize> {
-    count(sizes)?.ok_or_else(|| storage_overflow(sizes))
+    let numel = count(sizes)?.ok_or_else(|| storage_overflow(sizes))?;
+    // With elements, the strides are smaller than their number.
+    if numel == 0 {
+        let step = sizes.iter().skip(1).try_fold(1isize, |step, &size| step.checked_mul(size.max(1)));
+        step.ok_or_else(|| Error::runtime("Stride calculation overflowed").hint(format!("sizes {}", Shape(sizes))))?;
+    }
+    Ok(numel)
 }
 
 #[cold]
@@ -73,8 +84,7 @@ fn storage_overflow(sizes: &[isize]) -> Error {
         .hint("The size in bytes does not fit in 64 bits.")
 }
 
-/// The number of elements; `None` if it overflows. A size of zero counts as one, because the other sizes and their
-/// strides must fit all the same.
+/// The number of elements; `None` if it overflows. As in torch, the sizes behind a size of zero may be any.
 #[inline]
 fn count(sizes: &[isize]) -> Result<Option<usize>> {
     let mut numel = Some(1isize);
@@ -86,9 +96,9 @@ fn count(sizes: &[isize]) -> Result<Option<usize>> {
             ))
             .hint("Sizes must be non-negative."));
         }
-        numel = numel.and_then(|numel| numel.checked_mul(size.max(1)));
+        numel = numel.and_then(|numel| numel.checked_mul(size));
     }
-    Ok(numel.map(|numel| if sizes.contains(&0) { 0 } else { numel as usize }))
+    Ok(numel.map(|numel| numel as usize))
 }
 
 /// Converts a dimension that may be negative into an index; a 0-d tensor counts as one-dimensional.

@@ -251,6 +251,12 @@ impl<'a> Args<'a> {
         self.values.iter().zip(params).all(|(value, param)| value.is_tensor_or(param.preset()))
     }
 
+    /// Whether an argument equals its default; a tensor does not.
+    pub fn is_default(&self, place: usize) -> bool {
+        let (value, param) = (&self.values[place], &self.op.schema().params[place]);
+        value.as_tensor().is_none() && !matches!(value, Value::Tensors(_)) && value.is_tensor_or(param.preset())
+    }
+
     /// The arguments with each tensor replaced.
     pub fn replaced(&self, with: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Args<'a>> {
         let mut args = self.clone();

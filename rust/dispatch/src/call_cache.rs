@@ -32,11 +32,11 @@ thread_local! {
 /// Sets this thread's call cache, or removes it, and returns the previous one.
 pub fn set(call_cache: Option<Arc<dyn CallCache>>) -> Option<Arc<dyn CallCache>> {
     if call_cache.is_some() {
-        Modes::CALL_CACHE.enter();
+        Modes::PYTHON.enter();
     }
     let before = OWN.replace(call_cache);
     if before.is_some() {
-        Modes::CALL_CACHE.leave(1);
+        Modes::PYTHON.leave(1);
     }
     before
 }

@@ -24,8 +24,8 @@ impl Modes {
     pub const AUTOCAST: Modes = Modes(1);
     /// A `vmap`, which applies to random operators.
     pub const VMAP: Modes = Modes(2);
-    /// Results kept for a checkpoint.
-    pub const CALL_CACHE: Modes = Modes(4);
+    /// Python code that handles calls: results kept for a checkpoint, and modes of `__torch_dispatch__`.
+    pub const PYTHON: Modes = Modes(4);
     pub const PROFILER: Modes = Modes(8);
     /// The forms of operands that are not plain.
     pub const SPARSE: Modes = Modes(16);
@@ -109,7 +109,7 @@ fn active_among(op: &Operator, in_use: u64) -> Modes {
         // They apply to the operator that it calls instead.
         _ => !matches!(op.implementation, Implementation::Delegate(_)),
     };
-    let modes = [Modes::AUTOCAST, Modes::VMAP, Modes::CALL_CACHE, Modes::PROFILER].into_iter();
+    let modes = [Modes::AUTOCAST, Modes::VMAP, Modes::PYTHON, Modes::PROFILER].into_iter();
     let active = modes.filter(|&mode| in_use & (COUNT << mode.place()) != 0 && applies(mode));
     active.fold(Modes::NONE, Modes::bitor)
 }

@@ -10,7 +10,8 @@
 //! - `derivative` and `node`: derivatives, and the nodes of the graph; `subgraph`: several calls as one node;
 //!   `variants`: what in-place forms and `out=` may write; `overlap`: memory that they share with an operand.
 //! - `interceptors`: which interceptors may apply to a call. The interceptors are `autocast` (mixed precision), `vmap`,
-//!   `sparse`, `quantized`, `call::lazy_conj` (lazy conjugates), `profile` (the profiler) and `call_cache` (saved calls).
+//!   `sparse`, `quantized`, `call::lazy_conj` (lazy conjugates), `profile` (the profiler), `call_cache` (saved calls)
+//!   and `handled` (modes of `__torch_dispatch__`).
 //! - `fast_path` and `call`: the fast path and the steps of a call; `arithmetic`: the operators of derivatives.
 //!
 //! `backcompat` has optional warnings; `deterministic` is torch's mode of that name.
@@ -30,6 +31,7 @@ pub mod device_loops;
 pub mod expr;
 pub mod fast_path;
 pub mod generator;
+pub mod handled;
 pub mod interceptors;
 pub mod interpreter;
 pub mod naming;

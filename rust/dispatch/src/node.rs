@@ -14,7 +14,7 @@ use crate::primitives::primitives;
 use crate::saved_meta::SavedMeta;
 use crate::signature::{Kind, Param, Returns};
 use crate::value::{Arg, Output, Value};
-use crate::{profile, vmap};
+use crate::{handled, profile, vmap};
 
 /// The derivative of one recorded call of an operator.
 pub struct OperatorNode {
@@ -90,7 +90,7 @@ impl Backward for OperatorNode {
 
     fn apply(&self, call: &BackwardCall<'_>, grads: Gradients) -> Result<Gradients> {
         let span = profile::begin();
-        let gradients = self.gradients(call, grads);
+        let gradients = handled::derive(|| self.gradients(call, grads));
         profile::end(span, || profile::Name::Node(self.op));
         gradients
     }
@@ -158,6 +158,16 @@ impl OperatorNode {
             wanted: &wanted,
         };
         let mut gradients = Gradients::new();
+        if let Some(found) = handled::gradients(&derive)? {
+            for &input in &self.edges {
+                let grad = found.get(input).cloned().flatten().filter(|_| wanted[input]);
+                gradients.push(match self.inputs.get(input) {
+                    Some(meta) => self.fitted(grad, meta)?,
+                    None => None,
+                });
+            }
+            return Ok(gradients);
+        }
         match &self.op.derivative {
             Derivative::Formulas(list) => {
                 gradients.resize(self.edges.len(), None);

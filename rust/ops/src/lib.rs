@@ -32,6 +32,7 @@ pub mod table;
 pub mod view;
 pub mod vmap;
 
+use rushlight_dispatch::handled;
 use rushlight_dispatch::primitives::{Primitives, QuantizedPrimitives, SparsePrimitives};
 use rushlight_dispatch::vmap::empty;
 
@@ -81,11 +82,11 @@ pub fn install() {
     rushlight_core::fork::install();
     rushlight_dispatch::primitives::install(&PRIMITIVES);
     rushlight_autograd::install(rushlight_autograd::Arithmetic {
-        add: |a, b| op!(pointwise::arith::ADD, a, b),
+        add: |a, b| handled::derive(|| op!(pointwise::arith::ADD, a, b)),
         clone: |tensor| op!(convert::CLONE, tensor),
         add_: |a, b| {
             let args = Args::new(&pointwise::arith::ADD, [a.into(), b.into(), Value::Scalar(Scalar::ONE)]);
-            args.call_into(Target::InPlace).map(drop)
+            handled::derive(|| args.call_into(Target::InPlace)).map(drop)
         },
         empty,
         full: |sizes, value, dtype, device| {

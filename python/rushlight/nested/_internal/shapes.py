@@ -42,7 +42,7 @@ def _iter(func: Any, input: NestedTensor) -> Any:
     return iter(parts_of(input))
 
 
-@handles("to_padded_tensor")
+@handles("to_padded_tensor", "nested_to_padded_tensor")
 def _to_padded(func: Any, input: NestedTensor, padding: float, output_size: Any = None) -> Tensor:
     if output_size is not None:
         return padded(input, padding, output_size[input._ragged_idx])

@@ -24,7 +24,7 @@ def _unbind(func: Any, input: Nested, dim: int = 0) -> tuple[Tensor, ...]:
     return tuple(samples_of(input))
 
 
-@handles("to_padded_tensor")
+@handles("to_padded_tensor", "nested_to_padded_tensor")
 def _to_padded(func: Any, input: Nested, padding: float, output_size: Any = None) -> Tensor:
     shapes = input._geometry.shapes
     if not shapes:

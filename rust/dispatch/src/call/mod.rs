@@ -3,7 +3,8 @@
 //! broadcasts in its own shape function. A view (`views`) computes a layout and records.
 //!
 //! Before the steps, the interceptors in `INTERCEPTORS` run in their order, each only if its mode is in use or an operand
-//! has its form (`interceptors`). The order matters: mixed precision sees the operands as the user gave them and starts the
+//! has its form (`interceptors`). The order matters: a mode of `__torch_dispatch__` handles a call before
+//! anything else does; mixed precision sees the operands as the user gave them and starts the
 //! call again with the cast ones; quantised operands are handled before anything reads their dtype, which is that of
 //! their integers; an operator raises its own errors before anything is copied and before its tensors
 //! are taken apart; random numbers inside a `vmap` are handled before batched operands. The last two interceptors wrap
@@ -40,9 +41,10 @@ use crate::fast_path::{self, GilHeld};
 use crate::interceptors::{self, Entry, Modes, Rest};
 use crate::operator::{Accepts, Args, Implementation, Operator, Tags};
 use crate::variants::check_no_gradient;
-use crate::{autocast, call_cache, create, node, profile, quantized, sparse, subgraph, vmap};
+use crate::{autocast, call_cache, create, handled, node, profile, quantized, sparse, subgraph, vmap};
 
-static INTERCEPTORS: [Entry; 9] = [
+static INTERCEPTORS: [Entry; 10] = [
+    Entry(Modes::PYTHON, handled::intercept),
     Entry(Modes::AUTOCAST, autocast::intercept),
     Entry(Modes::QUANTIZED, quantized::intercept),
     Entry(Modes::ANY, check),
@@ -51,7 +53,7 @@ static INTERCEPTORS: [Entry; 9] = [
     Entry(Modes::LAZY_CONJ, lazy_conj::intercept),
     Entry(Modes::BATCHED, vmap::intercept),
     Entry(Modes::PROFILER, profile::intercept),
-    Entry(Modes::CALL_CACHE, call_cache::intercept),
+    Entry(Modes::PYTHON, call_cache::intercept),
 ];
 
 impl Args<'_> {

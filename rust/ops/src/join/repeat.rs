@@ -36,7 +36,7 @@ pub static REPEAT: Operator = Operator {
                 .hint("Give a number for each dimension; 1 leaves it unchanged."));
             }
             let pairs = pairs(own.sizes(), repeats);
-            let sizes: Dims = pairs.iter().map(|(times, size)| times.saturating_mul(*size)).collect();
+            let sizes: Dims = pairs.iter().map(|(times, size)| times.wrapping_mul(*size)).collect();
             checked_new(&sizes)?;
             Ok(vec![TensorSpec::new(&sizes, own.dtype(), own)])
         },
@@ -156,9 +156,13 @@ fn counted(repeats: &Tensor, output_size: Option<i64>) -> Result<Tensor> {
     if times.iter().any(|&n| n < 0) {
         return Err(Error::runtime("repeats can not be negative"));
     }
-    let Some(total) = times.iter().try_fold(0i64, |sum, &n| sum.checked_add(n)) else {
+    // torch's sum may overflow, and then asks for a negative size, or one that does not fit.
+    let total = times.iter().fold(0i64, |sum, &n| sum.wrapping_add(n));
+    if times.iter().try_fold(0i64, |sum, &n| sum.checked_add(n)).is_none() && total >= 0 {
         return Err(too_many());
-    };
+    }
+    checked_new(&[total as isize])?;
+    Layout::contiguous(&[total as isize]).checked_bytes(size_of::<i64>())?;
     if output_size.is_some_and(|size| size != total) {
         return Err(Error::runtime("allocated size does not match required size"));
     }
@@ -243,7 +247,10 @@ pub static REPEAT_INTERLEAVE_INT: Operator = Operator {
         })?;
         let mut sizes = own.sizes().clone();
         let Some(total) = (sizes[dim] as i64).checked_mul(repeats) else {
-            return Err(too_many());
+            // Without elements, the strides of the copy are what overflows.
+            let mut wide = sizes.clone();
+            wide.insert(dim + 1, repeats as isize);
+            return Err(if own.numel() == 0 { checked_new(&wide).err().unwrap_or_else(too_many) } else { too_many() });
         };
         if let Some(size) = args.optional_int(OUTPUT_SIZE).filter(|&size| size != total) {
             return Err(Error::runtime(format!(

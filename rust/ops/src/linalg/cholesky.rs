@@ -12,8 +12,8 @@ use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{copy, create, op, warn_once};
 
 use super::dense::{
-    batch_sizes, by_columns, check_inexact, check_info, check_kernel, check_square, count, dense, identities, matrices,
-    numbers, results,
+    batch_sizes, by_columns, check_filled, check_inexact, check_info, check_kernel, check_square, count, dense,
+    identities, matrices, numbers, results,
 };
 use super::factors_on_cuda;
 use super::triangular::triangular;
@@ -92,7 +92,7 @@ pub static CHOLESKY_OLD: Operator = Operator {
     >>> torch.cholesky(torch.tensor([[4., 2.], [2., 5.]]), upper=True)
     tensor([[2., 1.],
             [0., 2.]])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
         warn_once!(
@@ -102,7 +102,11 @@ pub static CHOLESKY_OLD: Operator = Operator {
         // torch returns a matrix without elements before it looks at its sizes and dtype.
         let factor = match own.numel() {
             0 => op!(crate::convert::CLONE, own, "contiguous_format"),
-            _ => checked(own, args.bool(UPPER)?, "cholesky"),
+            _ => {
+                check_square("cholesky", own)?;
+                check_kernel("cholesky_cpu", own)?;
+                checked(own, args.bool(UPPER)?, "cholesky")
+            }
         };
         factor.map(Output::Tensor)
     }),
@@ -238,7 +242,7 @@ fn infer(args: &Args) -> Result<Vec<TensorSpec>> {
     let a = args.tensor(CHOLESKY_EX::INPUT)?;
     check_square("linalg.cholesky", a)?;
     check_inexact("linalg.cholesky", a)?;
-    check_kernel("cholesky_cpu", a)?;
+    check_filled("cholesky_cpu", a)?;
     Ok(vec![by_columns(a.sizes(), a.dtype(), a), TensorSpec::new(batch_sizes(a), DType::I32, a)])
 }
 
@@ -248,6 +252,9 @@ fn factorise(args: &Args, results: &[Tensor]) -> Result<()> {
     let (factor, infos) = (&results[0], &results[1]);
     copy::copy(factor, args.tensor(INPUT)?)?;
     create::fill(infos, rushlight_core::Scalar::ZERO)?;
+    if factor.numel() == 0 {
+        return Ok(());
+    }
     let (pf, pi) = (factor.storage().pin()?, infos.storage().pin()?);
     let upper = args.bool(UPPER)?;
     dense!(factor.dtype(), T => {

@@ -60,6 +60,11 @@ pub fn check_inexact(name: &str, a: &Tensor) -> Result<()> {
     .hint("Use x.float() to convert integers to floats."))
 }
 
+/// Returns an error for half types, with the name of torch's kernel, which matrices without elements do not need.
+pub fn check_filled(kernel: &str, a: &Tensor) -> Result<()> {
+    if a.numel() == 0 { Ok(()) } else { check_kernel(kernel, a) }
+}
+
 /// Returns an error for half types, with the name of torch's kernel.
 pub fn check_kernel(kernel: &str, a: &Tensor) -> Result<()> {
     if DTypes::DENSE.has(a.dtype()) {

@@ -13,8 +13,8 @@ use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{copy, create};
 
 use super::dense::{
-    batch_sizes, by_columns, check_info, check_kernel, check_square, count, dense, is_tracked, matrices, numbers,
-    results, steady,
+    batch_sizes, by_columns, check_filled, check_info, check_kernel, check_square, count, dense, is_tracked, matrices,
+    numbers, results, steady,
 };
 use super::factors_on_cuda;
 use super::invariance::check_phase;
@@ -192,7 +192,7 @@ fn infer_symmetric(args: &Args) -> Result<Vec<TensorSpec>> {
     if !matches!(triangle, "L" | "U" | "l" | "u") {
         return Err(Error::runtime(format!("Expected UPLO argument to be 'L' or 'U', but got {triangle}")));
     }
-    check_kernel("linalg_eigh_cpu", a)?;
+    check_filled("linalg_eigh_cpu", a)?;
     let vectors =
         if args.bool(COMPUTE_V)? { by_columns(a.sizes(), a.dtype(), a) } else { TensorSpec::new(&[0], a.dtype(), a) };
     Ok(vec![TensorSpec::new(&a.sizes()[..a.rank() - 1], a.dtype().to_real(), a), vectors])
@@ -201,6 +201,9 @@ fn infer_symmetric(args: &Args) -> Result<Vec<TensorSpec>> {
 fn decompose_symmetric(args: &Args, results: &[Tensor]) -> Result<()> {
     use EIGH_KERNEL::*;
 
+    if args.tensor(A)?.numel() == 0 {
+        return Ok(());
+    }
     let a = steady(&hermitian(args)?)?;
     let (values, vectors) = (&results[0], &results[1]);
     let infos = create::zeros(batch_sizes(&a), DType::I32, a.device())?;

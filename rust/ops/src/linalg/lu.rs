@@ -13,8 +13,9 @@ use rushlight_dispatch::value::{Output, sizes_value};
 use rushlight_dispatch::{copy, create, op, vmap, warn_once};
 
 use super::dense::{
-    PIVOTS, batch_sizes, by_columns, check_fit, check_info, check_kernel, check_matrix, check_square_as, common_batch,
-    count, dense, different_dtypes, identities, matrices, matrix_sizes, numbers, results, sized,
+    PIVOTS, batch_sizes, by_columns, check_filled, check_fit, check_inexact, check_info, check_kernel, check_matrix,
+    check_square_as, common_batch, count, dense, different_dtypes, identities, matrices, matrix_sizes, numbers,
+    results, sized,
 };
 use super::factors_on_cuda;
 use super::triangular::triangular;
@@ -101,7 +102,7 @@ pub static LU: Operator = Operator {
         let a = args.tensor(A)?;
         check_rank("linalg.lu", a)?;
         let [lu, pivots, _] = results(LU_FACTOR_EX.call([a.into(), args.bool(PIVOT)?.into()])?)?;
-        unpack(&lu, &pivots, true, true).map(Output::Tuple)
+        unpack(&lu, &pivots, true, args.bool(PIVOT)?).map(Output::Tuple)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &[
@@ -312,6 +313,7 @@ fn check_pivots(name: &str, infos: &Tensor) -> Result<()> {
 
 fn check_factored(lu: &Tensor, pivots: &Tensor, b: &Tensor, left: bool) -> Result<()> {
     let name = "linalg.lu_solve";
+    check_inexact("torch.linalg.lu_solve", lu)?;
     if lu.dtype() != b.dtype() {
         return Err(different_dtypes(name, "LU", lu, "B", b));
     }
@@ -321,7 +323,7 @@ fn check_factored(lu: &Tensor, pivots: &Tensor, b: &Tensor, left: bool) -> Resul
     check_square_as(name, "LU", lu)?;
     check_matrix(name, "B", b)?;
     check_fit(name, lu, &matrix_sizes(b), left)?;
-    check_kernel("lu_solve_cpu", lu)?;
+    check_kernel("linalg.lu_solve_cpu", lu)?;
     let n = matrix_sizes(lu)[1];
     if pivots.sizes().last() != Some(&n) {
         return Err(Error::runtime(format!(
@@ -386,11 +388,11 @@ fn infer(args: &Args) -> Result<Vec<TensorSpec>> {
 
     let a = args.tensor(A)?;
     check_rank("torch.lu_factor", a)?;
-    if !args.bool(PIVOT)? {
+    if !args.bool(PIVOT)? && a.numel() > 0 {
         return Err(Error::runtime("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
             .hint("Use pivot=True."));
     }
-    check_kernel("lu_cpu", a)?;
+    check_filled("lu_cpu", a)?;
     let [m, n] = matrix_sizes(a);
     Ok(vec![
         by_columns(a.sizes(), a.dtype(), a),
@@ -405,6 +407,9 @@ fn factorise(args: &Args, results: &[Tensor]) -> Result<()> {
     let (lu, pivots, infos) = (&results[0], &results[1], &results[2]);
     copy::copy(lu, args.tensor(A)?)?;
     create::fill(infos, rushlight_core::Scalar::ZERO)?;
+    if lu.numel() == 0 {
+        return Ok(());
+    }
     let (pl, pp, pi) = (lu.storage().pin()?, pivots.storage().pin()?, infos.storage().pin()?);
     let [m, n] = matrix_sizes(lu);
     dense!(lu.dtype(), T => {

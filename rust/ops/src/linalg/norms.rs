@@ -417,10 +417,10 @@ fn check_condition(a: &Tensor) -> Result<()> {
 
 /// The largest singular value divided by the smallest, or the reverse.
 fn spectral(a: &Tensor, p: f64) -> Result<Tensor> {
-    let values = singular_values(a, None)?;
-    if values.sizes().last() == Some(&0) {
+    if a.numel() == 0 {
         return create::zeros(batch_sizes(a), a.dtype().to_real(), a.device());
     }
+    let values = singular_values(a, None)?;
     let k = values.sizes()[values.rank() - 1];
     let (first, last) = (|| Expr::from(&values).part(-1, 0, 1), || Expr::from(&values).part(-1, k - 1, 1));
     let ratio = if p > 0.0 { first() / last() } else { last() / first() };

@@ -15,6 +15,7 @@ use super::eigen::{EIGH_KERNEL, eigvalsh};
 use super::solve::{drop_last, is_vector};
 use super::svd::{SVD_KERNEL, singular_values};
 use crate::expr_ext::ExprExt;
+use crate::pointwise::compare::MAXIMUM;
 use crate::reduce::extreme::AMAX;
 
 const RANKS: Out = Out::new(
@@ -227,7 +228,11 @@ struct Tolerance {
 fn given(args: &Args, arg: Arg) -> Result<Option<Expr>> {
     if let Some(tensor) = args.optional_tensor(arg) {
         if tensor.dtype().is_complex() {
-            let name = args.param(arg).name;
+            // torch passes the older arguments on by their newer names, or has this one.
+            let name = match args.param(arg).name {
+                "tol" => "atol",
+                name => name,
+            };
             return Err(Error::runtime(format!(
                 "torch.linalg.{}: {name} tensor of complex type is not supported. Got {}",
                 args.op.python_name(),
@@ -261,9 +266,11 @@ impl Tolerance {
         let largest = Expr::from(op!(AMAX, sizes, Ints::from_slice(&[-1]), true)?);
         let relative = largest * relative;
         let absolute = per_matrix(self.absolute.unwrap_or(Expr::from(0.0)));
+        // The larger one; NaN if one is NaN.
         Ok(match absolute {
-            Expr::Number(number) => relative.clone().above(number.f64()).choose(relative, number.f64()),
-            absolute => relative.clone().above(absolute.clone()).choose(relative, absolute),
+            Expr::Number(number) if number.f64().is_nan() => Expr::from(f64::NAN),
+            Expr::Number(number) => relative.clone().at_most(number.f64()).choose(number.f64(), relative),
+            absolute => relative.with(&MAXIMUM, absolute),
         })
     }
 }
@@ -315,7 +322,10 @@ fn with_condition(args: &Args) -> Result<Tensor> {
     use PINV_RCOND::*;
 
     let relative = match args.optional_tensor(RCOND) {
-        Some(tensor) => Value::Tensor(tensor),
+        Some(tensor) => {
+            given(args, RCOND)?;
+            Value::Tensor(tensor)
+        }
         None => args.scalar(RCOND)?.into(),
     };
     PINV.tensor([args.tensor(INPUT)?.into(), Scalar::Float(0.0).into(), relative, args.bool(HERMITIAN)?.into()])

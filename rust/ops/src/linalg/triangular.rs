@@ -6,8 +6,8 @@ use rushlight_core::broadcast::broadcast;
 use rushlight_dispatch::call::on_host;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Accepts, Args, Autocast, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Joint,
-    Kernel, OnCuda, Operator, Out, Saves, TensorSpec, Variants, operator,
+    Accepts, Args, Autocast, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, ExplicitAutograd,
+    Implementation, Joint, Kernel, OnCuda, Operator, Out, Saves, TensorSpec, Variants, operator,
 };
 use rushlight_dispatch::value::{Output, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, unsqueeze_to_rank};
@@ -81,7 +81,8 @@ pub static TRIANGULAR_SOLVE: Operator = Operator {
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
-    implementation: Implementation::CompositeImplicit(|args| {
+    batch_rule: BatchRule::Custom(batched_matrices),
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         warn_once!(
             "torch.triangular_solve is deprecated in favor of torch.linalg.solve_triangularand will be removed in a future PyTorch release.\ntorch.linalg.solve_triangular has its arguments reversed and does not return a copy of one of the inputs.\nX = torch.triangular_solve(B, A).solution\nshould be replaced with\nX = torch.linalg.solve_triangular(A, B)."
         )?;
@@ -93,8 +94,12 @@ pub static TRIANGULAR_SOLVE: Operator = Operator {
         let solution = triangular(&turned, &b, args.bool(UPPER)? != args.bool(TRANSPOSE)?, true, args.bool(UNITRIANGULAR)?)?;
         let turned = op!(crate::convert::CLONE, Expr::from(&a).transposed().done()?, "contiguous_format")?;
         Ok(Output::Tuple(vec![solution, Expr::from(turned).transposed().done()?]))
+    })),
+    derivative: Derivative::Joint(Joint {
+        inputs: &[INPUT, A],
+        saves: Saves::input(A).union(Saves::result(0)),
+        gradients: system_gradients,
     }),
-    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 2), t(3, 3) + torch.eye(3) * 4", "t(3, 2), t(2, 3, 3) + torch.eye(3) * 4, False, True"],
     errors: &[(
         "t(4, 1), t(3, 3)",
@@ -177,6 +182,31 @@ fn triangular_gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
     });
     let own = own.map(Expr::done).transpose()?;
     Ok(vec![own, d.needs(B).then(sides).map(Expr::done).transpose()?])
+}
+
+fn system_gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
+    use TRIANGULAR_SOLVE::*;
+
+    let (transpose, unit) = (d.flag(TRANSPOSE), d.flag(UNITRIANGULAR));
+    let upper = d.args.optional_bool(UPPER).unwrap_or(true) != transpose;
+    let turned = |a: Expr| if transpose { a.transposed() } else { a };
+    let sides = d.has_grad(0).then(|| {
+        turned(d.input(A)).adjoint().solve_triangular(d.grad_of(0), !upper, true, unit).done().map(Expr::from)
+    });
+    let sides = sides.transpose()?;
+    let own = d.needs(A).then(|| {
+        let of_solution = sides.clone().map(|sides| {
+            let product = sides.matmul(d.result_of(0).adjoint());
+            turned(if upper { -product.triu(unit.into()) } else { -product.tril(-i64::from(unit)) })
+        });
+        match of_solution {
+            Some(found) if d.has_grad(1) => found + d.grad_of(1),
+            Some(found) => found,
+            None => d.grad_of(1),
+        }
+    });
+    let own = own.map(Expr::done).transpose()?;
+    Ok(vec![sides.filter(|_| d.needs(INPUT)).map(Expr::done).transpose()?, own])
 }
 
 /// An operator on batches of matrices that broadcast.

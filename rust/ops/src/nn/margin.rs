@@ -204,7 +204,10 @@ Stirling's approximation of what does not depend on the input.
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
-        let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
+        let reduction = match deprecated_at(args, [SIZE_AVERAGE, REDUCE])? {
+            Some(reduction) => reduction,
+            None => Reduction::parse_or(args.str(REDUCTION)?, "is not a valid value for reduction")?,
+        };
         let (own, target) = (expr(args, INPUT)?, expr(args, TARGET)?);
         let mut each = if args.bool(LOG_INPUT)? {
             own.clone().exp() - target.clone() * own

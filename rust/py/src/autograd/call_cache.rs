@@ -43,8 +43,8 @@ impl CallCache for PyCallCache {
     }
 }
 
-/// An argument in the form in which the policy gets it.
-fn given<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+/// An argument in the form in which Python code gets it.
+pub(super) fn given<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     match value {
         Value::Tensor(tensor) => object::wrap_bound(py, (*tensor).clone()),
         Value::Own(tensor) => object::wrap_bound(py, tensor.clone()),

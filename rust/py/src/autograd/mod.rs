@@ -3,6 +3,7 @@
 
 mod call_cache;
 mod function;
+mod handled;
 mod hooks;
 mod node;
 mod reentrant;
@@ -248,6 +249,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_set_anomaly_enabled, module)?)?;
     hooks::add(module)?;
     call_cache::add(module)?;
+    handled::add(module)?;
     node::add(module)?;
     function::add(module)
 }

@@ -24,6 +24,8 @@ pub struct Overload {
     is_method: bool,
     /// Whether sizes are a number or a list of full length: `adaptive_avg_pool2d(x, 3)` means `[3, 3]`, and `[3]` is an error.
     pub(super) takes_pairs: bool,
+    /// Whether bytes are no word for it: the function compares its words in Python.
+    pub(super) compares_words: bool,
     /// Whether one of the operands has to be a tensor.
     pub(super) needs_tensor: bool,
 }
@@ -53,8 +55,19 @@ pub(super) fn synonyms(name: &str) -> &'static [&'static str] {
 impl Overload {
     pub fn new(op: &'static Operator, params: &[Param], takes_out: bool, is_one_with_dim: bool) -> Overload {
         let names = params.iter().map(|param| intern(shown(param))).collect();
-        let (shown, [in_python, is_method, takes_pairs, needs_tensor]) = (params.len(), [false; 4]);
-        Overload { op, shown, names, takes_out, is_one_with_dim, in_python, is_method, takes_pairs, needs_tensor }
+        let (shown, [in_python, is_method, takes_pairs, compares_words, needs_tensor]) = (params.len(), [false; 5]);
+        Overload {
+            op,
+            shown,
+            names,
+            takes_out,
+            is_one_with_dim,
+            in_python,
+            is_method,
+            takes_pairs,
+            compares_words,
+            needs_tensor,
+        }
     }
 
     /// The overload of a function that torch writes in Python, which has no synonyms. A method's object is `self` there.
@@ -80,8 +93,8 @@ impl Overload {
     }
 
     /// The overload with what it refuses besides arguments of wrong kinds.
-    pub(super) fn refusing(self, takes_pairs: bool, needs_tensor: bool) -> Overload {
-        Overload { takes_pairs, needs_tensor, ..self }
+    pub(super) fn refusing(self, takes_pairs: bool, needs_tensor: bool, compares_words: bool) -> Overload {
+        Overload { takes_pairs, needs_tensor, compares_words, ..self }
     }
 
     /// The visible parameters.

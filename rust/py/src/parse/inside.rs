@@ -120,6 +120,23 @@ pub(super) fn is_single_item(object: &Bound<'_, PyAny>) -> bool {
     items_of(object).len() == 1
 }
 
+/// Whether a function compares its words with others before an operator takes them: bytes are none of them. Operators take
+/// bytes for text.
+pub(super) fn compares_words(op: &Operator) -> bool {
+    op.namespace == "nn.functional" && op.python_name() != "pad" || matches!(op.python_name(), "cdist" | "norm")
+}
+
+/// Whether a loss checks its reduction itself if it has weights.
+pub(super) fn weighs(op: &Operator) -> bool {
+    matches!(op.python_name(), "mse_loss" | "l1_loss" | "huber_loss")
+}
+
+/// torch's error of a loss with weights for a reduction that is not text.
+pub(super) fn unknown_mode(object: &Bound<'_, PyAny>) -> PyErr {
+    let text = object.str().map(|text| text.to_string()).unwrap_or_default();
+    PyValueError::new_err(format!("Invalid reduction mode: {text}. Expected one of 'none', 'mean', 'sum'."))
+}
+
 /// torch's error for such a list of one item, as in `adaptive_avg_pool2d(x, [3])`.
 pub(super) fn single_item(op: &Operator, param: &str) -> PyErr {
     let name = op.python_name();
@@ -154,6 +171,9 @@ pub(super) fn error(
         if sentence.ends_with("'str'") && matches!(kind.as_str(), "list" | "tuple") {
             let sentence = format!("can only concatenate {kind} (not \"str\") to {kind}");
             return Some(PyTypeError::new_err(sentence));
+        }
+        if sentence.ends_with("'str'") && kind == "bytes" {
+            return Some(PyTypeError::new_err("can't concat str to bytes"));
         }
         let elements = object::as_tensor(object.as_borrowed()).map(|tensor| tensor.numel());
         if let Some(elements) = elements.filter(|elements| *elements != 1 && sentence.contains("instances")) {

@@ -6,7 +6,7 @@
 use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 use rushlight::Tensor;
 use rushlight_dispatch::backcompat;
 use rushlight_dispatch::backcompat::OmittedArguments;
@@ -71,7 +71,8 @@ pub fn overload(
     method_in_python: Option<bool>,
 ) -> Overload {
     let (takes_pairs, needs_tensor) = (inside::takes_pairs(op), signatures::needs_tensor(op, params));
-    let overload = Overload::new(op, params, takes_out, with_dim).refusing(takes_pairs, needs_tensor);
+    let compares_words = method_in_python.is_some() && inside::compares_words(op);
+    let overload = Overload::new(op, params, takes_out, with_dim).refusing(takes_pairs, needs_tensor, compares_words);
     match method_in_python {
         Some(is_method) => overload.in_python(is_method),
         None => overload,
@@ -138,6 +139,9 @@ pub fn bind<'a, 'py>(
             args.values.push(param.default_value());
             continue;
         };
+        if overload.compares_words && param.kind == Kind::Str && object.is_instance_of::<PyBytes>() {
+            return Err(BindError::Mismatch);
+        }
         match convert::value(object, param.kind, param.optional || param.default == Some("None")) {
             Ok(Some(value)) => {
                 if overload.takes_pairs && param.kind == Kind::IntOrInts && inside::is_single_item(&object) {

@@ -6,10 +6,10 @@ use std::cmp::Reverse;
 use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 use rushlight_dispatch::signature::Kind;
 
-use super::call::{Call, Overload, says};
+use super::call::{Call, Object, Overload, says};
 use super::inside;
 use super::messages::{items_of, takes_fewer, twice, unexpected, wrong_item};
 use super::refusal::first_wrong;
@@ -78,7 +78,8 @@ pub fn refusal(name: &str, overloads: &[Overload], signatures: &Signatures, call
     }
     // The overload that was meant is the one that takes most.
     let mismatches = signatures.listed.iter().filter_map(|signature| Some((signature, first_wrong(signature, call)?)));
-    let (signature, (place, object)) = mismatches.max_by_key(|(_, (place, _))| *place)?;
+    let wrong = mismatches.max_by_key(|(_, (place, _))| *place);
+    let (signature, (place, object)) = wrong.or_else(|| first_bytes(overload, signatures, call))?;
     if overload.op.python_name() == "stft" && !inside::is_used_first(&signature.params[place], &object) {
         // The function passes all arguments on, except those of the padding.
         let params = signature.params.iter().filter(|param| !matches!(param.name, "center" | "pad_mode"));
@@ -86,14 +87,38 @@ pub fn refusal(name: &str, overloads: &[Overload], signatures: &Signatures, call
         let kinds = own.into_iter().chain(params.map(|param| kind_given(signature, param, call)));
         return Some(PyTypeError::new_err(errors::invalid_combination("stft", kinds, std::iter::empty())));
     }
+    let is_weighted = param_given(overload, call, "weight").is_some_and(|weight| !weight.is_none());
+    if is_weighted && inside::weighs(overload.op) && signature.params[place].name == "reduction" {
+        return Some(inside::unknown_mode(&object));
+    }
     inside::error(overload.op, signature, place, call.receiver.is_some(), is_with_indices(overload, call), &object)
+}
+
+/// The argument for a parameter of this name.
+fn param_given<'a, 'py>(overload: &Overload, call: &Call<'a, 'py>, name: &str) -> Option<Object<'a, 'py>> {
+    let place = overload.params().iter().position(|param| param.name == name)?;
+    let by_name = || call.keywords().find(|(keyword, _)| overload.place(*keyword) == Some(place));
+    call.at(place).or_else(|| by_name().map(|(_, value)| value))
+}
+
+/// The first bytes where the function compares a word.
+fn first_bytes<'s, 'py>(
+    overload: &Overload,
+    signatures: &'s Signatures,
+    call: &Call<'_, 'py>,
+) -> Option<(&'s Signature, (usize, Bound<'py, PyAny>))> {
+    signatures.listed.iter().find_map(|signature| {
+        let of_place = |(place, param): (usize, &Expected)| {
+            let given = param_given(overload, call, param.name).filter(|given| given.is_instance_of::<PyBytes>())?;
+            (param.kind == Kind::Str).then(|| (place, given.to_owned()))
+        };
+        Some((signature, signature.params.iter().enumerate().find_map(of_place)?))
+    })
 }
 
 /// Whether a call asks for the indices of the largest elements: torch has another function for them.
 fn is_with_indices(overload: &Overload, call: &Call) -> bool {
-    let Some(place) = overload.params().iter().position(|param| param.name == "return_indices") else { return false };
-    let by_name = || call.keywords().find(|(keyword, _)| overload.place(*keyword) == Some(place));
-    let flag = call.at(place).or_else(|| by_name().map(|(_, value)| value));
+    let flag = param_given(overload, call, "return_indices");
     flag.is_some_and(|flag| flag.is_truthy().unwrap_or_default())
 }
 

@@ -117,6 +117,15 @@ impl ConvParams {
                 Shape(input.sizes())
             )));
         }
+        if word == Some("same") {
+            for (name, arg) in [("stride", stride), ("dilation", dilation)] {
+                let given = args.ints(arg)?.len();
+                if given != 1 && given != dims {
+                    return Err(Error::runtime(format!("{name} cannot broadcast to {dims} dimensions"))
+                        .hint(format!("It has {given} values.")));
+                }
+            }
+        }
         let stride = spread(args, stride, dims, "stride")?;
         let dilation = spread(args, dilation, dims, "dilation")?;
         let padding = match word {

@@ -45,6 +45,9 @@ pub static UNPOOL: Operator = Operator {
             Ok(vec![formatted(spec, input.layout(), output.len())])
         },
         cpu: |args, results| {
+            if results[0].numel() == 0 {
+                return Ok(());
+            }
             let dims = args.ints(OUTPUT_SIZE)?.len();
             let input = plain(args.tensor(INPUT)?, results[0].dtype())?;
             let indices = plain(args.tensor(INDICES)?, DType::I64)?;

@@ -170,11 +170,10 @@ fn adaptive_max_pool(args: &Args, dims: usize) -> Result<Output> {
     }
     let sizes = super::shown(input, dims);
     let batched = usize::from(rank == dims + 2);
-    if let Some(at) = (batched..sizes.len()).find(|&at| sizes[at] == 0) {
+    if let Some(at) = (batched..rank).find(|&at| input.sizes()[at] == 0) {
         return Err(Error::runtime(format!(
-            "adaptive_max_pool{}d(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {} with dimension {at} being empty",
-            dims.max(2),
-            Shape(&sizes)
+            "adaptive_max_pool{dims}d(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {} with dimension {at} being empty",
+            Shape(input.sizes())
         )));
     }
     if let Some(bad) = output.iter().find(|&&n| n < 0) {
