@@ -80,7 +80,8 @@ def test_copies_that_transpose(shape, dtype):
     for dims in [(-1, -2), (0, -1), (0, 1)]:
         wanted, got = x.transpose(*dims), y.transpose(*dims)
         assert equal(got.contiguous(), wanted)
-        assert equal(got.to(torch.float32, memory_format=torch.contiguous_format), wanted.float())
+        if not dtype.is_complex:
+            assert equal(got.to(torch.float32, memory_format=torch.contiguous_format), wanted.float())
         assert equal(got[1:].contiguous(), wanted[1:])
         assert equal(got.flip(-1).contiguous(), wanted.flip(-1))
         into = torch.zeros(wanted.shape[::-1], dtype=dtype, device="cuda").permute(*reversed(range(wanted.dim())))
