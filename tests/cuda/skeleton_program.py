@@ -291,8 +291,8 @@ def check_lines():
         #include "lines.cuh"
         using namespace rushlight;
         typedef CumulativeSum<i32, i64, i64, i64> What;
-        typedef rushlight::Lines<What, 3, true> Sums;
-        typedef rushlight::Lines<Best<f32, f32, true, true>, 2, false> Tops;
+        typedef rushlight::Lines<What, 3, true, {along}> Sums;
+        typedef rushlight::Lines<Best<f32, f32, true, true>, 2, false, {along}> Tops;
         extern "C" __global__ void results(LineOperands operands, LineShape shape, const i64* before) {
             Sums::run(operands, shape, before, nullptr);
         }
@@ -300,7 +300,7 @@ def check_lines():
             Sums::run(operands, shape, nullptr, totals);
         }
         extern "C" __global__ void joined(LineOperands operands, LineShape shape) {
-            rushlight::Lines<Joined<What, true>, 3, true>::run(operands, shape, nullptr, nullptr);
+            rushlight::Lines<Joined<What, true>, 3, true, true>::run(operands, shape, nullptr, nullptr);
         }
         extern "C" __global__ void top(LineOperands operands, LineShape shape) {
             Tops::run(operands, shape, nullptr, nullptr);
@@ -310,7 +310,10 @@ def check_lines():
     class Shape(ctypes.Structure):
         _fields_ = [(name, U64) for name in ("lines", "n", "inner", "piece", "pieces")] + [("thread_bits", U32)]
 
-    results, totals, joined, top = built(source, "results", "totals", "joined", "top")
+    kernels = {
+        along: built(source.replace("{along}", along), "results", "totals", "joined", "top")
+        for along in ("true", "false")
+    }
     for outer, n, inner, bits in [
         (2, 3, 4, 0),
         (3, 5, 1, 0),
@@ -320,6 +323,7 @@ def check_lines():
         (1, 700, 40, 3),
     ]:
         x = random.integers(-99, 99, (outer, n, inner), np.int32)
+        results, totals, joined, top = kernels["true" if inner == 1 else "false"]
         lines = outer * inner
         tile = 8 << bits
         for piece in (n, tile, 2 * tile):
@@ -343,32 +347,44 @@ def check_order():
     source = """
         #include "order.cuh"
         using namespace rushlight;
-        extern "C" __global__ void merge(const u8* keys, u64 n, u64 inner, u32 descending, const i64* from, i64* to, u64 count,
-                                         u64 width) {
-            merge_runs(SortKeys<f32, f32>{keys, n, inner, descending != 0}, from, to, count, width);
+        extern "C" __global__ void whole(const u8* source, i64* places, u64 lines, u64 n, u32 bits, u32 descending) {
+            sort_lines<u32, f32>(source, places, lines, n, bits, descending);
         }
+        extern "C" __global__ void count(Digits<u32, u32> digits) { digits.count_tiles<f32>(); }
+        extern "C" __global__ void __launch_bounds__(THREADS, 3) move(Digits<u32, u32> digits) { digits.move_tiles<f32>(); }
     """
-    [merge] = built(source, "merge")
-    for outer, n, inner in [(2, 7, 3), (1, 1000, 1), (2, 33, 2)]:
-        x = random.integers(0, 20, (outer, n, inner)).astype(np.float32)
-        x[0, n // 2] = np.nan
-        buffers, keys = [on_card(np.zeros(x.shape, np.int64)) for _ in range(2)], on_card(x)
-        source, target, width = 0, 0, 1
-        while width < n:
-            arguments = (
-                U64(keys),
-                U64(n),
-                U64(inner),
-                U32(0),
-                U64(source),
-                U64(buffers[target]),
-                U64(x.size),
-                U64(width),
-            )
-            launch(merge, (2, 1), *arguments)
-            source, target, width = buffers[target], 1 - target, 2 * width
-        places = from_card(source, np.zeros((outer, inner, n), np.int64)).transpose(0, 2, 1)
-        assert np.array_equal(places, x.argsort(1, kind="stable"))
+
+    class Digits(ctypes.Structure):
+        _fields_ = [
+            *(
+                (name, U64)
+                for name in ("source", "keys", "from_", "keys_to", "to", "places", "counts", "lines", "n", "tiles")
+            ),
+            *((name, U32) for name in ("shift", "descending")),
+        ]
+
+    whole, count, move = built(source, "whole", "count", "move")
+    for lines, n in [(7, 3), (2, 1000), (1, 2048), (2, 9000)]:
+        x = random.integers(-20, 20, (lines, n)).astype(np.float32)
+        x[0, n // 2], x[0, 1:3] = np.nan, -0.0
+        found, keys = on_card(np.zeros(x.shape, np.int64)), on_card(x)
+        if n <= 2048:
+            launch(whole, (2, 1), U64(keys), U64(found), U64(lines), U64(n), U32((n - 1).bit_length()), U32(0))
+        else:
+            buffers = [[on_card(np.zeros(x.shape, np.uint32)) for _ in range(2)] for _ in range(2)]
+            tiles = -(-n // 4096)
+            counts = np.zeros((lines, 256 * tiles), np.uint32)
+            before, after = [0, 0], buffers[0]
+            for byte in range(4):
+                counted = on_card(counts)
+                digits = Digits(
+                    0 if byte else keys, *before, *after, 0 if byte < 3 else found, counted, lines, n, tiles, 8 * byte
+                )
+                launch(count, (3, 1), digits)
+                digits.counts = on_card(from_card(counted, counts.copy()).cumsum(1, np.uint32))
+                launch(move, (3, 1), digits)
+                before, after = after, buffers[(byte + 1) % 2] if byte < 2 else [0, 0]
+        assert np.array_equal(from_card(found, np.zeros(x.shape, np.int64)), x.argsort(1, kind="stable"))
 
 
 def check_random():

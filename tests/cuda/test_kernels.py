@@ -191,24 +191,46 @@ SKELETONS = {
         #include "lines.cuh"
         using namespace rushlight;
         typedef {what} What;
-        typedef rushlight::Lines<What, {bits}, {each}> Rows;
-        extern "C" __global__ void results(LineOperands operands, LineShape shape, const What::A* before) {{
+        typedef rushlight::Lines<What, {bits}, {each}, {along}> Rows;
+        extern "C" __global__ void __launch_bounds__(THREADS, {4 if along == "true" else 3}) results(LineOperands operands, LineShape shape, const What::A* before) {{
             Rows::run(operands, shape, before, nullptr);
         }}
-        extern "C" __global__ void totals(LineOperands operands, LineShape shape, What::A* totals) {{
+        extern "C" __global__ void __launch_bounds__(THREADS, {4 if along == "true" else 3}) totals(LineOperands operands, LineShape shape, What::A* totals) {{
             Rows::run(operands, shape, nullptr, totals);
         }}
-        extern "C" __global__ void joined(LineOperands operands, LineShape shape) {{
-            rushlight::Lines<Joined<What, {each}>, {bits}, {each}>::run(operands, shape, nullptr, nullptr);
+        extern "C" __global__ void __launch_bounds__(THREADS) joined(LineOperands operands, LineShape shape) {{
+            rushlight::Lines<Joined<What, {each}>, {bits}, {each}, true>::run(operands, shape, nullptr, nullptr);
         }}
     """
-        for what, bits, each in [
-            ("CumulativeSum<f32, f32, f64, f32>", 3, "true"),
-            ("CumulativeProduct<u8, u8, u8, u8>", 3, "true"),
-            ("CumulativeLogSum<f32, f32, f64, f32>", 3, "true"),
-            ("Best<bf16, f32, true, false>", 2, "true"),
-            ("Best<i64, i64, false, true>", 2, "false"),
-            ("Recurrence<c128, c128>", 1, "true"),
+        for what, bits, each, along in [
+            ("CumulativeSum<f32, f32, f64, f32>", 3, "true", "true"),
+            ("CumulativeProduct<u8, u8, u8, u8>", 3, "true", "false"),
+            ("CumulativeLogSum<f64, f64, f64, f64>", 3, "true", "false"),
+            ("Best<bf16, f32, true, false>", 2, "true", "true"),
+            ("Best<i64, i64, false, true>", 2, "false", "true"),
+            ("Recurrence<c128, c128>", 1, "true", "false"),
+        ]
+    },
+    **{
+        f"sort of {element}": f"""
+        #include "order.cuh"
+        using namespace rushlight;
+        extern "C" __global__ void whole(const u8* source, i64* places, u64 lines, u64 n, u32 bits, u32 descending) {{
+            sort_lines<{key}, {element}>(source, places, lines, n, bits, descending);
+        }}
+        extern "C" __global__ void count(Digits<{key}, {index}> digits) {{ digits.count_tiles<{element}>(); }}
+        extern "C" __global__ void __launch_bounds__(THREADS, 3) move(Digits<{key}, {index}> digits) {{
+            digits.move_tiles<{element}>();
+        }}
+        extern "C" __global__ void take(const u8* source, const i64* places, u8* to, u64 count, u64 n) {{
+            rushlight::take<{key}>(source, places, to, count, n);
+        }}
+    """
+        for element, key, index in [
+            ("f32", "u32", "u32"),
+            ("Bool", "u32", "i64"),
+            ("f64", "u64", "u32"),
+            ("i64", "u64", "i64"),
         ]
     },
     "pool": """

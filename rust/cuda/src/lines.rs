@@ -160,21 +160,24 @@ pub unsafe fn accumulate(
     // A thread takes 64 bytes of accumulations, and at most 8 of them.
     let item_bits = (64 / what.size()).min(8).ilog2();
     let (text, mut key) = what.source();
-    key.1[7] = u8::from(each);
+    let along = shape.inner == 1;
+    // How many blocks of a multiprocessor share its registers.
+    let resident = if along { 4 } else { 3 };
+    key.1[7] = u8::from(each) | u8::from(along) << 1;
     let program = Program::find(card, key, &[c"results", c"totals", c"joined"], || {
         format!(
             r#"#include "lines.cuh"
 using namespace rushlight;
 typedef {text} What;
-typedef rushlight::Lines<What, {item_bits}, {each}> Rows;
-extern "C" __global__ void results(LineOperands operands, LineShape shape, const What::A* before) {{
+typedef rushlight::Lines<What, {item_bits}, {each}, {along}> Rows;
+extern "C" __global__ void __launch_bounds__(THREADS, {resident}) results(LineOperands operands, LineShape shape, const What::A* before) {{
     Rows::run(operands, shape, before, nullptr);
 }}
-extern "C" __global__ void totals(LineOperands operands, LineShape shape, What::A* totals) {{
+extern "C" __global__ void __launch_bounds__(THREADS, {resident}) totals(LineOperands operands, LineShape shape, What::A* totals) {{
     Rows::run(operands, shape, nullptr, totals);
 }}
-extern "C" __global__ void joined(LineOperands operands, LineShape shape) {{
-    rushlight::Lines<Joined<What, {each}>, {item_bits}, {each}>::run(operands, shape, nullptr, nullptr);
+extern "C" __global__ void __launch_bounds__(THREADS) joined(LineOperands operands, LineShape shape) {{
+    rushlight::Lines<Joined<What, {each}>, {item_bits}, {each}, true>::run(operands, shape, nullptr, nullptr);
 }}
 "#
         )

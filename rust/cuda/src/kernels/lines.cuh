@@ -39,8 +39,8 @@ template <class T> DEVICE T from_below(T x, u32 by) {
     return x;
 }
 
-/// With `each` there is a result for every element, otherwise for every line.
-template <class Scan, u32 item_bits, bool each> struct Lines {
+/// With `each` there is a result for every element, otherwise for every line. Neighbouring elements lie `along` lines, or across.
+template <class Scan, u32 item_bits, bool each, bool along> struct Lines {
     typedef typename Scan::A A;
     static constexpr u32 ITEMS = 1 << item_bits, WARPS = THREADS / 32;
     /// A cell is left free after the elements of each thread and of each line, so that threads use different banks.
@@ -80,7 +80,7 @@ template <class Scan, u32 item_bits, bool each> struct Lines {
         const u32 threads = 1 << shape.thread_bits, columns = THREADS >> shape.thread_bits, rows = threads * ITEMS;
         const u32 column = threadIdx.x >> shape.thread_bits, first = (threadIdx.x & (threads - 1)) * ITEMS;
         // Where this thread reads and writes, in the order of memory: along the lines, or across them.
-        const bool along = shape.inner == 1, gives = each && !totals;
+        const bool gives = each && !totals;
         const u32 own_across = threadIdx.x & (columns - 1), own_along = threadIdx.x / columns;
         const auto column_of = [&](u32 n) {
             return along ? (n * THREADS + threadIdx.x) >> (shape.thread_bits + item_bits) : own_across;

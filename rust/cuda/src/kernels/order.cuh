@@ -1,5 +1,10 @@
-// The order of elements along lines: stable sorting by merging. Keys are row-major, as `outer` blocks of `n` times `inner`
-// elements; places are a row of `n` integers for each line. See `order.rs`.
+// The order of elements along lines, which are rows of `n` elements: stable sorting, by integers that have the order of the
+// elements. See `order.rs`.
+//
+// A block sorts short lines in its shared memory, as many of them as find room. Long lines are sorted by one byte of the integers
+// after the other, from the lowest to the highest. A tile is the part of a line that a block takes. For each byte, one kernel counts
+// its values in every tile, the counts are accumulated, and another kernel moves the elements behind all those with a lesser value
+// and those of the same value in tiles before theirs.
 
 #pragma once
 
@@ -7,39 +12,192 @@
 
 namespace rushlight {
 
-template <class T, class C> struct SortKeys {
-    const u8* at;
-    u64 n, inner;
-    bool descending;
-
-    DEVICE C key(u64 line, i64 place) const {
-        return convert<C>(load<T>(at + (line / inner * n * inner + line % inner + u64(place) * inner) * sizeof(T)));
+/// The integer of an element. NaN is the greatest element, and zeros are equal.
+template <class Key, class T> DEVICE Key sort_key(T x, bool descending) {
+    constexpr Key SIGN = Key(1) << (8 * sizeof(T) - 1), ALL = SIGN | (SIGN - 1);
+    Key key;
+    if constexpr (floating<T> || is_half<T>) {
+        const Key bits = to_bits(x);
+        key = is_nan(x) ? ALL : bits == SIGN ? SIGN : bits & SIGN ? ALL ^ bits : bits | SIGN;
+    } else {
+        key = same<T, Bool> || T(-1) > T(0) ? Key(x) : (Key(x) ^ SIGN) & ALL;
     }
-    /// NaN is the greatest.
-    DEVICE bool before(C x, C y) const { return descending ? beats(x, y, true) : beats(y, x, true); }
-};
+    return descending ? ALL ^ key : key;
+}
 
-/// Merges adjacent sorted runs of `width` places. An element's new place follows from the number of elements of the other run
-/// that come before it. Without `from` each run is one element.
-template <class T, class C>
-DEVICE void merge_runs(const SortKeys<T, C>& keys, const i64* from, i64* to, u64 count, u64 width) {
-    for (u64 element = first_element(); element < count; element += element_step()) {
-        const u64 line = element / keys.n, at = element % keys.n, row = line * keys.n;
-        const u64 start = at / (2 * width) * (2 * width), middle = start + width < keys.n ? start + width : keys.n;
-        const u64 end = start + 2 * width < keys.n ? start + 2 * width : keys.n;
-        const bool is_first = at < middle;
-        const i64 own = from ? from[element] : i64(at);
-        const C key = keys.key(line, own);
-        u64 low = is_first ? middle : start, high = is_first ? end : middle;
-        const u64 begin = low;
-        while (low < high) {
-            const u64 half = low + (high - low) / 2;
-            const C other = keys.key(line, from ? from[row + half] : i64(half));
-            const bool precedes = is_first ? keys.before(other, key) : !keys.before(key, other);
-            (precedes ? low : high) = precedes ? half + 1 : half;
+/// The elements that a block sorts in shared memory.
+constexpr u32 SORTED = 2048;
+
+/// Sorts lines of at most 2^bits elements by a bitonic network. An element is compared by its integer and then by its place, so that
+/// no two are equal; cells without an element come last.
+template <class Key, class T> DEVICE void sort_lines(const u8* source, i64* places, u64 lines, u64 n, u32 bits, bool descending) {
+    __shared__ Key keys[SORTED];
+    __shared__ u16 own[SORTED];
+    const u32 length = 1 << bits, together = SORTED >> bits;
+    for (u64 first = u64(blockIdx.x) * together; first < lines; first += u64(gridDim.x) * together) {
+        const auto is_element = [&](u32 cell) { return first + (cell >> bits) < lines && (cell & (length - 1)) < n; };
+        const auto place_of = [&](u32 cell) { return (first + (cell >> bits)) * n + (cell & (length - 1)); };
+        __syncthreads();
+        for (u32 cell = threadIdx.x; cell < SORTED; cell += THREADS) {
+            const bool given = is_element(cell);
+            keys[cell] = given ? sort_key<Key>(load<T>(source + place_of(cell) * sizeof(T)), descending) : ~Key(0);
+            own[cell] = u16(cell & (length - 1));
         }
-        to[row + (is_first ? at : at - middle + start) + (low - begin)] = own;
+        // The pairs of a warp are 64 adjacent cells, until they are further apart.
+        u32 last = SORTED;
+        for (u32 size = 2; size <= length; size *= 2) {
+            for (u32 distance = size / 2; distance > 0; last = distance, distance /= 2) {
+                if (distance > 32 || last > 32) {
+                    __syncthreads();
+                } else {
+                    __syncwarp();
+                }
+                for (u32 pair = threadIdx.x; pair < SORTED / 2; pair += THREADS) {
+                    const u32 low = 2 * pair - (pair & (distance - 1)), high = low + distance;
+                    const bool up = !(low & size & (length - 1));
+                    const Key a = keys[low], b = keys[high];
+                    const u16 x = own[low], y = own[high];
+                    if ((a < b || (a == b && x < y)) != up) {
+                        keys[low] = b, keys[high] = a;
+                        own[low] = y, own[high] = x;
+                    }
+                }
+            }
+        }
+        __syncthreads();
+        for (u32 cell = threadIdx.x; cell < SORTED; cell += THREADS) {
+            if (is_element(cell)) {
+                places[place_of(cell)] = own[cell];
+            }
+        }
     }
 }
+
+/// The elements at the places of their lines.
+template <class T> DEVICE void take(const u8* source, const i64* places, u8* to, u64 count, u64 n) {
+    for (u64 at = first_element(); at < count; at += element_step()) {
+        const u64 line = count >> 32 ? at / n : u32(at) / u32(n);
+        *(T*)(to + at * sizeof(T)) = *(const T*)(source + (line * n + u64(places[at])) * sizeof(T));
+    }
+}
+
+constexpr u32 DIGITS = 256;
+
+/// Sorting by one byte, which begins at the bit `shift`. The first byte has elements instead of integers, and the places of the
+/// last one are results. Counts are rows of lines, then of values, with one for each tile; they are accumulated before elements move.
+template <class Key, class Index> struct Digits {
+    const u8* source;
+    const Key* keys;
+    const Index* from;
+    Key* keys_to;
+    Index* to;
+    i64* places;
+    Index* counts;
+    u64 lines, n, tiles;
+    u32 shift, descending;
+
+    /// The elements of a thread in a tile.
+    static constexpr u32 WIDEST = sizeof(Key) > sizeof(Index) ? sizeof(Key) : sizeof(Index);
+    static constexpr u32 ITEMS = 64 / WIDEST, TILE = THREADS * ITEMS, WARPS = THREADS / 32;
+
+    template <class T> DEVICE Key key(u64 at) const {
+        return source ? sort_key<Key>(load<T>(source + at * sizeof(T)), descending) : keys[at];
+    }
+    DEVICE u32 digit(Key key) const { return u32(key >> shift) & (DIGITS - 1); }
+    /// The place of a tile's count of a value.
+    DEVICE u64 count(u64 line, u32 digit, u64 tile) const { return (line * DIGITS + digit) * tiles + tile; }
+
+    template <class T> DEVICE void count_tiles() const {
+        __shared__ u32 found[DIGITS];
+        for (u64 work = blockIdx.x; work < lines * tiles; work += gridDim.x) {
+            const u64 line = work / tiles, tile = work % tiles, first = tile * TILE;
+            found[threadIdx.x] = 0;
+            __syncthreads();
+            for (u32 at = threadIdx.x; at < TILE && first + at < n; at += THREADS) {
+                atomicAdd(&found[digit(key<T>(line * n + first + at))], 1u);
+            }
+            __syncthreads();
+            counts[count(line, threadIdx.x, tile)] = found[threadIdx.x];
+        }
+    }
+
+    /// A warp takes adjacent elements, 32 at a time. An element comes behind those of its value that its warp has seen, and those in
+    /// lower lanes, which votes on the bits of the value find. Elements pass through shared memory in their new order, so that
+    /// neighbouring threads write neighbouring ones.
+    template <class T> DEVICE void move_tiles() const {
+        __shared__ u32 seen[WARPS][DIGITS];
+        __shared__ u32 sums[WARPS];
+        __shared__ Index starts[DIGITS];
+        __shared__ Key ordered[TILE];
+        __shared__ Index moved[TILE];
+        typedef Lines<CumulativeSum<u32, u32, u32, u32>, 1, false, true> Sums;
+        const u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31, own = warp * 32 * ITEMS + lane;
+        for (u64 work = blockIdx.x; work < lines * tiles; work += gridDim.x) {
+            const u64 line = work / tiles, tile = work % tiles, first = tile * TILE, row = line * n;
+            const u32 length = n - first < TILE ? u32(n - first) : TILE;
+            // The value of the byte, and then the rank in the bits above it. Cells without an element stay behind all others.
+            u32 ranks[ITEMS];
+#pragma unroll
+            for (u32 item = 0; item < ITEMS; item++) {
+                const u32 cell = own + item * 32;
+                ranks[item] = cell < length ? digit(key<T>(row + first + cell)) : DIGITS - 1;
+            }
+            __syncthreads();
+            for (u32 other = 0; other < WARPS; other++) {
+                seen[other][threadIdx.x] = 0;
+            }
+            __syncthreads();
+#pragma unroll
+            for (u32 item = 0; item < ITEMS; item++) {
+                const u32 value = ranks[item];
+                u32 peers = ~0u;
+                for (u32 bit = 0; bit < 8; bit++) {
+                    const u32 votes = __ballot_sync(~0u, value >> bit & 1);
+                    peers &= value >> bit & 1 ? votes : ~votes;
+                }
+                const u32 lower = __popc(peers & ((1u << lane) - 1));
+                ranks[item] |= (seen[warp][value] + lower) * DIGITS;
+                __syncwarp();
+                if (lower == 0) {
+                    seen[warp][value] += __popc(peers);
+                }
+                __syncwarp();
+            }
+            __syncthreads();
+            u32 total = 0;
+            for (u32 other = 0; other < WARPS; other++) {
+                total += seen[other][threadIdx.x];
+            }
+            const u32 start = unwrap_or(Sums::before_thread(total, THREADS, sums), 0u);
+            for (u32 other = 0, before = start; other < WARPS; other++) {
+                const u32 count = seen[other][threadIdx.x];
+                seen[other][threadIdx.x] = before;
+                before += count;
+            }
+            const u64 at = count(line, threadIdx.x, tile), begin = count(line, 0, 0);
+            starts[threadIdx.x] = (at > begin ? counts[at - 1] : 0) - start;
+            __syncthreads();
+#pragma unroll
+            for (u32 item = 0; item < ITEMS; item++) {
+                const u32 cell = own + item * 32, rank = ranks[item] / DIGITS + seen[warp][ranks[item] % DIGITS];
+                if (cell < length) {
+                    ordered[rank] = key<T>(row + first + cell);
+                    moved[rank] = from ? from[row + first + cell] : Index(first + cell);
+                }
+            }
+            __syncthreads();
+            for (u32 cell = threadIdx.x; cell < length; cell += THREADS) {
+                const Key key = ordered[cell];
+                const u64 target = row + Index(starts[digit(key)] + cell);
+                if (places) {
+                    places[target] = moved[cell];
+                } else {
+                    keys_to[target] = key;
+                    to[target] = moved[cell];
+                }
+            }
+        }
+    }
+};
 
 } // namespace rushlight

@@ -1,5 +1,7 @@
 //! Sorting on CUDA devices, elements at places of the sorted lines, and searches in sorted lines.
 
+use std::cmp::Ordering;
+
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Layout, Result, Scalar};
 use rushlight_cuda::compact;
@@ -18,41 +20,57 @@ use crate::reduce::cumulative::{CUMSUM, DIFF};
 use crate::reduce::on_cuda::shape;
 use crate::view::RESHAPE;
 
-/// The places that sort the lines along a dimension, as a row for each line; equal elements keep their order, and NaN is the
-/// greatest.
-fn rows(own: &Tensor, dim: usize, descending: bool) -> Result<Tensor> {
-    let shape = shape(own, dim);
-    let sizes = [shape.outer as isize, shape.inner as isize, shape.n as isize];
-    if shape.n < 2 || own.numel() == 0 {
-        return create::zeros(&sizes, DType::I64, own.device());
-    }
-    let source = plain(&own.detach(), own.dtype())?;
-    let buffers = [create::empty(&sizes, DType::I64, own.device())?, create::empty(&sizes, DType::I64, own.device())?];
-    let mut held = Held::on(own)?;
-    let (keys, addresses) = (held.address(&source)?, held.addresses(buffers.each_ref())?);
-    // SAFETY: keys are row-major and of this shape, both buffers have as many integers, and all are held for the stream.
-    let last = unsafe { order::sort(held.card, held.stream, source.dtype(), keys, shape, addresses, descending)? };
-    drop(held);
-    let [first, second] = buffers;
-    Ok(if last == 0 { first } else { second })
+/// The lines along a dimension as rows of a tensor without gaps.
+fn rows(own: &Tensor, dim: usize) -> Result<Tensor> {
+    let order: Vec<usize> =
+        (0..own.rank()).filter(|&other| other != dim).chain((dim < own.rank()).then_some(dim)).collect();
+    plain(&Tensor::view_of(&own.detach(), own.layout().permute(&order)), own.dtype())
 }
 
-/// The places that sort the lines along a dimension, in its shape.
+/// Rows as the lines along a dimension.
+fn lines(rows: &Tensor, dim: usize) -> Tensor {
+    let last = rows.rank().saturating_sub(1);
+    let place = |other: usize| match other.cmp(&dim) {
+        Ordering::Less => other,
+        Ordering::Equal => last,
+        Ordering::Greater => other - 1,
+    };
+    Tensor::view_of(rows, rows.layout().permute(&(0..rows.rank()).map(place).collect::<Vec<_>>()))
+}
+
+/// The places that sort rows, and the sorted rows if they are wanted.
+fn sorted(rows: &Tensor, descending: bool, has_values: bool) -> Result<(Tensor, Option<Tensor>)> {
+    let n = rows.sizes().last().copied().unwrap_or(1) as usize;
+    if n < 2 || rows.numel() == 0 {
+        return Ok((create::zeros(rows.sizes(), DType::I64, rows.device())?, has_values.then(|| rows.clone())));
+    }
+    let made = |dtype| create::empty(rows.sizes(), dtype, rows.device());
+    let places = made(DType::I64)?;
+    let values = if has_values { Some(made(rows.dtype())?) } else { None };
+    let mut held = Held::on(rows)?;
+    let addresses = order::Rows {
+        source: held.address(rows)?,
+        places: held.address(&places)?,
+        values: values.as_ref().map(|to| held.address(to)).transpose()?,
+    };
+    // SAFETY: all have as many elements, without gaps, and are held for the stream.
+    unsafe { order::sort(held.card, held.stream, rows.dtype(), addresses, [rows.numel() / n, n], descending)? };
+    drop(held);
+    Ok((places, values))
+}
+
+/// The places that sort the lines along a dimension; equal elements keep their order, and NaN is the greatest.
 pub fn places(own: &Tensor, dim: usize, descending: bool) -> Result<Tensor> {
-    let rows = rows(own, dim, descending)?;
-    // Rows of places as lines along the dimension.
-    let mut layout = Layout::contiguous(own.sizes());
-    if let Some(stride) = layout.strides.get_mut(dim) {
-        *stride = 1;
-    }
-    for (other, stride) in layout.strides.iter_mut().enumerate() {
-        match other.cmp(&dim) {
-            // One block of lines is as many integers as one of elements.
-            std::cmp::Ordering::Less | std::cmp::Ordering::Equal => {}
-            std::cmp::Ordering::Greater => *stride *= shape(own, dim).n.max(1) as isize,
-        }
-    }
-    Ok(Tensor::view_of(&rows, layout))
+    Ok(lines(&sorted(&rows(own, dim)?, descending, false)?.0, dim))
+}
+
+/// Writes the sorted lines and their places.
+pub fn sort(own: &Tensor, dim: usize, descending: bool, results: &[Tensor]) -> Result<()> {
+    let (places, values) = sorted(&rows(own, dim)?, descending, true)?;
+    results
+        .iter()
+        .zip(values.iter().chain([&places]))
+        .try_for_each(|(result, found)| copy::copy(result, &lines(found, dim)))
 }
 
 /// The elements at places of their lines.
@@ -86,7 +104,7 @@ pub fn write_one(own: &Tensor, dim: usize, what: Pick, results: &[Tensor]) -> Re
     if let Some(size) = sizes.get_mut(dim) {
         *size = 1;
     }
-    let (rows, found) = (rows(&source, dim, false)?, create::empty(&sizes, DType::I64, own.device())?);
+    let (rows, found) = (sorted(&rows(&source, dim)?, false, false)?.0, create::empty(&sizes, DType::I64, own.device())?);
     let mut held = Held::on(own)?;
     let operands = held.addresses([&source, &rows, &found])?;
     // SAFETY: elements, places and the result are row-major and of this shape, and held for the stream.

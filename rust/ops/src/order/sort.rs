@@ -171,7 +171,7 @@ fn infer(args: &Args, dim: Arg) -> Result<Vec<TensorSpec>> {
 fn sort(own: &Tensor, dim: usize, descending: bool, results: &[Tensor]) -> Result<()> {
     let take = own.sizes().get(dim).copied().unwrap_or(1) as usize;
     if let Device::Cuda(_) = own.device() {
-        return on_cuda::write(own, dim, &on_cuda::places(own, dim, descending)?, results);
+        return on_cuda::sort(own, dim, descending, results);
     }
     if results[0].layout().is_contiguous() {
         return write_lines(own, dim, descending, results, take, SORTED);
