@@ -90,6 +90,35 @@ SKELETONS = {
             rushlight::multiply<f16, f32>(matrices, batch, batches, sizes, has_addend, numbers);
         }
     """,
+    "batch_norm": """
+        #include "batch_norm.cuh"
+        using namespace rushlight;
+        template <int LANES> using Norm = BatchNorm<f16, f32, u64, LANES>;
+        extern "C" __global__ void normalise(Groups groups, f16* out, const f16* input, const f32* weight, const f32* bias,
+                                             const f32* sums, const f32* squares, f32* means, f32* variances) {
+            Norm<1>::normalise(groups, out, input, weight, bias, sums, squares, means, variances, true, f32(0.5));
+        }
+        extern "C" __global__ void whole(Groups groups, f16* out, const f16* input, const f32* weight, const f32* bias, f32* means,
+                                         f32* variances) {
+            Norm<32>::whole(groups, out, input, weight, bias, means, variances, true, f32(0.5));
+        }
+        extern "C" __global__ void gradient(Groups groups, f16* out, const f16* grad, const f16* input, const f32* means,
+                                            const f32* variances, const f32* weight, f32* sums, f32* products, f32* to_weight,
+                                            f32* to_bias) {
+            Norm<32>::gradient_sums(groups, grad, input, means, variances, sums, products, true, f32(0.5));
+            Norm<1>::gradient(groups, out, grad, input, means, variances, weight, sums, products, to_weight, to_bias, true,
+                              f32(0.5));
+        }
+    """,
+    "optimizer": """
+        #include "optimizer.cuh"
+        using namespace rushlight;
+        extern "C" __global__ void step(f16* param, const f16* grad, f16* mean, f16* square, f16* largest, u64 count,
+                                        Numbers numbers, u32 flags) {
+            sgd<f16, f32>(param, grad, mean, count, numbers, flags);
+            adam<f16, f32>(param, grad, mean, square, largest, count, numbers, flags);
+        }
+    """,
 }
 
 

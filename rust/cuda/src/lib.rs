@@ -10,13 +10,14 @@
 //! - `library` finds NVIDIA's other libraries.
 //! - `program` compiles the source of a kernel and keeps the result, in memory and on disk.
 //! - `blas` gives products of matrices to cuBLASLt, where it is installed, and `dnn` convolutions to cuDNN.
-//! - `copy`, `elementwise`, `reduce`, `matmul`, `indexed`, `lines`, `order` and `random` enqueue work. They return before it has
-//!   run.
+//! - `copy`, `elementwise`, `reduce`, `matmul`, `indexed`, `lines`, `order`, `random`, `batch_norm` and `optimizer` enqueue work. They return
+//!   before it has run.
 //! - `kernels` has the sources of device functions.
 //!
 //! No operation waits for the device unless its result is needed on the host.
 
 pub mod allocator;
+pub mod batch_norm;
 pub mod blas;
 pub mod capture;
 pub mod card;
@@ -33,6 +34,7 @@ pub mod library;
 pub mod lines;
 pub mod matmul;
 pub mod memory;
+pub mod optimizer;
 pub mod order;
 pub mod pinned;
 pub mod profile;

@@ -4,6 +4,7 @@
 //! - `table` lists the operators, `names` maps them to Python's names.
 //! - `expr_ext` declares the operators that derivatives use most as methods, `expr_ext_impl` implements the methods;
 //!   `vmap` has the two entry points of `vmap`, `atomic` additions from several processes.
+//! - `held` has the addresses of operands for kernels on CUDA devices.
 //! - The families: `create`, `convert`, `pointwise`, `reduce`, `view`, `index`, `join`, `linalg`, `fft`, `order`, `nn`,
 //!   `fused`, `sparse`, `quantized`.
 //!
@@ -16,6 +17,7 @@ pub mod expr_ext;
 mod expr_ext_impl;
 pub mod fft;
 pub mod fused;
+mod held;
 pub mod index;
 pub mod join;
 pub mod linalg;

@@ -72,6 +72,7 @@ pub fn function_name(operator: &str, dtype: DType) -> String {
 pub const HEADERS: &[(&str, &str)] = &[
     ("angles.cuh", include_str!("angles.cuh")),
     ("base.cuh", include_str!("base.cuh")),
+    ("batch_norm.cuh", include_str!("batch_norm.cuh")),
     ("bessel.cuh", include_str!("bessel.cuh")),
     ("complex.cuh", include_str!("complex.cuh")),
     ("convert.cuh", include_str!("convert.cuh")),
@@ -82,6 +83,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("integers.cuh", include_str!("integers.cuh")),
     ("lines.cuh", include_str!("lines.cuh")),
     ("matmul.cuh", include_str!("matmul.cuh")),
+    ("optimizer.cuh", include_str!("optimizer.cuh")),
     ("order.cuh", include_str!("order.cuh")),
     ("platform.cuh", include_str!("platform.cuh")),
     ("prelude.cuh", include_str!("prelude.cuh")),

@@ -7,6 +7,7 @@ mod batch;
 mod group;
 mod layer;
 mod local;
+mod on_cuda;
 mod primitives;
 
 pub use batch::{BATCH_NORM, INSTANCE_NORM, NATIVE_BATCH_NORM};

@@ -13,9 +13,9 @@ use rushlight_dispatch::operator::{
 };
 use rushlight_dispatch::value::{Arg, Ints, Output, Value, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, merge_batch, split_batch};
-use rushlight_dispatch::{autocast, copy, create, op};
+use rushlight_dispatch::{create, op};
 
-use super::wide;
+use super::{on_cuda, wide};
 use crate::convert::to_dtype;
 use crate::expr_ext::ExprExt;
 use crate::reduce::sum::{MEAN_DIM, SUM_DIM};
@@ -58,7 +58,7 @@ impl NormParams {
     }
 
     /// Reads the parameters of a call and checks that it fits the input.
-    fn read(args: &Args, input: Arg, [view, pooled, centred, eps]: [Arg; 4]) -> Result<NormParams> {
+    pub(super) fn read(args: &Args, input: Arg, [view, pooled, centred, eps]: [Arg; 4]) -> Result<NormParams> {
         let (own, view) = (args.tensor(input)?, args.ints(view)?);
         let params = NormParams::of(view, args.bool(pooled)?, args.bool(centred)?, args.float(eps)?);
         let counts = view.iter().try_fold(1i64, |count, &size| count.checked_mul(size).filter(|&count| count >= 0));
@@ -92,12 +92,12 @@ impl NormParams {
     }
 
     /// The dimensions of the view that form a group.
-    fn dims(&self) -> Ints {
+    pub(super) fn dims(&self) -> Ints {
         if self.pooled { Ints::from_slice(&[0, 2, 3]) } else { Ints::from_slice(&[2, 3]) }
     }
 
     /// The sizes of a parameter that broadcasts with the view.
-    fn broad(&self) -> [isize; 4] {
+    pub(super) fn broad(&self) -> [isize; 4] {
         [1, self.view[1], self.view[2], 1]
     }
 }
@@ -135,7 +135,7 @@ const NORMALIZE: Operator = Operator {
             DType::F64 => forward::<f64>(args, results),
             dtype => Err(Error::unsupported("normalize", dtype)),
         },
-        cuda: OnCuda::Own(compose),
+        cuda: OnCuda::Own(on_cuda::forward),
     }),
     derivative: Derivative::Joint(Joint {
         inputs: &[INPUT, WEIGHT, BIAS],
@@ -239,7 +239,7 @@ pub static NORMALIZE_BACKWARD: Operator = Operator {
             DType::F64 => backward::<f64>(args, results),
             dtype => Err(Error::unsupported("normalize", dtype)),
         },
-        cuda: OnCuda::Own(compose_backward),
+        cuda: OnCuda::Own(on_cuda::backward),
     }),
     derivative: Derivative::NonDifferentiable("if gradients are recorded, the gradient of normalisation is composed"),
     samples: &[
@@ -336,75 +336,7 @@ fn backward<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
     settle(&to_input, &results[0])
 }
 
-/// An operand in the dtype of the statistics and in another shape.
-fn seen(tensor: &Tensor, dtype: DType, sizes: &[isize]) -> Result<Expr> {
-    Ok(Expr::from(reshaped(&to_dtype(&tensor.detach(), dtype)?, sizes)?))
-}
-
-/// `forward` from other operators.
-fn compose(args: &Args, results: &[Tensor]) -> Result<()> {
-    use NORMALIZE::*;
-
-    let params = NormParams::read(args, INPUT, [VIEW, POOLED, CENTRED, EPS])?;
-    let (own, dtype) = (args.tensor(INPUT)?, results[1].dtype());
-    if own.numel() == 0 {
-        return results[1..].iter().try_for_each(|statistic| create::fill(statistic, Scalar::Int(0)));
-    }
-    let _off = autocast::disable();
-    let mean = |expr: Expr| expr.call(&MEAN_DIM, [params.dims().into(), true.into()]);
-    let input = seen(own, dtype, &params.view)?;
-    let middle = match params.centred {
-        true => mean(input.clone()).done()?,
-        false => create::zeros(results[1].sizes(), dtype, own.device())?,
-    };
-    let centred = if params.centred { input - &middle } else { input };
-    let variance = mean(centred.clone() * centred.clone()).done()?;
-    let mut normal = centred * (Expr::from(&variance) + params.eps).rsqrt();
-    if let Some(weight) = args.optional_tensor(WEIGHT) {
-        normal = normal * seen(weight, dtype, &params.broad())?;
-    }
-    if let Some(bias) = args.optional_tensor(BIAS) {
-        normal = normal + seen(bias, dtype, &params.broad())?;
-    }
-    for (result, found) in results.iter().zip([&normal.done()?, &middle, &variance]) {
-        copy::copy(result, &reshaped(found, result.sizes())?)?;
-    }
-    Ok(())
-}
-
-/// `backward` from other operators; `backward_decomposition` has the formula.
-fn compose_backward(args: &Args, results: &[Tensor]) -> Result<()> {
-    use NORMALIZE_BACKWARD::*;
-
-    let params = NormParams::read(args, INPUT, [VIEW, POOLED, CENTRED, EPS])?;
-    let (own, dtype) = (args.tensor(INPUT)?, results[1].dtype());
-    if own.numel() == 0 {
-        return results[1..].iter().try_for_each(|gradient| create::fill(gradient, Scalar::Int(0)));
-    }
-    let _off = autocast::disable();
-    let [samples, groups, ..] = params.view;
-    let statistic = [if params.pooled { 1 } else { samples }, groups, 1, 1];
-    let mean = |expr: Expr| expr.call(&MEAN_DIM, [params.dims().into(), true.into()]);
-    let input = seen(own, dtype, &params.view)?;
-    let centred = if params.centred { input - seen(args.tensor(MEAN)?, dtype, &statistic)? } else { input };
-    let rstd = (seen(args.tensor(VARIANCE)?, dtype, &statistic)? + params.eps).rsqrt();
-    let normal = (centred * rstd.clone()).done()?;
-    let grad = seen(args.tensor(GRAD)?, dtype, &params.view)?.done()?;
-    let mut weighted = Expr::from(&grad);
-    if let Some(weight) = args.optional_tensor(WEIGHT) {
-        weighted = weighted * seen(weight, dtype, &params.broad())?;
-    }
-    let along = Expr::from(&normal) * mean(weighted.clone() * &normal);
-    let rest = if params.centred { weighted.clone() - mean(weighted) } else { weighted };
-    let sums = |expr: Expr| expr.call(&SUM_DIM, [Ints::from_slice(&[0, 3]).into(), false.into()]);
-    let found = [(rest - along) * rstd, sums(Expr::from(&grad) * &normal), sums(Expr::from(&grad))];
-    for (result, found) in results.iter().zip(found) {
-        copy::copy(result, &reshaped(&found.done()?, result.sizes())?)?;
-    }
-    Ok(())
-}
-
-fn reshaped(tensor: &Tensor, sizes: &[isize]) -> Result<Tensor> {
+pub(super) fn reshaped(tensor: &Tensor, sizes: &[isize]) -> Result<Tensor> {
     op!(crate::view::RESHAPE, tensor, sizes_value(sizes))
 }
 
