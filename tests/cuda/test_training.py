@@ -85,7 +85,7 @@ def last(shape):
     return torch.randn(shape).contiguous(memory_format=torch.channels_last)
 PARAMETERS = [torch.randn(5, 7), last((2, 3, 4, 4)), torch.randn(6, 5).T, torch.randn(0, 3), torch.randn(())]
 def train(make, settings, dtype, device):
-    parameters = [tensor.to(device, dtype).detach().requires_grad_() for tensor in PARAMETERS]
+    parameters = [tensor.to(device, dtype, copy=True).requires_grad_() for tensor in PARAMETERS]
     optimizer = make(parameters, **settings)
     counts = []
     for step in range(3):
