@@ -10,7 +10,8 @@ use rushlight_dispatch::value::{Arg, Ints, Output, Value, sizes_value};
 use rushlight_dispatch::variants::check_writable;
 use rushlight_dispatch::{copy, create, op};
 
-use super::primitives::{NORMALIZE_BATCH, NormParams, Normal};
+use super::params::{NormParams, Normal};
+use super::primitives::NORMALIZE_BATCH;
 use super::{check_floating, check_mixed, product, statistic, wide};
 use crate::convert::copy::CONTIGUOUS;
 use crate::convert::to_dtype;

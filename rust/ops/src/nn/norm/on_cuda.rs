@@ -5,11 +5,10 @@ use rushlight_core::{DType, Result, Scalar};
 use rushlight_cuda::batch_norm::{Backward, Forward, Groups};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::plain;
-use rushlight_dispatch::operator::Args;
 use rushlight_dispatch::value::Ints;
 use rushlight_dispatch::{autocast, copy, create};
 
-use super::primitives::{NORMALIZE_BACKWARD, NORMALIZE_LAYER, NormParams, reshaped};
+use super::params::{NormParams, reshaped};
 use crate::convert::to_dtype;
 use crate::expr_ext::ExprExt;
 use crate::held::Held;
@@ -29,17 +28,14 @@ fn parameter<'a>(held: &mut Held<'a>, tensor: Option<&'a Tensor>) -> Result<u64>
 }
 
 /// The normalised elements, and mean and variance of each group.
-pub fn forward(args: &Args, results: &[Tensor]) -> Result<()> {
-    use NORMALIZE_LAYER::*;
-
-    let params = NormParams::read(args, INPUT, [VIEW, POOLED, CENTRED, EPS])?;
-    let (own, sum) = (args.tensor(INPUT)?, results[1].dtype());
+pub fn forward(params: &NormParams, own: &Tensor, parameters: [Option<&Tensor>; 2], results: &[Tensor]) -> Result<()> {
+    let sum = results[1].dtype();
     if own.numel() == 0 || !params.pooled {
-        return compose(args, results);
+        return compose(params, own, parameters, results);
     }
     let input = plain(own, own.dtype())?;
-    let wide = |arg| args.optional_tensor(arg).map(|tensor| plain(tensor, sum)).transpose();
-    let (weight, bias) = (wide(WEIGHT)?, wide(BIAS)?);
+    let [weight, bias] = parameters.map(|own| own.map(|tensor| plain(tensor, sum)).transpose());
+    let (weight, bias) = (weight?, bias?);
     let mut held = Held::on(own)?;
     let [out, input, mean, variance] = held.addresses([&results[0], &input, &results[1], &results[2]])?;
     let (weight, bias) = (parameter(&mut held, weight.as_ref())?, parameter(&mut held, bias.as_ref())?);
@@ -50,17 +46,19 @@ pub fn forward(args: &Args, results: &[Tensor]) -> Result<()> {
 }
 
 /// The gradients of the elements and of both parameters.
-pub fn backward(args: &Args, results: &[Tensor]) -> Result<()> {
-    use NORMALIZE_BACKWARD::*;
-
-    let params = NormParams::read(args, INPUT, [VIEW, POOLED, CENTRED, EPS])?;
-    let (own, sum) = (args.tensor(INPUT)?, results[1].dtype());
+pub fn backward(
+    params: &NormParams,
+    operands: [&Tensor; 4],
+    weight: Option<&Tensor>,
+    results: &[Tensor],
+) -> Result<()> {
+    let ([grad, own, mean, variance], sum) = (operands, results[1].dtype());
     if own.numel() == 0 || !params.pooled {
-        return compose_backward(args, results);
+        return compose_backward(params, operands, weight, results);
     }
-    let (grad, input) = (plain(args.tensor(GRAD)?, own.dtype())?, plain(own, own.dtype())?);
-    let (mean, variance) = (plain(args.tensor(MEAN)?, sum)?, plain(args.tensor(VARIANCE)?, sum)?);
-    let weight = args.optional_tensor(WEIGHT).map(|tensor| plain(tensor, sum)).transpose()?;
+    let (grad, input) = (plain(grad, own.dtype())?, plain(own, own.dtype())?);
+    let (mean, variance) = (plain(mean, sum)?, plain(variance, sum)?);
+    let weight = weight.map(|tensor| plain(tensor, sum)).transpose()?;
     let mut held = Held::on(own)?;
     let [grad, input, mean, variance] = held.addresses([&grad, &input, &mean, &variance])?;
     let [to_input, to_weight, to_bias] = held.addresses([&results[0], &results[1], &results[2]])?;
@@ -77,11 +75,8 @@ fn seen(tensor: &Tensor, dtype: DType, sizes: &[isize]) -> Result<Expr> {
 }
 
 /// `forward` from other operators.
-fn compose(args: &Args, results: &[Tensor]) -> Result<()> {
-    use NORMALIZE_LAYER::*;
-
-    let params = NormParams::read(args, INPUT, [VIEW, POOLED, CENTRED, EPS])?;
-    let (own, dtype) = (args.tensor(INPUT)?, results[1].dtype());
+fn compose(params: &NormParams, own: &Tensor, parameters: [Option<&Tensor>; 2], results: &[Tensor]) -> Result<()> {
+    let dtype = results[1].dtype();
     if own.numel() == 0 {
         return results[1..].iter().try_for_each(|statistic| create::fill(statistic, Scalar::Int(0)));
     }
@@ -95,10 +90,10 @@ fn compose(args: &Args, results: &[Tensor]) -> Result<()> {
     let centred = if params.centred { input - &middle } else { input };
     let variance = mean(centred.clone() * centred.clone()).done()?;
     let mut normal = centred * (Expr::from(&variance) + params.eps).rsqrt();
-    if let Some(weight) = args.optional_tensor(WEIGHT) {
+    if let Some(weight) = parameters[0] {
         normal = normal * seen(weight, dtype, &params.broad())?;
     }
-    if let Some(bias) = args.optional_tensor(BIAS) {
+    if let Some(bias) = parameters[1] {
         normal = normal + seen(bias, dtype, &params.broad())?;
     }
     for (result, found) in results.iter().zip([&normal.done()?, &middle, &variance]) {
@@ -108,11 +103,13 @@ fn compose(args: &Args, results: &[Tensor]) -> Result<()> {
 }
 
 /// `backward` from other operators; `backward_decomposition` has the formula.
-fn compose_backward(args: &Args, results: &[Tensor]) -> Result<()> {
-    use NORMALIZE_BACKWARD::*;
-
-    let params = NormParams::read(args, INPUT, [VIEW, POOLED, CENTRED, EPS])?;
-    let (own, dtype) = (args.tensor(INPUT)?, results[1].dtype());
+fn compose_backward(
+    params: &NormParams,
+    operands: [&Tensor; 4],
+    weight: Option<&Tensor>,
+    results: &[Tensor],
+) -> Result<()> {
+    let ([grad, own, means, variances], dtype) = (operands, results[1].dtype());
     if own.numel() == 0 {
         return results[1..].iter().try_for_each(|gradient| create::fill(gradient, Scalar::Int(0)));
     }
@@ -121,12 +118,12 @@ fn compose_backward(args: &Args, results: &[Tensor]) -> Result<()> {
     let statistic = [if params.pooled { 1 } else { samples }, groups, 1, 1];
     let mean = |expr: Expr| expr.call(&MEAN_DIM, [params.dims().into(), true.into()]);
     let input = seen(own, dtype, &params.view)?;
-    let centred = if params.centred { input - seen(args.tensor(MEAN)?, dtype, &statistic)? } else { input };
-    let rstd = (seen(args.tensor(VARIANCE)?, dtype, &statistic)? + params.eps).rsqrt();
+    let centred = if params.centred { input - seen(means, dtype, &statistic)? } else { input };
+    let rstd = (seen(variances, dtype, &statistic)? + params.eps).rsqrt();
     let normal = (centred * rstd.clone()).done()?;
-    let grad = seen(args.tensor(GRAD)?, dtype, &params.view)?.done()?;
+    let grad = seen(grad, dtype, &params.view)?.done()?;
     let mut weighted = Expr::from(&grad);
-    if let Some(weight) = args.optional_tensor(WEIGHT) {
+    if let Some(weight) = weight {
         weighted = weighted * seen(weight, dtype, &params.broad())?;
     }
     let along = Expr::from(&normal) * mean(weighted.clone() * &normal);
