@@ -134,12 +134,12 @@ SKELETONS = {
         extern "C" __global__ void backward_warps(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
                                         C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
             const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
-            all.backward<WARP>();
+            all.backward<WARP>(to_weight, to_bias);
         }
         extern "C" __global__ void backward_blocks(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
                                         C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
             const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
-            all.backward<THREADS>();
+            all.backward<THREADS>(to_weight, to_bias);
         }
         extern "C" __global__ void backward_parts(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
                                         C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
@@ -354,6 +354,13 @@ SKELETONS = {
         extern "C" __global__ void runs(const f16* values, u8* to, u64 count) { mark_runs<f16, f32>(values, to, count); }
         extern "C" __global__ void bins(const f16* values, u64* counts, u64 count, Bins bins) {
             count_bins(values, counts, count, bins);
+    "optimizer": """
+        #include "optimizer.cuh"
+        using namespace rushlight;
+        extern "C" __global__ void step(f16* param, const f16* grad, f16* mean, f16* square, f16* largest, u64 count,
+                                        Numbers numbers, u32 flags) {
+            sgd<f16, f32>(param, grad, mean, count, numbers, flags);
+            adam<f16, f32>(param, grad, mean, square, largest, count, numbers, flags);
         }
     """,
 }

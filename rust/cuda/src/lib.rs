@@ -13,7 +13,7 @@
 //!   and `solver` factorisations to cuSOLVER.
 //! - `nccl` exchanges tensors with the devices of other processes, where NCCL is installed; `failures` are its calls that were given up.
 //! - `copy`, `elementwise`, `reduce`, `softmax`, `normalize`, `matmul`, `indexed`, `compact`, `lines`, `order`, `search`, `pairs`,
-//!   `pool`, `sampling`, `attention`, `recurrent` and `random` enqueue work. They return before it has run.
+//!   `pool`, `sampling`, `attention`, `recurrent`, `random` and `optimizer` enqueue work. They return before it has run.
 //! - `kernels` has the sources of device functions.
 //!
 //! No operation waits for the device unless its result is needed on the host.
@@ -41,6 +41,7 @@ pub mod matmul;
 pub mod memory;
 pub mod nccl;
 pub mod normalize;
+pub mod optimizer;
 pub mod order;
 pub mod pairs;
 pub mod pinned;

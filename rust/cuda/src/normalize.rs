@@ -50,8 +50,9 @@ pub struct Gradients {
 
 /// The longest row that a warp takes.
 const MEDIUM: u64 = 1024;
-/// The longest row that a block takes alone.
+/// The longest row that a block takes alone. Where samples are pooled rows are few, and several blocks pay sooner.
 const LONG: u64 = 1 << 14;
+const LONG_OF_POOLED: u64 = 1 << 11;
 const WARP: u64 = 32;
 /// The fewest elements of a piece, and how many pieces all rows together have at least.
 const PIECE: u64 = 2048;
@@ -64,8 +65,8 @@ const KERNELS: [(&CStr, &str); 8] = [
     (c"forward_blocks", "forward<THREADS>()"),
     (c"forward_parts", "forward_parts(piece, (Moments<C>*)parts)"),
     (c"forward_joined", "forward_joined(piece, (const Moments<C>*)parts)"),
-    (c"backward_warps", "backward<WARP>()"),
-    (c"backward_blocks", "backward<THREADS>()"),
+    (c"backward_warps", "backward<WARP>(to_weight, to_bias)"),
+    (c"backward_blocks", "backward<THREADS>(to_weight, to_bias)"),
     (c"backward_parts", "backward_parts(piece, (Sums<C>*)parts)"),
     (c"backward_joined", "backward_joined(piece, (const Sums<C>*)parts, to_weight, to_bias)"),
 ];
@@ -113,7 +114,7 @@ impl Normalize {
         numbers: usize,
     ) -> Result<()> {
         let [rows, length] = self.shape();
-        if self.view.pooled == 0 && length <= LONG {
+        if length <= if self.view.pooled == 0 { LONG } else { LONG_OF_POOLED } {
             let (kernel, threads) = if length <= MEDIUM { (0, WARP) } else { (1, u64::from(THREADS)) };
             let grid = [blocks(card, rows.saturating_mul(threads)), 1];
             // SAFETY: guaranteed by the caller.

@@ -85,6 +85,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("lines.cuh", include_str!("lines.cuh")),
     ("matmul.cuh", include_str!("matmul.cuh")),
     ("normalize.cuh", include_str!("normalize.cuh")),
+    ("optimizer.cuh", include_str!("optimizer.cuh")),
     ("order.cuh", include_str!("order.cuh")),
     ("pairs.cuh", include_str!("pairs.cuh")),
     ("platform.cuh", include_str!("platform.cuh")),

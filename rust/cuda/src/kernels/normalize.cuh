@@ -129,8 +129,9 @@ template <class T, class C> struct Normalize {
     }
 
     /// The sums of the gradients `v` of the normalised elements, and of their products with these elements.
-    template <int GROUP> DEVICE Sums<C> gradients(u64 row, u64 first, u64 end, bool scaled) const {
+    template <int GROUP> DEVICE Sums<C> gradients(u64 row, u64 first, u64 end) const {
         const C middle = mean[row], factor = rstd(variance[row]);
+        const bool scaled = !view.pooled;
         return sums<GROUP>(first, end, [&](u64 element) {
             const C own = scaled ? at(grad, row, element) * scale(row, element) : at(grad, row, element);
             return Sums<C>{own, own * ((at(input, row, element) - middle) * factor)};
@@ -148,6 +149,21 @@ template <class T, class C> struct Normalize {
         }
     }
 
+    /// The same from sums that are not scaled where samples are pooled: a row has one scale then, so that the sums are also the
+    /// gradients of scale and shift.
+    template <int GROUP>
+    DEVICE void write_gradients(Sums<C> all, u64 row, u64 first, u64 end, C* to_weight, C* to_bias) const {
+        if (view.pooled) {
+            if (first == 0 && threadIdx.x % GROUP == 0) {
+                to_weight[row] = all.second;
+                to_bias[row] = all.first;
+            }
+            const C factor = scale(row, 0);
+            all = {all.first * factor, all.second * factor};
+        }
+        write_gradient<GROUP>(all, row, first, end);
+    }
+
     /// Calls a function for each row of a group of threads, whose rows are as many as those of the other groups of its block.
     template <int GROUP, class Run> DEVICE void each_row(const Run& run) const {
         constexpr u64 GROUPS = THREADS / GROUP;
@@ -162,9 +178,11 @@ template <class T, class C> struct Normalize {
         const u64 n = view.length();
         each_row<GROUP>([&](u64 row) { write<GROUP>(moments<GROUP>(row, 0, n), row, 0, n); });
     }
-    template <int GROUP> DEVICE void backward() const {
+    template <int GROUP> DEVICE void backward(C* to_weight, C* to_bias) const {
         const u64 n = view.length();
-        each_row<GROUP>([&](u64 row) { write_gradient<GROUP>(gradients<GROUP>(row, 0, n, true), row, 0, n); });
+        each_row<GROUP>([&](u64 row) {
+            write_gradients<GROUP>(gradients<GROUP>(row, 0, n), row, 0, n, to_weight, to_bias);
+        });
     }
 
     /// For each piece of a long row, by a block.
@@ -191,10 +209,9 @@ template <class T, class C> struct Normalize {
     DEVICE void forward_joined(u64 piece, const Moments<C>* parts) const {
         each_piece(piece, [&](u64 row, u64 first, u64 end) { write<THREADS>(joined(parts, row), row, first, end); });
     }
-    /// Where samples are pooled, a row has one scale, so that the sums are also the gradients of scale and shift.
     DEVICE void backward_parts(u64 piece, Sums<C>* parts) const {
         each_piece(piece, [&](u64 row, u64 first, u64 end) {
-            const Sums<C> own = gradients<THREADS>(row, first, end, !view.pooled);
+            const Sums<C> own = gradients<THREADS>(row, first, end);
             if (threadIdx.x == 0) {
                 parts[row * gridDim.y + blockIdx.y] = own;
             }
@@ -202,16 +219,7 @@ template <class T, class C> struct Normalize {
     }
     DEVICE void backward_joined(u64 piece, const Sums<C>* parts, C* to_weight, C* to_bias) const {
         each_piece(piece, [&](u64 row, u64 first, u64 end) {
-            Sums<C> all = joined(parts, row);
-            if (view.pooled) {
-                if (blockIdx.y == 0 && threadIdx.x == 0) {
-                    to_weight[row] = all.second;
-                    to_bias[row] = all.first;
-                }
-                const C factor = scale(row, 0);
-                all = {all.first * factor, all.second * factor};
-            }
-            write_gradient<THREADS>(all, row, first, end);
+            write_gradients<THREADS>(joined(parts, row), row, first, end, to_weight, to_bias);
         });
     }
 

@@ -1,13 +1,16 @@
-//! Steps of optimizers on CUDA devices: the formulas of the host's kernels (`rushlight_cpu::fused`), from other operators. They
-//! compute in the dtype of the arithmetic and write the results into parameters and states.
+//! Steps of optimizers on CUDA devices: the formulas of the host's kernels (`rushlight_cpu::fused`). One kernel computes a step if all
+//! tensors lie in the same order without gaps, else other operators do. Both compute in the dtype of the arithmetic.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::Result;
+use rushlight_core::{DType, Result};
 use rushlight_cpu::fused::{Adam, Sgd};
+use rushlight_cuda::optimizer::{self, Flags};
 use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::promote::bits;
 use rushlight_dispatch::{autocast, copy};
 
 use crate::expr_ext::ExprExt;
+use crate::held::Held;
 
 fn wide(tensor: &Tensor) -> Result<Expr> {
     crate::convert::to_dtype(&tensor.detach(), tensor.dtype().compute()).map(Expr::from)
@@ -19,8 +22,41 @@ fn write(tensor: &Tensor, value: Expr) -> Result<()> {
     Ok(())
 }
 
+/// Enqueues a step as one kernel, unless the tensors lie in different orders. The second tensor is not written.
+fn in_one_kernel<const N: usize>(tensors: [Option<&Tensor>; N], numbers: &[f64], flags: Flags) -> Result<bool> {
+    let Some(param) = tensors[0] else { return Ok(false) };
+    let (dtype, layout) = (param.dtype(), param.layout());
+    let alike = |tensor: &&Tensor| tensor.layout().strides == layout.strides && tensor.layout().is_dense();
+    let given: Vec<&Tensor> = tensors.iter().copied().flatten().collect();
+    let apart = (0..given.len()).all(|n| given[..n].iter().all(|other| !other.storage().same(given[n].storage())));
+    let computes = matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
+    if !computes || !apart || !given.iter().all(alike) {
+        return Ok(false);
+    }
+    let mut held = Held::on(param)?;
+    let mut addresses = [0; N];
+    for (address, tensor) in addresses.iter_mut().zip(tensors) {
+        *address = tensor.map_or(Ok(0), |tensor| held.address(tensor))?;
+    }
+    let numbers: Vec<[u64; 2]> = numbers.iter().map(|&number| bits(number.into(), dtype.compute())).collect();
+    let count = param.numel() as u64;
+    if count > 0 {
+        // SAFETY: the tensors have one shape, lie in one order without gaps in storages of their own, and are pinned on the stream.
+        unsafe { optimizer::step(held.card, held.stream, dtype, addresses, count, &numbers, flags)? };
+    }
+    for (place, tensor) in tensors.into_iter().enumerate() {
+        tensor.filter(|_| place != 1).into_iter().for_each(Tensor::bump_version);
+    }
+    Ok(true)
+}
+
 /// A step of gradient descent, with a buffer if there is momentum.
 pub fn sgd_step(param: &Tensor, grad: &Tensor, buffer: Option<&Tensor>, c: &Sgd) -> Result<()> {
+    let numbers = [-c.lr, c.weight_decay, c.momentum, 1.0 - c.dampening];
+    let flags = Flags { maximizes: c.maximize, decays: c.weight_decay != 0.0, first: c.first, nesterov: c.nesterov };
+    if in_one_kernel([Some(param), Some(grad), buffer], &numbers, flags)? {
+        return Ok(());
+    }
     let _off = autocast::disable();
     let (own, grad) = (wide(param)?, wide(grad)?);
     let mut step = if c.maximize { -grad } else { grad };
@@ -45,6 +81,15 @@ pub fn adam_step([param, grad, mean, square]: [&Tensor; 4], largest: Option<&Ten
         let largest = largest.map(self::parts);
         adam_step(parts.each_ref(), largest.as_ref(), c)?;
         [param, mean, square].into_iter().for_each(Tensor::bump_version);
+        return Ok(());
+    }
+    let rate = -(c.lr / (1.0 - c.beta1.powf(c.step)));
+    let root = (1.0 - c.beta2.powf(c.step)).sqrt();
+    let factor = if c.decoupled { 1.0 - c.lr * c.weight_decay } else { 1.0 };
+    let numbers = [factor, c.weight_decay, c.beta1, 1.0 - c.beta1, c.beta2, 1.0 - c.beta2, root, c.eps, rate];
+    let decays = c.weight_decay != 0.0 && !c.decoupled;
+    let flags = Flags { maximizes: c.maximize, decays, ..Flags::default() };
+    if in_one_kernel([Some(param), Some(grad), Some(mean), Some(square), largest], &numbers, flags)? {
         return Ok(());
     }
     let _off = autocast::disable();
@@ -72,8 +117,6 @@ pub fn adam_step([param, grad, mean, square]: [&Tensor; 4], largest: Option<&Ten
         }
         None => spread,
     };
-    let rate = -(c.lr / (1.0 - c.beta1.powf(c.step)));
-    let root = (1.0 - c.beta2.powf(c.step)).sqrt();
     write(param, own + average / (spread.sqrt() / root + c.eps) * rate)
 }
 

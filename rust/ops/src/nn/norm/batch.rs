@@ -10,11 +10,13 @@ use rushlight_dispatch::value::{Arg, Ints, Output, Value, sizes_value};
 use rushlight_dispatch::variants::check_writable;
 use rushlight_dispatch::{copy, create, op};
 
-use super::primitives::{NORMALIZE_BATCH, NormParams, Normal};
+use super::params::{NormParams, Normal};
+use super::primitives::NORMALIZE_BATCH;
 use super::{check_floating, check_mixed, product, statistic, wide};
 use crate::convert::copy::CONTIGUOUS;
 use crate::convert::to_dtype;
 use crate::expr_ext::ExprExt;
+use crate::pointwise::arith::ADD;
 use crate::pointwise::ternary::ADDCMUL;
 use crate::reduce::sum::MEAN_DIM;
 use crate::view::transpose::PERMUTE;
@@ -171,10 +173,11 @@ impl<'a> Channels<'a> {
         {
             let Some(running) = running else { continue };
             let apart = op!(crate::view::RESHAPE, now, sizes_value(&[-1, running.numel() as isize]))?;
-            let now = op!(MEAN_DIM, &apart, Ints::from_slice(&[0]))?;
+            // Those of a whole batch are one row.
+            let now = if apart.sizes()[0] == 1 { apart } else { op!(MEAN_DIM, &apart, Ints::from_slice(&[0]))? };
             let now = op!(crate::view::RESHAPE, &now, sizes_value(running.sizes()))?;
-            let next = Expr::from(running) * (1.0 - self.momentum) + Expr::from(now) * (factor * self.momentum);
-            let next = next.done()?;
+            let kept = (Expr::from(running) * (1.0 - self.momentum)).done()?;
+            let next = op!(ADD, &kept, &now, factor * self.momentum)?;
             if next.is_batched() && !running.is_batched() {
                 return Err(Error::runtime(
                     "Batch norm got a batched tensor as input while the running_mean or running_var, which will be updated in place, were not batched.\nPlease see https://pytorch.org/functorch/stable/batch_norm.html for how to fix",

@@ -7,7 +7,8 @@ use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::Output;
 
-use super::primitives::{NORMALIZE_GROUP, NormParams};
+use super::params::NormParams;
+use super::primitives::NORMALIZE_GROUP;
 use super::{check_floating, check_mixed, product, statistic};
 use crate::expr_ext::ExprExt;
 

@@ -8,7 +8,8 @@ use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Ope
 use rushlight_dispatch::value::{Arg, Ints, Output, sizes_value};
 use rushlight_dispatch::{interpreter, op};
 
-use super::primitives::{NORMALIZE_LAYER, NormParams, Normal};
+use super::params::{NormParams, Normal};
+use super::primitives::NORMALIZE_LAYER;
 use super::{check_floating, check_mixed, product, statistic, wide};
 use crate::expr_ext::ExprExt;
 use crate::reduce::sum::MEAN_DIM;

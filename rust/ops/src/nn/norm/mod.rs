@@ -8,6 +8,7 @@ mod group;
 mod layer;
 mod local;
 mod on_cuda;
+mod params;
 mod primitives;
 
 pub use batch::{BATCH_NORM, INSTANCE_NORM, NATIVE_BATCH_NORM};

@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_cpu::float::Float;
-use rushlight_cpu::nn::norm::{Backward, Forward, NormGroups};
+use rushlight_cpu::nn::norm::{Backward, Forward};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, settle, workplace};
 use rushlight_dispatch::operator::{
@@ -15,92 +15,13 @@ use rushlight_dispatch::value::{Arg, Ints, Output, Value, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, merge_batch, split_batch};
 use rushlight_dispatch::{create, op};
 
+use super::params::{NormParams, reshaped};
 use super::{on_cuda, wide};
 use crate::convert::to_dtype;
 use crate::expr_ext::ExprExt;
 use crate::reduce::sum::{MEAN_DIM, SUM_DIM};
 use crate::view::RESHAPE;
 use crate::view::transpose::TRANSPOSE;
-
-/// The groups: the operand viewed as `[samples, groups, channels, run]`, and the options.
-#[derive(Clone, Copy)]
-pub struct NormParams {
-    pub view: [isize; 4],
-    pub pooled: bool,
-    pub centred: bool,
-    pub eps: f64,
-}
-
-/// The results of normalisation: the output, and mean and variance of each group.
-pub struct Normal {
-    pub out: Tensor,
-    pub mean: Tensor,
-    pub variance: Tensor,
-}
-
-impl NormParams {
-    pub fn run(
-        self,
-        op: &'static Operator,
-        input: &Tensor,
-        weight: Option<&Tensor>,
-        bias: Option<&Tensor>,
-    ) -> Result<Normal> {
-        let values = [input.into(), weight.into(), bias.into()].into_iter().chain(self.values());
-        let results = Args::new(op, values).call()?.into_tensors();
-        let [out, mean, variance] =
-            <[Tensor; 3]>::try_from(results).map_err(|_| Error::runtime("a normalisation without statistics"))?;
-        Ok(Normal { out, mean, variance })
-    }
-
-    fn values(self) -> [Value<'static>; 4] {
-        [sizes_value(&self.view), self.pooled.into(), self.centred.into(), self.eps.into()]
-    }
-
-    /// Reads the parameters of a call and checks that it fits the input.
-    pub fn read(args: &Args, input: Arg, [view, pooled, centred, eps]: [Arg; 4]) -> Result<NormParams> {
-        let (own, view) = (args.tensor(input)?, args.ints(view)?);
-        let params = NormParams::of(view, args.bool(pooled)?, args.bool(centred)?, args.float(eps)?);
-        let counts = view.iter().try_fold(1i64, |count, &size| count.checked_mul(size).filter(|&count| count >= 0));
-        if view.len() != 4 || counts != Some(own.numel() as i64) || (params.pooled && params.view[2] != 1) {
-            let sizes: Vec<isize> = view.iter().map(|&size| size as isize).collect();
-            return Err(Error::runtime(format!(
-                "groups of {} do not fit an input of size {}",
-                Shape(&sizes),
-                Shape(own.sizes())
-            )));
-        }
-        Ok(params)
-    }
-
-    fn of(view: &[i64], pooled: bool, centred: bool, eps: f64) -> NormParams {
-        let size = |at: usize| view.get(at).map_or(1, |&size| size as isize);
-        NormParams { view: std::array::from_fn(size), pooled, centred, eps }
-    }
-
-    fn groups(self) -> NormGroups {
-        let [samples, groups, channels, run] = self.view.map(|size| size as usize);
-        NormGroups { samples, groups, channels, run, pooled: self.pooled, centred: self.centred, eps: self.eps }
-    }
-
-    fn statistics(&self) -> &[isize] {
-        if self.pooled { &self.view[1..2] } else { &self.view[..2] }
-    }
-
-    fn parameters(&self) -> isize {
-        self.view[1] * self.view[2]
-    }
-
-    /// The dimensions of the view that form a group.
-    fn dims(&self) -> Ints {
-        if self.pooled { Ints::from_slice(&[0, 2, 3]) } else { Ints::from_slice(&[2, 3]) }
-    }
-
-    /// The sizes of a parameter that broadcasts with the view.
-    fn broad(&self) -> [isize; 4] {
-        [1, self.view[1], self.view[2], 1]
-    }
-}
 
 fn check_parameters(args: &Args, parameters: &[Arg], params: &NormParams) -> Result<()> {
     for &arg in parameters {
@@ -135,7 +56,11 @@ const NORMALIZE: Operator = Operator {
             DType::F64 => forward::<f64>(args, results),
             dtype => Err(Error::unsupported("normalize", dtype)),
         },
-        cuda: OnCuda::Own(on_cuda::forward),
+        cuda: OnCuda::Own(|args, results| {
+            let params = NormParams::read(args, INPUT, [VIEW, POOLED, CENTRED, EPS])?;
+            let parameters = [args.optional_tensor(WEIGHT), args.optional_tensor(BIAS)];
+            on_cuda::forward(&params, args.tensor(INPUT)?, parameters, results)
+        }),
     }),
     derivative: Derivative::Joint(Joint {
         inputs: &[INPUT, WEIGHT, BIAS],
@@ -239,7 +164,11 @@ pub static NORMALIZE_BACKWARD: Operator = Operator {
             DType::F64 => backward::<f64>(args, results),
             dtype => Err(Error::unsupported("normalize", dtype)),
         },
-        cuda: OnCuda::Own(on_cuda::backward),
+        cuda: OnCuda::Own(|args, results| {
+            let params = NormParams::read(args, INPUT, [VIEW, POOLED, CENTRED, EPS])?;
+            let operands = [args.tensor(GRAD)?, args.tensor(INPUT)?, args.tensor(MEAN)?, args.tensor(VARIANCE)?];
+            on_cuda::backward(&params, operands, args.optional_tensor(WEIGHT), results)
+        }),
     }),
     derivative: Derivative::NonDifferentiable("if gradients are recorded, the gradient of normalisation is composed"),
     samples: &[
@@ -334,10 +263,6 @@ fn backward<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
         unsafe { params.groups().backward(&operands)? };
     }
     settle(&to_input, &results[0])
-}
-
-fn reshaped(tensor: &Tensor, sizes: &[isize]) -> Result<Tensor> {
-    op!(crate::view::RESHAPE, tensor, sizes_value(sizes))
 }
 
 /// The gradients of the operand and of the given parameters: fused, unless the gradient itself is recorded or the
