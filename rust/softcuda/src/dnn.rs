@@ -232,7 +232,7 @@ unsafe fn answer(
 }
 
 /// Runs a function that enqueues work on a handle's stream. A handle is one thread's at a time.
-fn on_stream(handle: &Handle, run: impl FnOnce(&mut Machine, usize) -> Status) -> Status {
+fn on_stream(handle: &Handle, mut run: impl FnMut(&mut Machine, usize) -> Status) -> Status {
     if handle.busy.swap(true, Ordering::Acquire) {
         return EXECUTION_FAILED;
     }

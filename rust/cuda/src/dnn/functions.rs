@@ -132,5 +132,7 @@ impl Functions {
 /// The library; `None` if it is not installed. It is loaded by the first call.
 pub fn found() -> Option<&'static Functions> {
     static FOUND: OnceBox<Option<Functions>> = OnceBox::new();
-    FOUND.get_or_init(|| Box::new(Library::find(&["libcudnn.so.9"]).and_then(|library| Functions::of(&library)))).as_ref()
+    FOUND
+        .get_or_init(|| Box::new(Library::find(&["libcudnn.so.9"]).and_then(|library| Functions::of(&library))))
+        .as_ref()
 }

@@ -104,7 +104,8 @@ pub fn write_one(own: &Tensor, dim: usize, what: Pick, results: &[Tensor]) -> Re
     if let Some(size) = sizes.get_mut(dim) {
         *size = 1;
     }
-    let (rows, found) = (sorted(&rows(&source, dim)?, false, false)?.0, create::empty(&sizes, DType::I64, own.device())?);
+    let (rows, found) =
+        (sorted(&rows(&source, dim)?, false, false)?.0, create::empty(&sizes, DType::I64, own.device())?);
     let mut held = Held::on(own)?;
     let operands = held.addresses([&source, &rows, &found])?;
     // SAFETY: elements, places and the result are row-major and of this shape, and held for the stream.
