@@ -354,6 +354,8 @@ SKELETONS = {
         extern "C" __global__ void runs(const f16* values, u8* to, u64 count) { mark_runs<f16, f32>(values, to, count); }
         extern "C" __global__ void bins(const f16* values, u64* counts, u64 count, Bins bins) {
             count_bins(values, counts, count, bins);
+        }
+    """,
     "optimizer": """
         #include "optimizer.cuh"
         using namespace rushlight;

@@ -26,7 +26,10 @@ def report() -> list[tuple[bool, str, str]]:
     lines.append(_about("cuBLASLt, which multiplies matrices", libraries["cublaslt"], slower))
     slower = "convolutions are products of matrices, which need more memory"
     lines.append(_about("cuDNN, which computes convolutions", libraries["cudnn"], slower))
-    for title, name in ("cuFFT, which computes transforms", "cufft"), ("cuSOLVER, which factorises matrices", "cusolver"):
+    for title, name in (
+        ("cuFFT, which computes transforms", "cufft"),
+        ("cuSOLVER, which factorises matrices", "cusolver"),
+    ):
         version = libraries[name]
         lines.append(_about(title, version and (version, True), "the CPU does it"))
     without = "processes exchange tensors through the host"

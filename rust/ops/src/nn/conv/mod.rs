@@ -1,9 +1,8 @@
 //! Convolutions and their transposes.
 //!
-//! Three private operators compute: the convolution, the gradient of its input (which is also the transposed
-//! convolution) and the gradient of its weight. Each is linear in both operands, and the derivative of each consists of
-//! the other two, so gradients of any order come out of them. Their `padding=` has the sides before all dimensions, then
-//! those after, which may be negative if the last elements are not used.
+//! Three private operators compute: the convolution, the gradient of its input (which is also the transposed convolution) and
+//! the gradient of its weight. The derivative of each consists of the other two, so gradients of any order come out of them.
+//! Their `padding=` has the sides before all dimensions, then those after, which may be negative if the last elements are not used.
 
 mod by_cudnn;
 mod on_cuda;
