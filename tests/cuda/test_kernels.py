@@ -169,10 +169,13 @@ SKELETONS = {
         typedef Softmax<SoftmaxForward<f32, true>, f32, bf16, bf16> Forward;
         typedef Softmax<SoftmaxBackward<f64, false>, f64, f64, f64> Backward;
         extern "C" __global__ void warps(u8* out, const u8* x, const u8* y, u64 lines, u64 n, u64 inner) {
-            Forward{out, x, y}.lines<WARP>(lines, n);
+            Forward{out, x, y}.kept<WARP, 8>(lines, n);
         }
         extern "C" __global__ void lines(u8* out, const u8* x, const u8* y, u64 lines, u64 n, u64 inner) {
-            Backward{out, x, y}.lines<THREADS>(lines, n);
+            Backward{out, x, y}.lines(lines, n);
+        }
+        extern "C" __global__ void blocks(u8* out, const u8* x, const u8* y, u64 lines, u64 n, u64 inner) {
+            Backward{out, x, y}.kept<THREADS, 16>(lines, n);
         }
         extern "C" __global__ void columns(u8* out, const u8* x, const u8* y, u64 lines, u64 n, u64 inner) {
             Forward{out, x, y}.columns(lines, n, inner);

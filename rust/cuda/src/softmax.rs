@@ -18,9 +18,10 @@ pub struct Softmax {
     pub dtypes: [DType; 3],
 }
 
-/// The longest line that a warp takes.
-const MEDIUM: usize = 1024;
-const WARP: u64 = 32;
+/// The most elements of a line that a thread keeps.
+const DEEP: usize = 16;
+const WARP: usize = 32;
+const BLOCK: usize = THREADS as usize;
 
 /// Computes lines that have elements. The operands are the result, the first operand and the second.
 ///
@@ -29,16 +30,18 @@ const WARP: u64 = 32;
 pub unsafe fn softmax(card: &Card, stream: StreamId, what: Softmax, operands: [u64; 3], shape: Shape) -> Result<()> {
     let [mut out, mut x, mut y] = operands;
     let (mut lines, mut n, mut inner) = ((shape.outer * shape.inner) as u64, shape.n as u64, shape.inner as u64);
-    let (plan, call, threads) = match (shape.inner, shape.n) {
-        (2.., _) => (0, "columns(lines, n, inner)", 1),
-        (_, ..=MEDIUM) => (1, "lines<WARP>(lines, n)", WARP),
-        _ => (2, "lines<THREADS>(lines, n)", u64::from(THREADS)),
+    let kept = |group: usize| shape.n.div_ceil(group).next_power_of_two();
+    let (call, deep, threads) = match shape.inner {
+        2.. => ("columns(lines, n, inner)".to_string(), 0, 1),
+        _ if kept(WARP) <= DEEP => (format!("kept<WARP, {}>(lines, n)", kept(WARP)), kept(WARP), WARP),
+        _ if kept(BLOCK) <= DEEP => (format!("kept<THREADS, {}>(lines, n)", kept(BLOCK)), kept(BLOCK), BLOCK),
+        _ => ("lines(lines, n)".to_string(), 0, BLOCK),
     };
     let [to, first, second] = what.dtypes.map(Kind::Of);
     let compute = Kind::Of(what.compute);
     let title = if what.backward { "SoftmaxBackward" } else { "SoftmaxForward" };
     let codes = [compute, to, first, second].map(Kind::code);
-    let key: Key = (title, [codes[0], codes[1], codes[2], codes[3], u8::from(what.logarithm), plan, 0, 0]);
+    let key: Key = (title, [codes[0], codes[1], codes[2], codes[3], u8::from(what.logarithm), deep as u8, threads.ilog2() as u8, 0]);
     let program = Program::find(card, key, &[c"softmax"], || {
         format!(
             r#"#include "softmax.cuh"
@@ -64,7 +67,7 @@ extern "C" __global__ void softmax(u8* out, const u8* x, const u8* y, u64 lines,
         argument(&mut n),
         argument(&mut inner),
     ];
-    let grid = [blocks(card, lines.saturating_mul(threads)), 1];
+    let grid = [blocks(card, lines.saturating_mul(threads as u64)), 1];
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.
     unsafe { launch(card, program.kernel(0), grid, stream, &mut arguments) }
 }

@@ -66,19 +66,6 @@ template <class T, class C> struct Normalize {
     DEVICE C scale(u64 row, u64 element) const { return weight ? weight[view.parameter(row, element)] : C(1); }
     DEVICE C rstd(C variance) const { return C(1) / sqrt(variance + eps); }
 
-    /// The value of a group's first thread, for all of them.
-    template <int GROUP, class A> static DEVICE A shared(A own) {
-        constexpr int GROUPS = THREADS / GROUP;
-        __shared__ u128 bytes[GROUPS * sizeof(A) / sizeof(u128) + 1];
-        A* const all = (A*)bytes;
-        __syncthreads();
-        if (threadIdx.x % GROUP == 0) {
-            all[threadIdx.x / GROUP] = own;
-        }
-        __syncthreads();
-        return all[threadIdx.x / GROUP];
-    }
-
     /// Both sums of what a function gives for the elements of a piece, for all threads of the group.
     template <int GROUP, class Give> static DEVICE Sums<C> sums(u64 first, u64 end, const Give& give) {
         constexpr int DEEP = 4;
@@ -93,7 +80,7 @@ template <class T, class C> struct Normalize {
             totals[0] = Sums<C>::join(totals[0], give(element));
         }
         const Sums<C> half = Sums<C>::join(totals[0], totals[1]), other = Sums<C>::join(totals[2], totals[3]);
-        return shared<GROUP>(join_group<Sums<C>, GROUP>(Sums<C>::join(half, other)));
+        return share_group<GROUP>(join_group<Sums<C>, GROUP>(Sums<C>::join(half, other)));
     }
 
     template <int GROUP> DEVICE Moments<C> moments(u64 row, u64 first, u64 end) const {

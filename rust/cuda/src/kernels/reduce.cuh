@@ -13,13 +13,13 @@ namespace rushlight {
 constexpr int WARP = 32;
 constexpr int WARPS = THREADS / WARP;
 
-/// The value of the lane that is `by` further, in words, because shuffles take numbers.
-template <class A> DEVICE A shifted(A own, unsigned by) {
+/// The value of another lane of the warp, in words, because shuffles take numbers.
+template <class A> DEVICE A from_lane(A own, unsigned lane) {
     constexpr int WORDS = (sizeof(A) + 3) / 4;
     u32 words[WORDS] = {};
     memcpy(words, &own, sizeof(A));
     for (int n = 0; n < WORDS; n++) {
-        words[n] = __shfl_down_sync(~0u, words[n], by);
+        words[n] = __shfl_sync(~0u, words[n], lane);
     }
     memcpy((void*)&own, words, sizeof(A));
     return own;
@@ -29,7 +29,7 @@ template <class A> DEVICE A shifted(A own, unsigned by) {
 template <class Fold, int GROUP> DEVICE typename Fold::A join_group(typename Fold::A own) {
     typedef typename Fold::A A;
     for (unsigned by = WARP / 2; by > 0; by /= 2) {
-        own = Fold::join(own, shifted(own, by));
+        own = Fold::join(own, from_lane(own, threadIdx.x + by));
     }
     if constexpr (GROUP > WARP) {
         // As bytes, because shared variables have no constructors.
@@ -48,6 +48,22 @@ template <class Fold, int GROUP> DEVICE typename Fold::A join_group(typename Fol
     return own;
 }
 
+/// The value of a group's first thread, for all of them.
+template <int GROUP, class A> DEVICE A share_group(A own) {
+    if constexpr (GROUP > WARP) {
+        __shared__ u128 bytes[sizeof(A) / sizeof(u128) + 1];
+        A* const first = (A*)bytes;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            *first = own;
+        }
+        __syncthreads();
+        return *first;
+    } else {
+        return from_lane(own, 0);
+    }
+}
+
 /// The greatest power of two that is not greater.
 DEVICE constexpr int power_of_two(int n) { return n < 2 ? 1 : 2 * power_of_two(n / 2); }
 
@@ -61,8 +77,8 @@ template <class Fold, class Out, class In> struct Reduction {
     struct alignas(PACK * sizeof(In)) Pack {
         typename stored<In>::type items[PACK];
     };
-    /// The elements that a thread of `columns` takes at once.
-    static constexpr int DEEP = PACK < 4 ? PACK : 4;
+    /// How many loads a thread has under way at once: of packs, and of single elements.
+    static constexpr int PACKS = 4, DEEP = ROOM < 8 ? ROOM : 8;
 
     /// A row of the input.
     struct Row {
@@ -90,9 +106,23 @@ template <class Fold, class Out, class In> struct Reduction {
     /// Where a result and its row begin.
     struct Place {
         i64 offsets[2];
-        DEVICE Place(const Loops<2>& outer, u64 result) : offsets{} { outer.move(result, offsets); }
+        DEVICE Place(const Loops<2>& outer, u64 result, u64 results) : offsets{} {
+            if (outer.rank <= 1) {
+                offsets[0] = i64(result) * outer.strides[0][0];
+                offsets[1] = i64(result) * outer.strides[0][1];
+            } else {
+                find(outer, result, results >> 31 == 0);
+            }
+        }
+        CALLED void find(const Loops<2>& outer, u64 result, bool small) {
+            if (small) {
+                outer.move(u32(result), offsets);
+            } else {
+                outer.move(result, offsets);
+            }
+        }
         DEVICE Row row(const u8* input, const Loops<1>& inner, u64 length) const {
-            return {input + offsets[1], inner, length >> 32 == 0};
+            return {input + offsets[1], inner, length >> 31 == 0};
         }
     };
 
@@ -110,7 +140,7 @@ template <class Fold, class Out, class In> struct Reduction {
     static DEVICE void serial(u8* out, const u8* input, const Loops<2>& outer, const Loops<1>& inner, u64 results, u64 length,
                               const Numbers& numbers) {
         for (u64 result = first_element(); result < results; result += element_step()) {
-            const Place place(outer, result);
+            const Place place(outer, result, results);
             const Row row = place.row(input, inner, length);
             A total = Fold::start();
             for (u64 element = 0; element < length; element++) {
@@ -120,8 +150,7 @@ template <class Fold, class Out, class In> struct Reduction {
         }
     }
 
-    static DEVICE void take_pack(A* totals, const u8* from, const Numbers& numbers) {
-        const Pack pack = *(const Pack*)from;
+    static DEVICE void take_pack(A* totals, const Pack& pack, const Numbers& numbers) {
         for (int n = 0; n < PACK; n++) {
             totals[n] = Fold::take(totals[n], convert<T>(load<In>(&pack.items[n])), numbers);
         }
@@ -136,13 +165,19 @@ template <class Fold, class Out, class In> struct Reduction {
         constexpr u64 STEP = GROUP * PACK;
         u64 at = first + threadIdx.x % GROUP * PACK;
         if (packed && row.loops.rank <= 1) {
-#pragma unroll 4
-            for (; at + PACK <= end; at += STEP) {
-                take_pack(totals, row.first + at * sizeof(In), numbers);
+            for (; at + (PACKS - 1) * STEP + PACK <= end; at += PACKS * STEP) {
+                Pack packs[PACKS];
+                for (int n = 0; n < PACKS; n++) {
+                    packs[n] = *(const Pack*)(row.first + (at + n * STEP) * sizeof(In));
+                }
+                for (int n = 0; n < PACKS; n++) {
+                    take_pack(totals, packs[n], numbers);
+                }
             }
-        } else if (packed) {
+        }
+        if (packed) {
             for (; at + PACK <= end; at += STEP) {
-                take_pack(totals, row.at(at), numbers);
+                take_pack(totals, *(const Pack*)row.at(at), numbers);
             }
         }
         for (; at < end; at += STEP) {
@@ -171,7 +206,7 @@ template <class Fold, class Out, class In> struct Reduction {
         constexpr u64 GROUPS = THREADS / GROUP;
         const u64 first = blockIdx.y * piece, end = first + piece < length ? first + piece : length;
         for (u64 result = blockIdx.x * GROUPS + threadIdx.x / GROUP; result < results; result += gridDim.x * GROUPS) {
-            const Place place(outer, result);
+            const Place place(outer, result, results);
             const A own = take<GROUP>(place.row(input, inner, length), first, end, packed, numbers);
             const A total = join_group<Fold, GROUP>(own);
             if (threadIdx.x % GROUP == 0) {
@@ -189,22 +224,26 @@ template <class Fold, class Out, class In> struct Reduction {
         const u64 first = blockIdx.y * piece, end = first + piece < length ? first + piece : length;
         for (u64 group = blockIdx.x; group * WARP < results; group += gridDim.x) {
             const u64 result = group * WARP + lane;
-            const Place place(outer, result < results ? result : 0);
+            const Place place(outer, result < results ? result : 0, results);
             const Row row = place.row(input, inner, length);
             A totals[DEEP];
             for (int n = 0; n < DEEP; n++) {
                 totals[n] = Fold::start();
             }
             u64 at = result < results ? first + warp : end;
-            for (; at + (DEEP - 1) * WARPS < end; at += DEEP * WARPS) {
-                for (int n = 0; n < DEEP; n++) {
-                    totals[n] = row.take(totals[n], at + n * WARPS, numbers);
+            if (inner.rank <= 1) {
+                for (; at + (DEEP - 1) * WARPS < end; at += DEEP * WARPS) {
+                    In loaded[DEEP];
+                    for (int n = 0; n < DEEP; n++) {
+                        loaded[n] = load<In>(row.first + i64(at + n * WARPS) * inner.strides[0][0]);
+                    }
+                    for (int n = 0; n < DEEP; n++) {
+                        totals[n] = Fold::take(totals[n], convert<T>(loaded[n]), numbers);
+                    }
                 }
             }
-            for (int n = 0; n < DEEP; n++) {
-                if (at + n * WARPS < end) {
-                    totals[n] = row.take(totals[n], at + n * WARPS, numbers);
-                }
+            for (; at < end; at += WARPS) {
+                totals[0] = row.take(totals[0], at, numbers);
             }
             A total = tree(totals);
             __syncthreads();
@@ -228,7 +267,7 @@ template <class Fold, class Out, class In> struct Reduction {
             }
             total = join_group<Fold, THREADS>(total);
             if (threadIdx.x == 0) {
-                store<Out>(out + Place(outer, result).offsets[0], Fold::done(total, length, numbers));
+                store<Out>(out + Place(outer, result, results).offsets[0], Fold::done(total, length, numbers));
             }
         }
     }

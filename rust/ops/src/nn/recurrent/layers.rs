@@ -146,7 +146,6 @@ impl Layer {
     ) -> Result<Option<(Tensor, State)>> {
         let State { output, cell: Some(cell) } = first else { return Ok(None) };
         let fits = weights.projection.is_none()
-            && !matches!(products.device(), Device::Cuda(_))
             && products.rank() == 3
             && output.sizes() == cell.sizes()
             && [output, cell, weights.own]
