@@ -528,6 +528,7 @@ if TYPE_CHECKING:
     from rushlight.nn._grouped_mm import _scaled_mm as _scaled_mm
     from rushlight.serialization import load as load
     from rushlight.serialization import save as save
+    from rushlight.sparse import _sparse_sum as _sparse_sum
     from rushlight.sparse import dsmm as dsmm
     from rushlight.sparse import hsmm as hsmm
     from rushlight.sparse import hspmm as hspmm

@@ -230,12 +230,15 @@ def streams(rank, size, place):
         kept = torch.zeros(big, device="cuda")
         for part in range(4):
             tensor = torch.full((big,), float(rank + step + part), device="cuda")
-            works.append((dist.all_reduce(tensor, async_op=True), tensor[:1].clone))
+            work = dist.all_reduce(tensor, async_op=True)
             kept.add_(tensor.mul(0))
+            works.append((work, part, tensor if part % 2 else None))
             del tensor
             torch.full((big,), -1.0, device="cuda")
-        for work, _ in works:
+        for work, part, tensor in works:
             work.wait()
+            expected = sum(range(size)) + size * (step + part)
+            assert tensor is None or tensor.unique().tolist() == [expected]
         assert kept.sum().item() == 0
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
@@ -404,13 +407,18 @@ def hooks(rank, size, place):
     model(torch.zeros(4, 6))
     buffers = [None] * size
     dist.all_gather_object(buffers, [buffer.tolist() for buffer in model.buffers()])
+    assert buffers[0] and all(one == buffers[0] for one in buffers)
     model.zero_grad()
+    torch.manual_seed(rank)
     with model.no_sync():
-        model(torch.full((4, 6), 1.0 + rank)).sum().backward()
-    alone = model.module[3].bias.grad.clone()
-    model(torch.full((4, 6), 1.0 + rank)).pow(2).sum().backward()
-    gathered = [torch.zeros_like(alone) for _ in range(size)]
-    dist.all_gather(gathered, model.module[3].bias.grad)
+        model(torch.randn(4, 6)).pow(2).sum().backward()
+    weight = model.module[0].weight
+    alone = [torch.zeros_like(weight) for _ in range(size)]
+    dist.all_gather(alone, weight.grad)
+    assert not torch.equal(alone[0], alone[1])
+    model(torch.randn(4, 6)).pow(2).sum().backward()
+    gathered = [torch.zeros_like(weight) for _ in range(size)]
+    dist.all_gather(gathered, weight.grad)
     assert all(torch.equal(one, gathered[0]) for one in gathered)
     compressed = DistributedDataParallel(torch.nn.Linear(3, 2).cuda())
     compressed.register_comm_hook(None, default_hooks.fp16_compress_hook)

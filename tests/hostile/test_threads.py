@@ -110,7 +110,7 @@ INDEXED = {
     "embedding": "torch.nn.functional.embedding(index, table)",
     "losses": "torch.nn.functional.nll_loss(scores, index)",
     "pooled": "torch._C._functions['']['_pool_gather'](x, index, 1)",
-    "pooled back": "torch._C._functions['']['_pool_scatter'](x, index, x, 1)",
+    "pooled back": "torch._C._functions['']['_pool_scatter'](x, index, x, 1, ())",
 }
 MASKED = {
     "mask": "x[mask]",

@@ -147,7 +147,6 @@ impl Normalize {
     }
 
     /// Runs the kernels of a program one after the other; the second one has another `piece`.
-    #[expect(clippy::too_many_arguments, reason = "one call that all forms share")]
     unsafe fn launch(
         &self,
         card: &Card,

@@ -1,8 +1,8 @@
 // The skeleton of every reduction. A program gives the functions of a fold and the types in memory; see `reduce.rs`.
 //
 // The order in which elements are combined depends on shapes and types alone. Adjacent elements form packs of 16 bytes, and each
-// place of a pack has an accumulator of its own. The threads of a group take the packs of a row in turn, their accumulators join
-// in a tree, and so do the pieces of a long row.
+// place of a pack has an accumulator of its own. The threads of a group, a warp or a block, take the packs of a row in turn. The
+// accumulators of a warp join in a tree, then those of the warps in their order, and so do the pieces of a long row.
 
 #pragma once
 

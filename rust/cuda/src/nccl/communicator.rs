@@ -396,7 +396,11 @@ impl Work {
 
     /// Whether the calls are over, with or without success.
     pub fn is_over(&self) -> bool {
-        self.failure().is_some() || self.end.query().unwrap_or(true)
+        self.failure().is_some()
+            || self.end.query().unwrap_or_else(|error| {
+                self.communicator.fail(error);
+                true
+            })
     }
 
     /// Makes the current stream wait for the calls. The host goes on.

@@ -35,6 +35,10 @@ fn check_image(name: &str, own: &Tensor) -> Result<[isize; 3]> {
     }
 }
 
+fn enlarged(size: isize, factor: isize) -> Result<isize> {
+    size.checked_mul(factor).ok_or_else(|| Error::runtime("numel: integer multiplication overflow"))
+}
+
 fn check_factor(name: &str, word: &str, factor: i64) -> Result<isize> {
     if factor > 0 {
         return Ok(factor as isize);
@@ -70,7 +74,7 @@ pub static PIXEL_SHUFFLE: Operator = Operator {
             )));
         }
         let fewer = channels / square;
-        let enlarged = [fewer, height.saturating_mul(r), width.saturating_mul(r)];
+        let enlarged = [fewer, enlarged(height, r)?, enlarged(width, r)?];
         rearranged(own, &[fewer, r, r, height, width], &[0, 3, 1, 4, 2], &enlarged).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
@@ -118,7 +122,7 @@ pub static PIXEL_UNSHUFFLE: Operator = Operator {
             }
         }
         let (h, w) = (height / r, width / r);
-        let more = channels.saturating_mul(r).saturating_mul(r);
+        let more = enlarged(enlarged(channels, r)?, r)?;
         rearranged(own, &[channels, h, r, w, r], &[0, 2, 4, 1, 3], &[more, h, w]).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,

@@ -1,4 +1,4 @@
-//! Accumulations along lines on CUDA devices: cumulative results, and the best elements with their indices.
+//! Lines on CUDA devices: cumulative results, the best elements with their indices, and softmax.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::DimSet;

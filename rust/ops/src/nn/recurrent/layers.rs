@@ -3,7 +3,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::broadcast;
-use rushlight_core::{DType, Device, Error, Result};
+use rushlight_core::{DType, Error, Result};
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
     Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator,
