@@ -114,3 +114,19 @@ assert launches() - before > 1 and x.unique().tolist() == [0.5]
 """,
         SOFTCUDA_SEED=5,
     )
+
+
+def test_an_lstm_takes_a_product_and_a_kernel_for_each_step():
+    """Forward; what comes before and after the steps is a few more."""
+    run(
+        COUNTER
+        + """
+steps = 10
+layer = torch.nn.LSTM(16, 24, 2, batch_first=True).cuda()
+x = torch.randn(5, steps, 16, device="cuda")
+layer(x)
+before = launches()
+layer(x)
+assert launches() - before <= 2 * steps + 12, launches() - before
+"""
+    )
