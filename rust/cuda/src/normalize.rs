@@ -105,6 +105,9 @@ impl Normalize {
     }
 
     /// Runs a kernel for whole rows, or two for pieces of them, each of which has `numbers`.
+    ///
+    /// # Safety
+    /// As for the callers.
     unsafe fn rows(
         &self,
         card: &Card,
@@ -132,6 +135,9 @@ impl Normalize {
     }
 
     /// The gradients of weight and bias.
+    ///
+    /// # Safety
+    /// As for `backward`.
     unsafe fn parameters(&self, card: &Card, stream: StreamId, gradients: &Gradients) -> Result<()> {
         let View { samples, groups, channels, .. } = self.view;
         let count = groups * channels;
@@ -147,6 +153,9 @@ impl Normalize {
     }
 
     /// Runs the kernels of a program one after the other; the second one has another `piece`.
+    ///
+    /// # Safety
+    /// As for the callers; `parts` has room for what the kernels write there.
     unsafe fn launch(
         &self,
         card: &Card,
