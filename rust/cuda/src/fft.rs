@@ -20,7 +20,7 @@ use crate::{memory, stream};
 
 functions! {
     /// The functions of cuFFT that are called.
-    Functions from &["libcufft.so.12", "libcufft.so.11"];
+    struct Functions from &["libcufft.so.12", "libcufft.so.11"];
     version = c"cufftGetVersion" (*mut c_int);
     create = c"cufftCreate" (*mut Handle);
     destroy = c"cufftDestroy" (Handle);

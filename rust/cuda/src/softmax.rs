@@ -41,7 +41,10 @@ pub unsafe fn softmax(card: &Card, stream: StreamId, what: Softmax, operands: [u
     let compute = Kind::Of(what.compute);
     let title = if what.backward { "SoftmaxBackward" } else { "SoftmaxForward" };
     let codes = [compute, to, first, second].map(Kind::code);
-    let key: Key = (title, [codes[0], codes[1], codes[2], codes[3], u8::from(what.logarithm), deep as u8, threads.ilog2() as u8, 0]);
+    let key: Key = (
+        title,
+        [codes[0], codes[1], codes[2], codes[3], u8::from(what.logarithm), deep as u8, threads.ilog2() as u8, 0],
+    );
     let program = Program::find(card, key, &[c"softmax"], || {
         format!(
             r#"#include "softmax.cuh"

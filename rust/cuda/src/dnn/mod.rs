@@ -233,11 +233,7 @@ impl Call<'_> {
 
     /// The algorithms that cuDNN recommends, the best one first.
     fn ask(&self) -> Vec<Answer> {
-        let function = match self.target {
-            Target::Output => self.library.ask_output,
-            Target::Input => self.library.ask_input,
-            Target::Weight => self.library.ask_weight,
-        };
+        let function = self.library.ask[self.target as usize];
         let (mut answers, mut count) = ([Answer::EMPTY; MOST], 0);
         let [first, second] = [self.operands[0].object, self.operands[1].object];
         // SAFETY: all objects are alive, and there is room for the answers.
@@ -261,11 +257,7 @@ impl Call<'_> {
     /// # Safety
     /// As `convolve`.
     unsafe fn measure(&self, card: &Card, stream: StreamId, [first, second, result]: [u64; 3]) -> Result<Vec<Answer>> {
-        let function = match self.target {
-            Target::Output => self.library.measure_output,
-            Target::Input => self.library.measure_input,
-            Target::Weight => self.library.measure_weight,
-        };
+        let function = self.library.measure[self.target as usize];
         // Algorithms that need more than there is are not measured.
         let mut sizes: Vec<usize> = self.ask().iter().map(|answer| answer.workspace).collect();
         sizes.sort_unstable();
@@ -301,11 +293,7 @@ impl Call<'_> {
 
     /// The ways that the settings permit.
     fn ways(&self, own: &Convolution, answers: &[Answer], deterministic: bool) -> Vec<Way> {
-        let function = match self.target {
-            Target::Output => self.library.size_output,
-            Target::Input => self.library.size_input,
-            Target::Weight => self.library.size_weight,
-        };
+        let function = self.library.size[self.target as usize];
         let exact = math_of(own.dtype) == FMA_MATH;
         let permitted =
             |answer: &&Answer| answer.status == SUCCESS && (!deterministic || answer.determinism == DETERMINISTIC);
@@ -333,11 +321,7 @@ impl Call<'_> {
     /// # Safety
     /// As `convolve`.
     unsafe fn run(&self, dtype: DType, way: Way, space: *mut c_void, [first, second, result]: [u64; 3]) -> Status {
-        let function = match self.target {
-            Target::Output => self.library.run_output,
-            Target::Input => self.library.run_input,
-            Target::Weight => self.library.run_weight,
-        };
+        let function = self.library.run[self.target as usize];
         let (single, double) = ([1f32, 0.0], [1f64, 0.0]);
         let [alpha, beta]: [*const c_void; 2] = match dtype {
             DType::F64 => [(&raw const double[0]).cast(), (&raw const double[1]).cast()],

@@ -29,7 +29,7 @@ type Pointer = *mut c_void;
 
 functions! {
     /// The functions of cuSOLVER that are called.
-    Solver from &["libcusolver.so.12", "libcusolver.so.11"];
+    struct Solver from &["libcusolver.so.12", "libcusolver.so.11"];
     version = c"cusolverGetVersion" (*mut c_int);
     create = c"cusolverDnCreate" (*mut Pointer);
     create_parameters = c"cusolverDnCreateParams" (*mut Pointer);
@@ -87,7 +87,7 @@ functions! {
 
 functions! {
     /// The functions of cuBLAS that are called.
-    Blas from &["libcublas.so.13", "libcublas.so.12"];
+    struct Blas from &["libcublas.so.13", "libcublas.so.12"];
     create = c"cublasCreate_v2" (*mut Pointer);
     set_stream = c"cublasSetStream_v2" (Pointer, Pointer);
     set_workspace = c"cublasSetWorkspace_v2" (Pointer, Pointer, usize);
