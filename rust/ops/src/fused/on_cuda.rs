@@ -36,12 +36,12 @@ fn in_one_kernel<const N: usize>(tensors: [Option<&Tensor>; N], numbers: &[f64],
     let mut held = Held::on(param)?;
     let mut addresses = [0; N];
     for (address, tensor) in addresses.iter_mut().zip(tensors) {
-        *address = tensor.map_or(Ok(0), |tensor| held.address(tensor))?;
+        *address = held.optional(tensor)?;
     }
     let numbers: Vec<[u64; 2]> = numbers.iter().map(|&number| bits(number.into(), dtype.compute())).collect();
     let count = param.numel() as u64;
     if count > 0 {
-        // SAFETY: the tensors have one shape, lie in one order without gaps in storages of their own, and are pinned on the stream.
+        // SAFETY: the tensors have one shape, lie in one order without gaps in storages of their own, and are held for the stream.
         unsafe { optimizer::step(held.card, held.stream, dtype, addresses, count, &numbers, flags)? };
     }
     for (place, tensor) in tensors.into_iter().enumerate() {
