@@ -191,20 +191,20 @@ unsafe impl Send for Handle {}
 static IDLE: ForkMutex<BTreeMap<(Of, u8, usize), Vec<Handle>>> = ForkMutex::new(Rank::Tables, BTreeMap::new());
 
 /// A handle that a call uses alone, and that goes back to the list.
-struct Held(Handle);
+struct Borrowed(Handle);
 
-impl Drop for Held {
+impl Drop for Borrowed {
     fn drop(&mut self) {
         IDLE.lock().entry(self.0.key).or_default().push(self.0);
     }
 }
 
-impl Held {
+impl Borrowed {
     /// A handle for a stream of the current device; `None` if the library cannot make one.
-    fn take(of: Of, card: &Card, stream: StreamId) -> Option<Held> {
+    fn take(of: Of, card: &Card, stream: StreamId) -> Option<Borrowed> {
         let key = (of, card.index, stream.0);
         let idle = IDLE.lock().get_mut(&key).and_then(Vec::pop);
-        idle.or_else(|| Handle::new(key, stream)).map(Held)
+        idle.or_else(|| Handle::new(key, stream)).map(Borrowed)
     }
 }
 
@@ -304,8 +304,8 @@ unsafe fn each(
     run: impl Fn(&Solver, &Handle, &Spaces, u64) -> c_int,
 ) -> Result<bool> {
     let Some(library) = solver() else { return Ok(false) };
-    let Some(held) = Held::take(Of::Solver, card, stream) else { return Ok(false) };
-    let handle = &held.0;
+    let Some(borrowed) = Borrowed::take(Of::Solver, card, stream) else { return Ok(false) };
+    let handle = &borrowed.0;
     let (mut device_bytes, mut host_bytes) = (0, 0);
     if size(library, handle, &mut device_bytes, &mut host_bytes) != SUCCESS {
         return Ok(false);
@@ -324,14 +324,14 @@ unsafe fn each(
 /// Runs a function with a handle of cuBLAS that has a workspace. False if there is none; then the function was not called.
 fn with_blas(card: &Card, stream: StreamId, run: impl FnOnce(&Blas, Pointer) -> Result<()>) -> Result<bool> {
     let Some(library) = products() else { return Ok(false) };
-    let Some(held) = Held::take(Of::Blas, card, stream) else { return Ok(false) };
+    let Some(borrowed) = Borrowed::take(Of::Blas, card, stream) else { return Ok(false) };
     let bytes = blas::workspace_limit(card) as usize;
     let workspace = memory::allocate(card.index, bytes)?;
     let pin = workspace.pin_on(stream)?;
     // SAFETY: the workspace is held for the stream.
-    if unsafe { (library.set_workspace)(held.0.handle, pointer(pin.address() as u64), bytes) } != SUCCESS {
+    if unsafe { (library.set_workspace)(borrowed.0.handle, pointer(pin.address() as u64), bytes) } != SUCCESS {
         return Ok(false);
     }
-    run(library, held.0.handle)?;
+    run(library, borrowed.0.handle)?;
     Ok(true)
 }
