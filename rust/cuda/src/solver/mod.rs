@@ -11,7 +11,7 @@ pub mod triangles;
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
-use std::ptr::{null_mut, with_exposed_provenance_mut};
+use std::ptr::null_mut;
 
 use once_cell::race::OnceBox;
 use rushlight_core::alloc::collected;
@@ -22,7 +22,8 @@ use rushlight_core::{DType, Error, Result};
 use crate::card::Card;
 use crate::launch::enqueue;
 use crate::library::functions;
-use crate::{blas, capture, memory, stream};
+use crate::memory::{Workspace, pointer};
+use crate::{blas, capture, stream};
 
 /// A handle, and cuSOLVER's parameters, which all calls share.
 type Pointer = *mut c_void;
@@ -274,10 +275,6 @@ impl Matrices {
     }
 }
 
-fn pointer(address: u64) -> Pointer {
-    with_exposed_provenance_mut(address as usize)
-}
-
 /// The n-th code of a list of results, which are 0 for success (`info` of LAPACK).
 fn code(infos: u64, n: u64) -> Pointer {
     pointer(infos + 4 * n)
@@ -310,11 +307,9 @@ unsafe fn each(
     if size(library, handle, &mut device_bytes, &mut host_bytes) != SUCCESS {
         return Ok(false);
     }
-    let workspace = memory::allocate(card.index, device_bytes)?;
-    let pin = workspace.pin_on(stream)?;
-    let device = if device_bytes == 0 { null_mut() } else { pointer(pin.address() as u64) };
+    let workspace = Workspace::new(card.index, stream, device_bytes)?;
     let mut host = collected((0..host_bytes.div_ceil(size_of::<u128>())).map(|_| 0u128))?;
-    let spaces = Spaces { device, device_bytes, host: host.as_mut_ptr().cast(), host_bytes };
+    let spaces = Spaces { device: workspace.pointer(), device_bytes, host: host.as_mut_ptr().cast(), host_bytes };
     for n in 0..count {
         enqueue(card, name, stream, || checked(run(library, handle, &spaces, n), name))?;
     }
@@ -325,11 +320,10 @@ unsafe fn each(
 fn with_blas(card: &Card, stream: StreamId, run: impl FnOnce(&Blas, Pointer) -> Result<()>) -> Result<bool> {
     let Some(library) = products() else { return Ok(false) };
     let Some(borrowed) = Borrowed::take(Of::Blas, card, stream) else { return Ok(false) };
-    let bytes = blas::workspace_limit(card) as usize;
-    let workspace = memory::allocate(card.index, bytes)?;
-    let pin = workspace.pin_on(stream)?;
+    let workspace = Workspace::new(card.index, stream, blas::workspace_limit(card) as usize)?;
     // SAFETY: the workspace is held for the stream.
-    if unsafe { (library.set_workspace)(borrowed.0.handle, pointer(pin.address() as u64), bytes) } != SUCCESS {
+    let status = unsafe { (library.set_workspace)(borrowed.0.handle, workspace.pointer(), workspace.bytes()) };
+    if status != SUCCESS {
         return Ok(false);
     }
     run(library, borrowed.0.handle)?;
