@@ -65,14 +65,14 @@ pub fn cholesky(factor: &Tensor, infos: &Tensor, upper: bool) -> Result<bool> {
 }
 
 /// The largest square matrices whose batches cuBLAS factorises, as in torch; cuSOLVER takes larger ones one after the other.
-const MOST_ROWS: i64 = 512;
+const MOST_ROWS: i64 = 511;
 
 /// Replaces matrices by their LU factors.
 pub fn lu(lu: &Tensor, pivots: &Tensor, infos: &Tensor) -> Result<bool> {
     let (list, wide);
     let mut held = Held::on(lu)?;
     let (own, infos) = (matrices(&mut held, lu)?, held.address(infos)?);
-    if !own.is_single() && own.rows == own.columns && own.rows < MOST_ROWS && solves_triangles() {
+    if !own.is_single() && own.rows == own.columns && own.rows <= MOST_ROWS && solves_triangles() {
         list = addresses(&own, lu.device())?;
         let listed = Listed { matrices: own, addresses: held.address(&list)? };
         // SAFETY: results are new and of the sizes from `infer`; all storages are held for the stream.
