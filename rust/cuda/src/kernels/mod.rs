@@ -99,6 +99,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("softmax.cuh", include_str!("softmax.cuh")),
     ("special.cuh", include_str!("special.cuh")),
     ("tables.cuh", include_str!("tables.cuh")),
+    ("warps.cuh", include_str!("warps.cuh")),
 ];
 
 /// The functions of an operator or a fold in `expressions.cuh`: only they are compiled with a kernel. `namespace` is
