@@ -53,7 +53,9 @@ pub unsafe fn step<const N: usize>(
 ) -> Result<()> {
     let (name, parameters, values) = match algorithm {
         Algorithm::Sgd => ("sgd", "T* param, const T* grad, T* buffer", "param, grad, buffer"),
-        Algorithm::Adam => ("adam", "T* param, const T* grad, T* mean, T* square, T* largest", "param, grad, mean, square, largest"),
+        Algorithm::Adam => {
+            ("adam", "T* param, const T* grad, T* mean, T* square, T* largest", "param, grad, mean, square, largest")
+        }
     };
     let mut codes = [0; 8];
     codes[0] = Kind::Of(dtype).code();

@@ -83,6 +83,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("indexed.cuh", include_str!("indexed.cuh")),
     ("integers.cuh", include_str!("integers.cuh")),
     ("lines.cuh", include_str!("lines.cuh")),
+    ("mantissas.cuh", include_str!("mantissas.cuh")),
     ("matmul.cuh", include_str!("matmul.cuh")),
     ("normalize.cuh", include_str!("normalize.cuh")),
     ("optimizer.cuh", include_str!("optimizer.cuh")),
