@@ -337,6 +337,10 @@ SKELETONS = {
         extern "C" __global__ void mode(const u8* elements, const i64* places, i64* to, u64 lines, u64 n, u64 inner) {
             find_mode<u8, Bool>(elements, places, to, lines, n, inner);
         }
+    """,
+    "mantissas": """
+        #include "mantissas.cuh"
+        using namespace rushlight;
         extern "C" __global__ void parts(const bf16* numbers, bf16* mantissas, i32* exponents, u64 count) {
             split<bf16, f32>(numbers, mantissas, exponents, count);
         }

@@ -24,7 +24,8 @@ use rushlight_core::{DType, Error, Result};
 use crate::card::Card;
 use crate::launch::enqueue;
 use crate::matmul::{Matrices, Sizes};
-use crate::{capture, library, memory, stream};
+use crate::memory::{Workspace, pointer};
+use crate::{capture, library, stream};
 
 /// The oldest version with the functions that are called, as cuBLASLt writes it: 12.0.
 const OLDEST: usize = 120_000;
@@ -376,16 +377,13 @@ pub unsafe fn multiply(
     }
     // SAFETY: cuBLASLt has written an answer; before that all of it was zero.
     let found = unsafe { found.assume_init() };
-    let bytes = found.workspaceSize;
-    let workspace = memory::allocate(card.index, bytes)?;
-    let pin = workspace.pin_on(stream)?;
-    let space: *mut c_void = if bytes == 0 { std::ptr::null_mut() } else { pointer(pin.address() as u64) };
+    let workspace = Workspace::new(card.index, stream, found.workspaceSize)?;
     // The bias is added with the factor one by the epilogue.
     let beta = if third == 3 { beta } else { [0; 2] };
     for at in starts {
         enqueue(card, "cublasLtMatmul", stream, || {
-            // SAFETY: the objects describe matrices in memory that the caller holds for the stream, as `pin` does with the
-            // workspace; the factors have the dtype that the call was created with.
+            // SAFETY: the objects describe matrices in memory that the caller holds for the stream, as the workspace is
+            // held; the factors have the dtype that the call was created with.
             let status = unsafe {
                 lt::cublasLtMatmul(
                     handle,
@@ -401,8 +399,8 @@ pub unsafe fn multiply(
                     pointer(at[0]),
                     result.handle,
                     &raw const found.algo,
-                    space,
-                    bytes,
+                    workspace.pointer(),
+                    workspace.bytes(),
                     stream::handle(stream).cast(),
                 )
             };
@@ -418,8 +416,4 @@ pub unsafe fn multiply(
 /// The bits of a number that are 1 in the dtype that products are summed in.
 fn is_one(bits: [u64; 2], dtype: DType) -> bool {
     bits == if dtype == DType::F64 { [1f64.to_bits(), 0] } else { [u64::from(1f32.to_bits()), 0] }
-}
-
-fn pointer(address: u64) -> *mut c_void {
-    std::ptr::with_exposed_provenance_mut(address as usize)
 }

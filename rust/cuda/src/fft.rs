@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_longlong, c_void};
-use std::ptr::with_exposed_provenance_mut;
 
 use once_cell::race::OnceBox;
 use rushlight_core::device_memory::StreamId;
@@ -16,11 +15,12 @@ use crate::capture;
 use crate::card::Card;
 use crate::launch::enqueue;
 use crate::library::functions;
-use crate::{memory, stream};
+use crate::memory::{Workspace, pointer};
+use crate::stream;
 
 functions! {
     /// The functions of cuFFT that are called.
-    Functions from &["libcufft.so.12", "libcufft.so.11"];
+    struct Functions from &["libcufft.so.12", "libcufft.so.11"];
     version = c"cufftGetVersion" (*mut c_int);
     create = c"cufftCreate" (*mut Handle);
     destroy = c"cufftDestroy" (Handle);
@@ -262,17 +262,15 @@ pub unsafe fn transform(
     let kept = with_cache(card.index, |cache| cache.plans.remove(shape));
     let Some(mut plan) = kept.or_else(|| shape.plan(library)) else { return Ok(false) };
     plan.captured |= capture::is_capturing(card.index, stream);
-    let workspace = memory::allocate(card.index, plan.bytes)?;
-    let pin = workspace.pin_on(stream)?;
-    let space = if plan.bytes == 0 { std::ptr::null_mut() } else { with_exposed_provenance_mut(pin.address()) };
+    let workspace = Workspace::new(card.index, stream, plan.bytes)?;
     // SAFETY: the plan is alive, streams are never destroyed, and the workspace is held for the stream.
     unsafe {
         check((library.set_stream)(plan.handle, stream::handle(stream).cast()))?;
-        check((library.set_work_area)(plan.handle, space))?;
+        check((library.set_work_area)(plan.handle, workspace.pointer()))?;
     }
     let direction = if forward { FORWARD } else { INVERSE };
     for [from, to] in places {
-        let [from, to] = [from, to].map(|at| with_exposed_provenance_mut(at as usize));
+        let [from, to] = [from, to].map(pointer);
         enqueue(card, "cufftXtExec", stream, || {
             // SAFETY: guaranteed by the caller; the workspace is held for the stream.
             check(unsafe { (library.execute)(plan.handle, from, to, direction) })

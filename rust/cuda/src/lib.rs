@@ -37,6 +37,7 @@ pub mod kernels;
 pub mod launch;
 pub mod library;
 pub mod lines;
+pub mod mantissas;
 pub mod matmul;
 pub mod memory;
 pub mod nccl;

@@ -35,6 +35,7 @@ pub fn load(prefix: &str) -> bool {
     find(prefix).iter().any(|file| open(file.as_os_str().as_bytes()).is_some())
 }
 
+/// Loads a file. All libraries are loaded in the same way: a name of one is found again by libraries that are loaded later.
 fn open(file: &[u8]) -> Option<*mut c_void> {
     let file = CString::new(file).ok()?;
     // SAFETY: loading a library of NVIDIA runs its initialisers, which any program may load.
@@ -65,37 +66,40 @@ impl Library {
 }
 
 /// Defines a struct with functions of a library, and its `load`, which is `None` if the library or a function is missing.
-/// All of them return a status. A list of names is a function for each of several dtypes, in an array.
+/// They return a status unless something else is written. A list of names is a function for each of several dtypes or operands,
+/// in an array.
 macro_rules! functions {
     (
-        $(#[$about:meta])* $table:ident from $names:expr;
-        $($field:ident = $symbol:literal ($($kind:ty),* $(,)?);)*
-        $([$($typed:literal),*] as $each:ident ($($parameter:ty),* $(,)?);)*
+        $(#[$about:meta])* $visibility:vis struct $table:ident from $names:expr;
+        $($field:ident = $symbol:literal ($($kind:ty),* $(,)?) $(-> $result:ty)?;)*
+        $([$($several:literal),*] as $each:ident ($($parameter:ty),* $(,)?);)*
     ) => {
         $(#[$about])*
-        struct $table {
-            $($field: unsafe extern "C" fn($($kind),*) -> std::ffi::c_int,)*
-            $($each: [unsafe extern "C" fn($($parameter),*) -> std::ffi::c_int; [$($typed),*].len()],)*
+        $visibility struct $table {
+            $($visibility $field: unsafe extern "C" fn($($kind),*) -> $crate::library::functions!(@result $($result)?),)*
+            $($visibility $each: [unsafe extern "C" fn($($parameter),*) -> std::ffi::c_int; [$($several),*].len()],)*
         }
 
         impl $table {
-            fn load() -> Option<$table> {
+            $visibility fn load() -> Option<$table> {
                 let library = $crate::library::Library::find($names)?;
-                // SAFETY: NVIDIA declares the functions of these names with these parameters, and they return a number.
+                // SAFETY: NVIDIA declares the functions of these names with these parameters and results.
                 unsafe {
                     Some($table {
                         $($field: std::mem::transmute::<
                             *mut std::ffi::c_void,
-                            unsafe extern "C" fn($($kind),*) -> std::ffi::c_int,
+                            unsafe extern "C" fn($($kind),*) -> $crate::library::functions!(@result $($result)?),
                         >(library.function($symbol)?),)*
                         $($each: std::mem::transmute::<
-                            [*mut std::ffi::c_void; [$($typed),*].len()],
-                            [unsafe extern "C" fn($($parameter),*) -> std::ffi::c_int; [$($typed),*].len()],
-                        >([$(library.function($typed)?),*]),)*
+                            [*mut std::ffi::c_void; [$($several),*].len()],
+                            [unsafe extern "C" fn($($parameter),*) -> std::ffi::c_int; [$($several),*].len()],
+                        >([$(library.function($several)?),*]),)*
                     })
                 }
             }
         }
     };
+    (@result) => { std::ffi::c_int };
+    (@result $result:ty) => { $result };
 }
 pub(crate) use functions;

@@ -27,24 +27,35 @@ impl Flags {
     }
 }
 
+/// Which rule makes the step, and so which tensors it takes.
+#[derive(Clone, Copy)]
+pub enum Algorithm {
+    /// The state is a buffer.
+    Sgd,
+    /// The state are the mean, the mean square and the largest mean square.
+    Adam,
+}
+
 /// Enqueues a step for `count` elements. `tensors` are the addresses of the parameter, the gradient and the state, 0 for what is
-/// missing: a buffer for three, or for five the mean, the mean square and the largest one. `numbers` have the bits of the dtype of
-/// the arithmetic.
+/// missing. `numbers` have the bits of the dtype of the arithmetic.
 ///
 /// # Safety
-/// The tensors have so many elements in the same order, are held for the stream, and do not overlap each other.
+/// The tensors are those of the algorithm. They have so many elements in the same order, are held for the stream, and do not overlap each other.
 pub unsafe fn step<const N: usize>(
     card: &Card,
     stream: StreamId,
+    algorithm: Algorithm,
     dtype: DType,
     mut tensors: [u64; N],
     mut count: u64,
     numbers: &[[u64; 2]],
     flags: Flags,
 ) -> Result<()> {
-    let (name, parameters, values) = match N {
-        3 => ("sgd", "T* param, const T* grad, T* buffer", "param, grad, buffer"),
-        _ => ("adam", "T* param, const T* grad, T* mean, T* square, T* largest", "param, grad, mean, square, largest"),
+    let (name, parameters, values) = match algorithm {
+        Algorithm::Sgd => ("sgd", "T* param, const T* grad, T* buffer", "param, grad, buffer"),
+        Algorithm::Adam => {
+            ("adam", "T* param, const T* grad, T* mean, T* square, T* largest", "param, grad, mean, square, largest")
+        }
     };
     let mut codes = [0; 8];
     codes[0] = Kind::Of(dtype).code();

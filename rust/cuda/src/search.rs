@@ -154,32 +154,3 @@ pub unsafe fn pick(
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.
     unsafe { run(card, stream, kernel(card, dtype, place)?, lines, &mut arguments) }
 }
-
-/// Enqueues mantissas and exponents of `count` floats; exponents are integers of 32 bits.
-///
-/// # Safety
-/// The operands have as many elements without gaps, and are held for the stream.
-pub unsafe fn split(
-    card: &Card,
-    stream: StreamId,
-    dtype: DType,
-    [mut numbers, mut mantissas, mut exponents]: [u64; 3],
-    count: usize,
-) -> Result<()> {
-    let program = Program::find(card, ("split", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]), &[c"run"], || {
-        let (element, compute) = (type_name(dtype), type_name(dtype.compute()));
-        format!(
-            r#"#include "search.cuh"
-using namespace rushlight;
-extern "C" __global__ void run(const {element}* numbers, {element}* mantissas, i32* exponents, u64 count) {{
-    split<{element}, {compute}>(numbers, mantissas, exponents, count);
-}}
-"#
-        )
-    })?;
-    let mut count = count as u64;
-    let mut arguments =
-        [argument(&mut numbers), argument(&mut mantissas), argument(&mut exponents), argument(&mut count)];
-    // SAFETY: guaranteed by the caller; the arguments have the types of the program.
-    unsafe { run(card, stream, program.kernel(0), count, &mut arguments) }
-}

@@ -1,9 +1,9 @@
 //! Operands of kernels on CUDA devices: addresses in memory that is held for the current stream.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::Result;
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::storage::DevicePin;
+use rushlight_core::{Result, Storage};
 use rushlight_cuda::card::{self, Card};
 use rushlight_cuda::stream;
 
@@ -21,13 +21,32 @@ impl<'a> Held<'a> {
         Ok(Held { card, stream: stream::current(card.index), pins: Vec::new() })
     }
 
-    /// The address of a tensor's first element.
-    pub fn address(&mut self, tensor: &'a Tensor) -> Result<u64> {
-        let pin = tensor.storage().pin_on(self.stream)?;
-        let offset = tensor.layout().offset * tensor.dtype().size() as isize;
-        let address = pin.address().wrapping_add_signed(offset) as u64;
+    /// The address of a storage's first byte. Loop nests add a tensor's offset to it.
+    pub fn base(&mut self, storage: &'a Storage) -> Result<u64> {
+        let pin = storage.pin_on(self.stream)?;
+        let address = pin.address() as u64;
         self.pins.push(pin);
         Ok(address)
+    }
+
+    /// The first bytes of the storages of several tensors.
+    pub fn bases<const N: usize>(&mut self, tensors: [&'a Tensor; N]) -> Result<[u64; N]> {
+        let mut bases = [0; N];
+        for (base, tensor) in bases.iter_mut().zip(tensors) {
+            *base = self.base(tensor.storage())?;
+        }
+        Ok(bases)
+    }
+
+    /// The address of a tensor's first element.
+    pub fn address(&mut self, tensor: &'a Tensor) -> Result<u64> {
+        let offset = tensor.layout().offset * tensor.dtype().size() as isize;
+        Ok(self.base(tensor.storage())?.wrapping_add_signed(offset as i64))
+    }
+
+    /// The address of a tensor's first element, 0 for a missing tensor.
+    pub fn optional(&mut self, tensor: Option<&'a Tensor>) -> Result<u64> {
+        tensor.map_or(Ok(0), |tensor| self.address(tensor))
     }
 
     /// The addresses of several tensors.

@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_char, c_float, c_int, c_void};
 use once_cell::race::OnceBox;
 use rushlight_core::{Error, Result};
 
-use crate::library::Library;
+use crate::library::functions;
 
 pub type Status = c_int;
 pub const SUCCESS: Status = 0;
@@ -33,85 +33,46 @@ impl Answer {
         Answer { algorithm: 0, status: 0, time: 0.0, workspace: 0, determinism: 0, math: 0, reserved: [0; 3] };
 }
 
-type Create = unsafe extern "C" fn(*mut Object) -> Status;
-type Destroy = unsafe extern "C" fn(Object) -> Status;
-type Ask = unsafe extern "C" fn(Object, Object, Object, Object, Object, c_int, *mut c_int, *mut Answer) -> Status;
-type Size = unsafe extern "C" fn(Object, Object, Object, Object, Object, c_int, *mut usize) -> Status;
-type Measure = unsafe extern "C" fn(
-    Object,
-    Object,
-    *const c_void,
-    Object,
-    *const c_void,
-    Object,
-    Object,
-    *mut c_void,
-    c_int,
-    *mut c_int,
-    *mut Answer,
-    *mut c_void,
-    usize,
-) -> Status;
-type Run = unsafe extern "C" fn(
-    Object,
-    *const c_void,
-    Object,
-    *const c_void,
-    Object,
-    *const c_void,
-    Object,
-    c_int,
-    *mut c_void,
-    usize,
-    *const c_void,
-    Object,
-    *mut c_void,
-) -> Status;
-
-macro_rules! functions {
-    ($($name:ident: $kind:ty = $own:literal;)*) => {
-        /// The functions. The three that convolve, and what belongs to them, have the same parameters: a handle, two operands and
-        /// a result, in this order.
-        pub struct Functions { $(pub $name: $kind,)* }
-
-        impl Functions {
-            fn of(library: &Library) -> Option<Functions> {
-                // SAFETY: these functions have these types in all versions 9 of cuDNN.
-                Some(unsafe { Functions { $($name: std::mem::transmute::<*mut c_void, $kind>(library.function($own)?),)* } })
-            }
-        }
-    };
-}
-
 functions! {
-    version: unsafe extern "C" fn() -> usize = c"cudnnGetVersion";
-    describe: unsafe extern "C" fn(Status) -> *const c_char = c"cudnnGetErrorString";
-    create: Create = c"cudnnCreate";
-    set_stream: unsafe extern "C" fn(Object, *mut c_void) -> Status = c"cudnnSetStream";
-    create_tensor: Create = c"cudnnCreateTensorDescriptor";
-    set_tensor: unsafe extern "C" fn(Object, c_int, c_int, *const c_int, *const c_int) -> Status = c"cudnnSetTensorNdDescriptor";
-    destroy_tensor: Destroy = c"cudnnDestroyTensorDescriptor";
-    create_weight: Create = c"cudnnCreateFilterDescriptor";
-    set_weight: unsafe extern "C" fn(Object, c_int, c_int, c_int, *const c_int) -> Status = c"cudnnSetFilterNdDescriptor";
-    destroy_weight: Destroy = c"cudnnDestroyFilterDescriptor";
-    create_convolution: Create = c"cudnnCreateConvolutionDescriptor";
-    set_convolution: unsafe extern "C" fn(Object, c_int, *const c_int, *const c_int, *const c_int, c_int, c_int) -> Status
-        = c"cudnnSetConvolutionNdDescriptor";
-    set_groups: unsafe extern "C" fn(Object, c_int) -> Status = c"cudnnSetConvolutionGroupCount";
-    set_math: unsafe extern "C" fn(Object, c_int) -> Status = c"cudnnSetConvolutionMathType";
-    destroy_convolution: Destroy = c"cudnnDestroyConvolutionDescriptor";
-    ask_output: Ask = c"cudnnGetConvolutionForwardAlgorithm_v7";
-    ask_input: Ask = c"cudnnGetConvolutionBackwardDataAlgorithm_v7";
-    ask_weight: Ask = c"cudnnGetConvolutionBackwardFilterAlgorithm_v7";
-    measure_output: Measure = c"cudnnFindConvolutionForwardAlgorithmEx";
-    measure_input: Measure = c"cudnnFindConvolutionBackwardDataAlgorithmEx";
-    measure_weight: Measure = c"cudnnFindConvolutionBackwardFilterAlgorithmEx";
-    size_output: Size = c"cudnnGetConvolutionForwardWorkspaceSize";
-    size_input: Size = c"cudnnGetConvolutionBackwardDataWorkspaceSize";
-    size_weight: Size = c"cudnnGetConvolutionBackwardFilterWorkspaceSize";
-    run_output: Run = c"cudnnConvolutionForward";
-    run_input: Run = c"cudnnConvolutionBackwardData";
-    run_weight: Run = c"cudnnConvolutionBackwardFilter";
+    /// The functions. The three that convolve, and what belongs to them, have the same parameters: a handle, two operands and
+    /// a result, in this order. They are in the order of `Target`.
+    pub struct Functions from &["libcudnn.so.9"];
+    version = c"cudnnGetVersion" () -> usize;
+    describe = c"cudnnGetErrorString" (Status) -> *const c_char;
+    create = c"cudnnCreate" (*mut Object);
+    set_stream = c"cudnnSetStream" (Object, *mut c_void);
+    create_tensor = c"cudnnCreateTensorDescriptor" (*mut Object);
+    set_tensor = c"cudnnSetTensorNdDescriptor" (Object, c_int, c_int, *const c_int, *const c_int);
+    destroy_tensor = c"cudnnDestroyTensorDescriptor" (Object);
+    create_weight = c"cudnnCreateFilterDescriptor" (*mut Object);
+    set_weight = c"cudnnSetFilterNdDescriptor" (Object, c_int, c_int, c_int, *const c_int);
+    destroy_weight = c"cudnnDestroyFilterDescriptor" (Object);
+    create_convolution = c"cudnnCreateConvolutionDescriptor" (*mut Object);
+    set_convolution = c"cudnnSetConvolutionNdDescriptor" (
+        Object, c_int, *const c_int, *const c_int, *const c_int, c_int, c_int,
+    );
+    set_groups = c"cudnnSetConvolutionGroupCount" (Object, c_int);
+    set_math = c"cudnnSetConvolutionMathType" (Object, c_int);
+    destroy_convolution = c"cudnnDestroyConvolutionDescriptor" (Object);
+    [
+        c"cudnnGetConvolutionForwardAlgorithm_v7", c"cudnnGetConvolutionBackwardDataAlgorithm_v7",
+        c"cudnnGetConvolutionBackwardFilterAlgorithm_v7"
+    ] as ask (Object, Object, Object, Object, Object, c_int, *mut c_int, *mut Answer);
+    [
+        c"cudnnFindConvolutionForwardAlgorithmEx", c"cudnnFindConvolutionBackwardDataAlgorithmEx",
+        c"cudnnFindConvolutionBackwardFilterAlgorithmEx"
+    ] as measure (
+        Object, Object, *const c_void, Object, *const c_void, Object, Object, *mut c_void, c_int, *mut c_int, *mut Answer,
+        *mut c_void, usize,
+    );
+    [
+        c"cudnnGetConvolutionForwardWorkspaceSize", c"cudnnGetConvolutionBackwardDataWorkspaceSize",
+        c"cudnnGetConvolutionBackwardFilterWorkspaceSize"
+    ] as size (Object, Object, Object, Object, Object, c_int, *mut usize);
+    [c"cudnnConvolutionForward", c"cudnnConvolutionBackwardData", c"cudnnConvolutionBackwardFilter"] as run (
+        Object, *const c_void, Object, *const c_void, Object, *const c_void, Object, c_int, *mut c_void, usize,
+        *const c_void, Object, *mut c_void,
+    );
 }
 
 impl Functions {
@@ -132,7 +93,5 @@ impl Functions {
 /// The library; `None` if it is not installed. It is loaded by the first call.
 pub fn found() -> Option<&'static Functions> {
     static FOUND: OnceBox<Option<Functions>> = OnceBox::new();
-    FOUND
-        .get_or_init(|| Box::new(Library::find(&["libcudnn.so.9"]).and_then(|library| Functions::of(&library))))
-        .as_ref()
+    FOUND.get_or_init(|| Box::new(Functions::load())).as_ref()
 }

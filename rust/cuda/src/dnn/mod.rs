@@ -12,11 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::fork::{ForkMutex, Rank};
-use rushlight_core::{Class, DType, Result, Storage};
+use rushlight_core::{Class, DType, Result};
 
 use crate::card::Card;
 use crate::launch::enqueue;
-use crate::{capture, memory, stream};
+use crate::memory::{Workspace, pointer};
+use crate::{capture, stream};
 use functions::{Answer, Functions, Object, SUCCESS, Status, found};
 
 /// The oldest version with the functions that are called, as cuDNN writes it: 9.0.0.
@@ -233,11 +234,7 @@ impl Call<'_> {
 
     /// The algorithms that cuDNN recommends, the best one first.
     fn ask(&self) -> Vec<Answer> {
-        let function = match self.target {
-            Target::Output => self.library.ask_output,
-            Target::Input => self.library.ask_input,
-            Target::Weight => self.library.ask_weight,
-        };
+        let function = self.library.ask[self.target as usize];
         let (mut answers, mut count) = ([Answer::EMPTY; MOST], 0);
         let [first, second] = [self.operands[0].object, self.operands[1].object];
         // SAFETY: all objects are alive, and there is room for the answers.
@@ -261,11 +258,7 @@ impl Call<'_> {
     /// # Safety
     /// As `convolve`.
     unsafe fn measure(&self, card: &Card, stream: StreamId, [first, second, result]: [u64; 3]) -> Result<Vec<Answer>> {
-        let function = match self.target {
-            Target::Output => self.library.measure_output,
-            Target::Input => self.library.measure_input,
-            Target::Weight => self.library.measure_weight,
-        };
+        let function = self.library.measure[self.target as usize];
         // Algorithms that need more than there is are not measured.
         let mut sizes: Vec<usize> = self.ask().iter().map(|answer| answer.workspace).collect();
         sizes.sort_unstable();
@@ -273,12 +266,11 @@ impl Call<'_> {
         sizes.rotate_right(1);
         let mut space = None;
         while let (None, Some(bytes)) = (&space, sizes.pop()) {
-            space = room(card, bytes)?.map(|space| (space, bytes));
+            space = room(card, stream, bytes)?;
         }
-        let Some((space, bytes)) = space else { return Ok(Vec::new()) };
-        let pin = space.pin_on(stream)?;
+        let Some(space) = space else { return Ok(Vec::new()) };
         let (mut answers, mut count) = ([Answer::EMPTY; MOST], 0);
-        // SAFETY: all objects are alive, the caller and `pin` hold the memory, and there is room for the answers.
+        // SAFETY: all objects are alive, the memory is held, and there is room for the answers.
         let status = unsafe {
             function(
                 self.handle.object,
@@ -292,8 +284,8 @@ impl Call<'_> {
                 MOST as c_int,
                 &raw mut count,
                 answers.as_mut_ptr(),
-                place(bytes, pin.address()),
-                bytes,
+                space.pointer(),
+                space.bytes(),
             )
         };
         Ok(if status == SUCCESS { answers[..(count.max(0) as usize).min(MOST)].to_vec() } else { Vec::new() })
@@ -301,11 +293,7 @@ impl Call<'_> {
 
     /// The ways that the settings permit.
     fn ways(&self, own: &Convolution, answers: &[Answer], deterministic: bool) -> Vec<Way> {
-        let function = match self.target {
-            Target::Output => self.library.size_output,
-            Target::Input => self.library.size_input,
-            Target::Weight => self.library.size_weight,
-        };
+        let function = self.library.size[self.target as usize];
         let exact = math_of(own.dtype) == FMA_MATH;
         let permitted =
             |answer: &&Answer| answer.status == SUCCESS && (!deterministic || answer.determinism == DETERMINISTIC);
@@ -333,11 +321,7 @@ impl Call<'_> {
     /// # Safety
     /// As `convolve`.
     unsafe fn run(&self, dtype: DType, way: Way, space: *mut c_void, [first, second, result]: [u64; 3]) -> Status {
-        let function = match self.target {
-            Target::Output => self.library.run_output,
-            Target::Input => self.library.run_input,
-            Target::Weight => self.library.run_weight,
-        };
+        let function = self.library.run[self.target as usize];
         let (single, double) = ([1f32, 0.0], [1f64, 0.0]);
         let [alpha, beta]: [*const c_void; 2] = match dtype {
             DType::F64 => [(&raw const double[0]).cast(), (&raw const double[1]).cast()],
@@ -406,9 +390,9 @@ impl Drop for Handle {
     }
 }
 
-/// Memory of the device; `None` if there is not enough.
-fn room(card: &Card, bytes: usize) -> Result<Option<Storage>> {
-    match memory::allocate(card.index, bytes) {
+/// A workspace; `None` if there is not enough memory.
+fn room(card: &Card, stream: StreamId, bytes: usize) -> Result<Option<Workspace>> {
+    match Workspace::new(card.index, stream, bytes) {
         Err(error) if error.class() == Class::DeviceMemory => Ok(None),
         found => found.map(Some),
     }
@@ -470,12 +454,11 @@ pub unsafe fn convolve(
     // SAFETY: guaranteed by the caller.
     let ways = unsafe { plan(&call, card, stream, own, at)? };
     for &way in &*ways {
-        let Some(space) = room(card, way.workspace)? else { continue };
-        let pin = space.pin_on(stream)?;
+        let Some(space) = room(card, stream, way.workspace)? else { continue };
         let mut status = SUCCESS;
         enqueue(card, call.name(), stream, || {
-            // SAFETY: guaranteed by the caller; `pin` holds the workspace.
-            status = unsafe { call.run(own.dtype, way, place(way.workspace, pin.address()), at) };
+            // SAFETY: guaranteed by the caller; the workspace is held for the stream.
+            status = unsafe { call.run(own.dtype, way, space.pointer(), at) };
             if is_refusal(status) { Ok(()) } else { library.check(status) }
         })?;
         if status == SUCCESS {
@@ -488,13 +471,4 @@ pub unsafe fn convolve(
 /// Whether a status says that something is not supported; then nothing was enqueued.
 fn is_refusal(status: Status) -> bool {
     status / 1000 == 3
-}
-
-/// The address of a workspace; none if it is empty.
-fn place(bytes: usize, address: usize) -> *mut c_void {
-    if bytes == 0 { std::ptr::null_mut() } else { pointer(address as u64) }
-}
-
-fn pointer(address: u64) -> *mut c_void {
-    std::ptr::with_exposed_provenance_mut(address as usize)
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "convert.cuh"
-#include "geometry.cuh"
+#include "warps.cuh"
 
 namespace rushlight {
 
@@ -19,38 +19,37 @@ DEVICE u32 count_own(const u8* mask, u64 first, u64 count) {
     return own;
 }
 
-/// The sum of the numbers of all threads up to this one. `sums` is shared.
-DEVICE u32 sum_up_to(u32 own, u32* sums) {
+struct SumOfCounts {
+    typedef u32 A;
+    static DEVICE A join(A a, A b) { return a + b; }
+};
+
+/// The sum of the numbers of all threads before this one. `sums` is shared.
+DEVICE u32 sum_before(u32 own, u32* sums) {
+    // Threads may still read the sums of the chunk before.
     __syncthreads();
-    sums[threadIdx.x] = own;
-    for (u32 step = 1; step < THREADS; step *= 2) {
-        __syncthreads();
-        const u32 other = threadIdx.x >= step ? sums[threadIdx.x - step] : 0;
-        __syncthreads();
-        sums[threadIdx.x] += other;
-    }
-    __syncthreads();
-    return sums[threadIdx.x];
+    return unwrap_or(before_thread<SumOfCounts>(own, THREADS, sums), 0u);
 }
 
 /// The number of true elements of each chunk.
 DEVICE void count_true(const u8* mask, i64* counts, u64 count, u64 chunks) {
-    __shared__ u32 sums[THREADS];
+    __shared__ u32 sums[WARPS];
     for (u64 chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
-        sum_up_to(count_own(mask, chunk * CHUNK + threadIdx.x * PER_THREAD, count), sums);
-        if (threadIdx.x == 0) {
-            counts[chunk] = sums[THREADS - 1];
+        const u32 own = count_own(mask, chunk * CHUNK + threadIdx.x * PER_THREAD, count);
+        const u32 before = sum_before(own, sums);
+        if (threadIdx.x == THREADS - 1) {
+            counts[chunk] = before + own;
         }
     }
 }
 
 /// The positions of true elements, from the numbers of those up to the end of each chunk.
 DEVICE void write_true(const u8* mask, const i64* ends, i64* to, u64 count, u64 chunks) {
-    __shared__ u32 sums[THREADS];
+    __shared__ u32 sums[WARPS];
     for (u64 chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
         const u64 first = chunk * CHUNK + threadIdx.x * PER_THREAD;
         const u32 own = count_own(mask, first, count);
-        i64 place = (chunk ? ends[chunk - 1] : 0) + sum_up_to(own, sums) - own;
+        i64 place = (chunk ? ends[chunk - 1] : 0) + sum_before(own, sums);
         for (u64 at = first; at < first + PER_THREAD && at < count; at++) {
             if (mask[at] != 0) {
                 to[place++] = i64(at);

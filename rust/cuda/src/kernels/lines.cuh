@@ -13,6 +13,7 @@
 
 #include "matmul.cuh"
 #include "special.cuh"
+#include "warps.cuh"
 
 namespace rushlight {
 
@@ -27,49 +28,13 @@ struct LineShape {
     DEVICE u64 start(u64 line) const { return inner == 1 ? line * n : line / inner * n * inner + line % inner; }
 };
 
-/// The value of the lane that is `by` lanes lower.
-template <class T> DEVICE T from_below(T x, u32 by) {
-    constexpr int WORDS = (sizeof(T) + 3) / 4;
-    u32 words[WORDS] = {};
-    memcpy(words, &x, sizeof(T));
-    for (int n = 0; n < WORDS; n++) {
-        words[n] = __shfl_up_sync(~0u, words[n], by);
-    }
-    memcpy(&x, words, sizeof(T));
-    return x;
-}
-
 /// With `each` there is a result for every element, otherwise for every line. Neighbouring elements lie `along` lines, or across.
 template <class Scan, u32 item_bits, bool each, bool along> struct Lines {
     typedef typename Scan::A A;
-    static constexpr u32 ITEMS = 1 << item_bits, WARPS = THREADS / 32;
+    static constexpr u32 ITEMS = 1 << item_bits;
     /// A cell is left free after the elements of each thread and of each line, so that threads use different banks.
     static constexpr u32 CELLS = THREADS * (ITEMS + 2);
     static DEVICE u32 cell(u32 place, u32 column) { return place + place / ITEMS + column; }
-
-    static DEVICE A after(const Option<A>& before, A own) { return before.some ? Scan::join(before.value, own) : own; }
-
-    /// The accumulation of the threads before this one that share its line.
-    static DEVICE Option<A> before_thread(A own, u32 threads, A* sums) {
-        const u32 warp = threadIdx.x / 32, place = threadIdx.x & (threads - 1), lane = place & 31;
-        for (u32 by = 1; by < threads && by < 32; by *= 2) {
-            const A other = from_below(own, by);
-            own = lane >= by ? Scan::join(other, own) : own;
-        }
-        const Option<A> beside = {lane > 0, from_below(own, 1)};
-        if (threads <= 32) {
-            return beside;
-        }
-        if (lane == 31) {
-            sums[warp] = own;
-        }
-        __syncthreads();
-        Option<A> before = {false, own};
-        for (u32 other = warp - place / 32; other < warp; other++) {
-            before = {true, after(before, sums[other])};
-        }
-        return beside.some ? Option<A>{true, after(before, beside.value)} : before;
-    }
 
     /// Accumulates all pieces, which follow the total `before` them if there is one. Gives the results, or with `totals` the
     /// total of each piece instead.
@@ -123,13 +88,13 @@ template <class Scan, u32 item_bits, bool each, bool along> struct Lines {
                 for (u32 n = 1; n < ITEMS; n++) {
                     joined = Scan::join(joined, own[n]);
                 }
-                const Option<A> beside = before_thread(joined, threads, sums);
-                Option<A> running = beside.some ? Option<A>{true, after(so_far, beside.value)} : so_far;
+                const Option<A> beside = before_thread<Scan>(joined, threads, sums);
+                Option<A> running = beside.some ? Option<A>{true, after<Scan>(so_far, beside.value)} : so_far;
                 const u32 own_count = first < height ? (height - first < ITEMS ? height - first : ITEMS) : 0;
                 const bool is_last = own_count && first + own_count == height;
                 if (gives || is_last) {
                     for (u32 n = 0; n < own_count; n++) {
-                        running = {true, after(running, own[n])};
+                        running = {true, after<Scan>(running, own[n])};
                         own[n] = running.value;
                     }
                 }

@@ -83,6 +83,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("indexed.cuh", include_str!("indexed.cuh")),
     ("integers.cuh", include_str!("integers.cuh")),
     ("lines.cuh", include_str!("lines.cuh")),
+    ("mantissas.cuh", include_str!("mantissas.cuh")),
     ("matmul.cuh", include_str!("matmul.cuh")),
     ("normalize.cuh", include_str!("normalize.cuh")),
     ("optimizer.cuh", include_str!("optimizer.cuh")),
@@ -99,6 +100,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("softmax.cuh", include_str!("softmax.cuh")),
     ("special.cuh", include_str!("special.cuh")),
     ("tables.cuh", include_str!("tables.cuh")),
+    ("warps.cuh", include_str!("warps.cuh")),
 ];
 
 /// The functions of an operator or a fold in `expressions.cuh`: only they are compiled with a kernel. `namespace` is

@@ -98,7 +98,7 @@ template <class Key, class Index> struct Digits {
 
     /// The elements of a thread in a tile.
     static constexpr u32 WIDEST = sizeof(Key) > sizeof(Index) ? sizeof(Key) : sizeof(Index);
-    static constexpr u32 ITEMS = 64 / WIDEST, TILE = THREADS * ITEMS, WARPS = THREADS / 32;
+    static constexpr u32 ITEMS = 64 / WIDEST, TILE = THREADS * ITEMS;
 
     template <class T> DEVICE Key key(u64 at) const {
         return source ? sort_key<Key>(load<T>(source + at * sizeof(T)), descending) : keys[at];
@@ -130,7 +130,7 @@ template <class Key, class Index> struct Digits {
         __shared__ Index starts[DIGITS];
         __shared__ Key ordered[TILE];
         __shared__ Index moved[TILE];
-        typedef Lines<CumulativeSum<u32, u32, u32, u32>, 1, false, true> Sums;
+        typedef CumulativeSum<u32, u32, u32, u32> Sum;
         const u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31, own = warp * 32 * ITEMS + lane;
         for (u64 work = blockIdx.x; work < lines * tiles; work += gridDim.x) {
             const u64 line = work / tiles, tile = work % tiles, first = tile * TILE, row = line * n;
@@ -168,7 +168,7 @@ template <class Key, class Index> struct Digits {
             for (u32 other = 0; other < WARPS; other++) {
                 total += seen[other][threadIdx.x];
             }
-            const u32 start = unwrap_or(Sums::before_thread(total, THREADS, sums), 0u);
+            const u32 start = unwrap_or(before_thread<Sum>(total, THREADS, sums), 0u);
             for (u32 other = 0, before = start; other < WARPS; other++) {
                 const u32 count = seen[other][threadIdx.x];
                 seen[other][threadIdx.x] = before;

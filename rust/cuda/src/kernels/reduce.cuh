@@ -6,24 +6,9 @@
 
 #pragma once
 
-#include "geometry.cuh"
+#include "warps.cuh"
 
 namespace rushlight {
-
-constexpr int WARP = 32;
-constexpr int WARPS = THREADS / WARP;
-
-/// The value of another lane of the warp, in words, because shuffles take numbers.
-template <class A> DEVICE A from_lane(A own, unsigned lane) {
-    constexpr int WORDS = (sizeof(A) + 3) / 4;
-    u32 words[WORDS] = {};
-    memcpy(words, &own, sizeof(A));
-    for (int n = 0; n < WORDS; n++) {
-        words[n] = __shfl_sync(~0u, words[n], lane);
-    }
-    memcpy((void*)&own, words, sizeof(A));
-    return own;
-}
 
 /// The join of the accumulators of a warp or of a block, for its first thread.
 template <class Fold, int GROUP> DEVICE typename Fold::A join_group(typename Fold::A own) {

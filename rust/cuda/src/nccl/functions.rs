@@ -6,7 +6,7 @@ use cudarc::driver::sys::CUstream;
 use once_cell::race::OnceBox;
 use rushlight_core::{Class, DType, Error, Result};
 
-use crate::library;
+use crate::library::functions;
 
 /// A status (`ncclResult_t`).
 pub type Status = c_int;
@@ -56,79 +56,47 @@ impl Config {
     }
 }
 
-macro_rules! functions {
-    ($($field:ident = $symbol:ident($($parameter:ty),*) -> $result:ty;)*) => {
-        /// The functions that are called.
-        pub struct Functions {
-            $(pub $field: unsafe extern "C" fn($($parameter),*) -> $result,)*
-        }
-
-        impl Functions {
-            /// Looks the functions up; `None` if the library lacks one.
-            ///
-            /// # Safety
-            /// `library` is a handle of NCCL, which is never closed.
-            unsafe fn look_up(library: *mut c_void) -> Option<Functions> {
-                $(
-                    let name = concat!(stringify!($symbol), "\0");
-                    // SAFETY: the handle is valid, and the name ends with a zero.
-                    let $field = unsafe { libc::dlsym(library, name.as_ptr().cast()) };
-                    if $field.is_null() {
-                        return None;
-                    }
-                )*
-                // SAFETY: NCCL declares its functions with these types.
-                unsafe { Some(Functions { $($field: std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($parameter),*) -> $result>($field),)* }) }
-            }
-        }
-    };
-}
-
 functions! {
-    version = ncclGetVersion(*mut c_int) -> Status;
-    unique_id = ncclGetUniqueId(*mut UniqueId) -> Status;
-    begin = ncclCommInitRankConfig(*mut Handle, c_int, UniqueId, c_int, *mut Config) -> Status;
-    finalize = ncclCommFinalize(Handle) -> Status;
-    destroy = ncclCommDestroy(Handle) -> Status;
-    abort = ncclCommAbort(Handle) -> Status;
-    state = ncclCommGetAsyncError(Handle, *mut Status) -> Status;
-    sentence = ncclGetErrorString(Status) -> *const c_char;
-    last_error = ncclGetLastError(Handle) -> *const c_char;
-    all_reduce = ncclAllReduce(usize, usize, usize, c_int, c_int, Handle, CUstream) -> Status;
-    broadcast = ncclBroadcast(usize, usize, usize, c_int, c_int, Handle, CUstream) -> Status;
-    reduce = ncclReduce(usize, usize, usize, c_int, c_int, c_int, Handle, CUstream) -> Status;
-    all_gather = ncclAllGather(usize, usize, usize, c_int, Handle, CUstream) -> Status;
-    reduce_scatter = ncclReduceScatter(usize, usize, usize, c_int, c_int, Handle, CUstream) -> Status;
-    send = ncclSend(usize, usize, c_int, c_int, Handle, CUstream) -> Status;
-    receive = ncclRecv(usize, usize, c_int, c_int, Handle, CUstream) -> Status;
-    group_start = ncclGroupStart() -> Status;
-    group_end = ncclGroupEnd() -> Status;
+    /// The functions that are called.
+    pub struct Functions from &["libnccl.so.2"];
+    version = c"ncclGetVersion" (*mut c_int);
+    unique_id = c"ncclGetUniqueId" (*mut UniqueId);
+    begin = c"ncclCommInitRankConfig" (*mut Handle, c_int, UniqueId, c_int, *mut Config);
+    finalize = c"ncclCommFinalize" (Handle);
+    destroy = c"ncclCommDestroy" (Handle);
+    abort = c"ncclCommAbort" (Handle);
+    state = c"ncclCommGetAsyncError" (Handle, *mut Status);
+    sentence = c"ncclGetErrorString" (Status) -> *const c_char;
+    last_error = c"ncclGetLastError" (Handle) -> *const c_char;
+    all_reduce = c"ncclAllReduce" (usize, usize, usize, c_int, c_int, Handle, CUstream);
+    broadcast = c"ncclBroadcast" (usize, usize, usize, c_int, c_int, Handle, CUstream);
+    reduce = c"ncclReduce" (usize, usize, usize, c_int, c_int, c_int, Handle, CUstream);
+    all_gather = c"ncclAllGather" (usize, usize, usize, c_int, Handle, CUstream);
+    reduce_scatter = c"ncclReduceScatter" (usize, usize, usize, c_int, c_int, Handle, CUstream);
+    send = c"ncclSend" (usize, usize, c_int, c_int, Handle, CUstream);
+    receive = c"ncclRecv" (usize, usize, c_int, c_int, Handle, CUstream);
+    group_start = c"ncclGroupStart" ();
+    group_end = c"ncclGroupEnd" ();
 }
 
-struct Library {
+/// The functions, and the version as one number.
+struct Installed {
     functions: Functions,
     version: c_int,
 }
 
 /// The library, which the first call loads.
-fn library() -> Option<&'static Library> {
-    static LIBRARY: OnceBox<Option<Library>> = OnceBox::new();
+fn library() -> Option<&'static Installed> {
+    static LIBRARY: OnceBox<Option<Installed>> = OnceBox::new();
     LIBRARY.get_or_init(|| Box::new(load())).as_ref()
 }
 
-fn load() -> Option<Library> {
-    let open = || {
-        // SAFETY: loading the library runs its initialisers, which any program may load.
-        let library = unsafe { libc::dlopen(c"libnccl.so.2".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        (!library.is_null()).then_some(library)
-    };
-    let handle = open().or_else(|| if library::load("libnccl.so.") { open() } else { None })?;
-    // SAFETY: the handle is that of NCCL, and it is never closed.
-    let functions = unsafe { Functions::look_up(handle) }?;
+fn load() -> Option<Installed> {
+    let functions = Functions::load()?;
     let mut version = 0;
     // SAFETY: the pointer is that of a local variable.
     let status = unsafe { (functions.version)(&raw mut version) };
-    (status == SUCCESS).then_some(Library { functions, version })
+    (status == SUCCESS).then_some(Installed { functions, version })
 }
 
 /// Whether the library is installed and new enough.

@@ -6,9 +6,10 @@ use rushlight_core::Result;
 use rushlight_core::device_memory::StreamId;
 
 use super::triangles::{Triangle, one};
-use super::{Held, Matrices, Of, Type, checked, pointer, solver, with_blas};
+use super::{Borrowed, Matrices, Of, Type, checked, solver, with_blas};
 use crate::card::Card;
 use crate::launch::enqueue;
+use crate::memory::pointer;
 
 /// Matrices, and the address of a list of their addresses on the device.
 #[derive(Clone, Copy)]
@@ -35,11 +36,12 @@ pub unsafe fn cholesky(card: &Card, stream: StreamId, upper: bool, a: Listed, in
     else {
         return Ok(false);
     };
-    let Some(held) = Held::take(Of::Solver, card, stream) else { return Ok(false) };
+    let Some(borrowed) = Borrowed::take(Of::Solver, card, stream) else { return Ok(false) };
     let (list, infos) = (pointer(a.addresses), pointer(infos));
     let name = "cusolverDnXpotrfBatched";
     // SAFETY: guaranteed by the caller.
-    let run = || unsafe { (library.cholesky_batched[place])(held.0.handle, upper.into(), n, list, n, infos, count) };
+    let run =
+        || unsafe { (library.cholesky_batched[place])(borrowed.0.handle, upper.into(), n, list, n, infos, count) };
     enqueue(card, name, stream, || checked(run(), name))?;
     Ok(true)
 }

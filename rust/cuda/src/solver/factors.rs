@@ -5,8 +5,9 @@ use std::ffi::c_int;
 use rushlight_core::Result;
 use rushlight_core::device_memory::StreamId;
 
-use super::{Matrices, Spaces, Type, code, each, is_available, pointer};
+use super::{Matrices, Spaces, Type, code, each, is_available};
 use crate::card::Card;
+use crate::memory::pointer;
 
 /// Enqueues the Cholesky factorisation of matrices in place. The other triangle keeps what it has.
 ///

@@ -11,7 +11,7 @@ pub mod triangles;
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
-use std::ptr::{null_mut, with_exposed_provenance_mut};
+use std::ptr::null_mut;
 
 use once_cell::race::OnceBox;
 use rushlight_core::alloc::collected;
@@ -22,14 +22,15 @@ use rushlight_core::{DType, Error, Result};
 use crate::card::Card;
 use crate::launch::enqueue;
 use crate::library::functions;
-use crate::{blas, capture, memory, stream};
+use crate::memory::{Workspace, pointer};
+use crate::{blas, capture, stream};
 
 /// A handle, and cuSOLVER's parameters, which all calls share.
 type Pointer = *mut c_void;
 
 functions! {
     /// The functions of cuSOLVER that are called.
-    Solver from &["libcusolver.so.12", "libcusolver.so.11"];
+    struct Solver from &["libcusolver.so.12", "libcusolver.so.11"];
     version = c"cusolverGetVersion" (*mut c_int);
     create = c"cusolverDnCreate" (*mut Pointer);
     create_parameters = c"cusolverDnCreateParams" (*mut Pointer);
@@ -87,7 +88,7 @@ functions! {
 
 functions! {
     /// The functions of cuBLAS that are called.
-    Blas from &["libcublas.so.13", "libcublas.so.12"];
+    struct Blas from &["libcublas.so.13", "libcublas.so.12"];
     create = c"cublasCreate_v2" (*mut Pointer);
     set_stream = c"cublasSetStream_v2" (Pointer, Pointer);
     set_workspace = c"cublasSetWorkspace_v2" (Pointer, Pointer, usize);
@@ -191,20 +192,20 @@ unsafe impl Send for Handle {}
 static IDLE: ForkMutex<BTreeMap<(Of, u8, usize), Vec<Handle>>> = ForkMutex::new(Rank::Tables, BTreeMap::new());
 
 /// A handle that a call uses alone, and that goes back to the list.
-struct Held(Handle);
+struct Borrowed(Handle);
 
-impl Drop for Held {
+impl Drop for Borrowed {
     fn drop(&mut self) {
         IDLE.lock().entry(self.0.key).or_default().push(self.0);
     }
 }
 
-impl Held {
+impl Borrowed {
     /// A handle for a stream of the current device; `None` if the library cannot make one.
-    fn take(of: Of, card: &Card, stream: StreamId) -> Option<Held> {
+    fn take(of: Of, card: &Card, stream: StreamId) -> Option<Borrowed> {
         let key = (of, card.index, stream.0);
         let idle = IDLE.lock().get_mut(&key).and_then(Vec::pop);
-        idle.or_else(|| Handle::new(key, stream)).map(Held)
+        idle.or_else(|| Handle::new(key, stream)).map(Borrowed)
     }
 }
 
@@ -274,10 +275,6 @@ impl Matrices {
     }
 }
 
-fn pointer(address: u64) -> Pointer {
-    with_exposed_provenance_mut(address as usize)
-}
-
 /// The n-th code of a list of results, which are 0 for success (`info` of LAPACK).
 fn code(infos: u64, n: u64) -> Pointer {
     pointer(infos + 4 * n)
@@ -304,17 +301,15 @@ unsafe fn each(
     run: impl Fn(&Solver, &Handle, &Spaces, u64) -> c_int,
 ) -> Result<bool> {
     let Some(library) = solver() else { return Ok(false) };
-    let Some(held) = Held::take(Of::Solver, card, stream) else { return Ok(false) };
-    let handle = &held.0;
+    let Some(borrowed) = Borrowed::take(Of::Solver, card, stream) else { return Ok(false) };
+    let handle = &borrowed.0;
     let (mut device_bytes, mut host_bytes) = (0, 0);
     if size(library, handle, &mut device_bytes, &mut host_bytes) != SUCCESS {
         return Ok(false);
     }
-    let workspace = memory::allocate(card.index, device_bytes)?;
-    let pin = workspace.pin_on(stream)?;
-    let device = if device_bytes == 0 { null_mut() } else { pointer(pin.address() as u64) };
+    let workspace = Workspace::new(card.index, stream, device_bytes)?;
     let mut host = collected((0..host_bytes.div_ceil(size_of::<u128>())).map(|_| 0u128))?;
-    let spaces = Spaces { device, device_bytes, host: host.as_mut_ptr().cast(), host_bytes };
+    let spaces = Spaces { device: workspace.pointer(), device_bytes, host: host.as_mut_ptr().cast(), host_bytes };
     for n in 0..count {
         enqueue(card, name, stream, || checked(run(library, handle, &spaces, n), name))?;
     }
@@ -324,14 +319,13 @@ unsafe fn each(
 /// Runs a function with a handle of cuBLAS that has a workspace. False if there is none; then the function was not called.
 fn with_blas(card: &Card, stream: StreamId, run: impl FnOnce(&Blas, Pointer) -> Result<()>) -> Result<bool> {
     let Some(library) = products() else { return Ok(false) };
-    let Some(held) = Held::take(Of::Blas, card, stream) else { return Ok(false) };
-    let bytes = blas::workspace_limit(card) as usize;
-    let workspace = memory::allocate(card.index, bytes)?;
-    let pin = workspace.pin_on(stream)?;
+    let Some(borrowed) = Borrowed::take(Of::Blas, card, stream) else { return Ok(false) };
+    let workspace = Workspace::new(card.index, stream, blas::workspace_limit(card) as usize)?;
     // SAFETY: the workspace is held for the stream.
-    if unsafe { (library.set_workspace)(held.0.handle, pointer(pin.address() as u64), bytes) } != SUCCESS {
+    let status = unsafe { (library.set_workspace)(borrowed.0.handle, workspace.pointer(), workspace.bytes()) };
+    if status != SUCCESS {
         return Ok(false);
     }
-    run(library, held.0.handle)?;
+    run(library, borrowed.0.handle)?;
     Ok(true)
 }

@@ -1,17 +1,15 @@
 //! Random numbers on CUDA devices: those of torch's stream, drawn in the order of a tensor's memory.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::device_memory::StreamId;
 use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{DType, Device, Error, Result, Scalar};
-use rushlight_cuda::card::{self, Card};
 use rushlight_cuda::random::{self, Distribution, Place};
 use rushlight_cuda::replayed::{self, Source};
-use rushlight_cuda::stream;
 use rushlight_dispatch::generator::Generator;
 use rushlight_dispatch::{create, op};
 use rushlight_rng::distributions::MultinomialError;
 
+use crate::held::Held;
 use crate::index::gather::GATHER;
 use crate::order::on_cuda::{part, places};
 use crate::order::search::SEARCHSORTED;
@@ -41,8 +39,8 @@ fn chosen(tensor: &Tensor, generator: &Generator) -> Result<Generator> {
 }
 
 /// Where a call's numbers begin on a stream, of which it takes some words. A graph finds out at each run.
-fn reserved(card: &Card, stream: StreamId, generator: &Generator, words: u64) -> Result<Place> {
-    Ok(replayed::place(card.index, stream, generator, words)?.unwrap_or_else(|| generator.take(words)))
+fn reserved(held: &Held, generator: &Generator, words: u64) -> Result<Place> {
+    Ok(replayed::place(held.card.index, held.stream, generator, words)?.unwrap_or_else(|| generator.take(words)))
 }
 
 /// Fills a tensor.
@@ -51,14 +49,14 @@ pub fn fill(tensor: &Tensor, generator: &Generator, distribution: Distribution) 
     if count == 0 {
         return Ok(());
     }
-    let (card, dtype) = (card::of(tensor.device())?, tensor.dtype());
-    let words = random::words_of(card, distribution, dtype, count);
-    let stream = stream::current(card.index);
-    let place = reserved(card, stream, &chosen(tensor, generator)?, words)?;
-    let pin = tensor.storage().pin_on(stream)?;
+    let dtype = tensor.dtype();
+    let mut held = Held::on(tensor)?;
+    let words = random::words_of(held.card, distribution, dtype, count);
+    let place = reserved(&held, &chosen(tensor, generator)?, words)?;
     let nest = LoopNest::new([tensor.layout()], [dtype.size()]);
-    // SAFETY: the layout stays within its storage, which is pinned on the stream.
-    unsafe { random::draw(card, stream, distribution, dtype, pin.address() as u64, &nest, place) }
+    let base = held.base(tensor.storage())?;
+    // SAFETY: the layout stays within its storage, which is held for the stream.
+    unsafe { random::draw(held.card, held.stream, distribution, dtype, base, &nest, place) }
 }
 
 /// Integers from `from`, `count` of them, or all of 64 bits if the count is zero.
@@ -90,15 +88,14 @@ pub fn anything(tensor: &Tensor, generator: &Generator) -> Result<()> {
 
 /// Bernoulli trials with the probabilities of a tensor, in double precision if the result is, and otherwise in single.
 pub fn trials(tensor: &Tensor, generator: &Generator, chances: &Tensor) -> Result<()> {
-    let (card, dtype) = (card::of(tensor.device())?, tensor.dtype());
-    let stream = stream::current(card.index);
-    let place = reserved(card, stream, &chosen(tensor, generator)?, random::WORDS_OF_TRIALS)?;
-    let (to, from) = (tensor.storage().pin_on(stream)?, chances.storage().pin_on(stream)?);
+    let dtype = tensor.dtype();
+    let mut held = Held::on(tensor)?;
+    let place = reserved(&held, &chosen(tensor, generator)?, random::WORDS_OF_TRIALS)?;
     let layout = chances.layout().broadcast_to(tensor.sizes())?;
     let nest = LoopNest::new([tensor.layout(), &layout], [dtype.size(), chances.dtype().size()]);
-    let operands = [to.address() as u64, from.address() as u64];
-    // SAFETY: layouts stay within their storages, which are pinned on the stream.
-    unsafe { random::trials(card, stream, dtype, operands, &nest, place) }
+    let operands = held.bases([tensor, chances])?;
+    // SAFETY: layouts stay within their storages, which are held for the stream.
+    unsafe { random::trials(held.card, held.stream, dtype, operands, &nest, place) }
 }
 
 /// Fills a new dense tensor with the mask of dropout.
@@ -107,13 +104,12 @@ pub fn dropout(mask: &Tensor, p: f64) -> Result<()> {
     if count == 0 {
         return Ok(());
     }
-    let card = card::of(mask.device())?;
-    let stream = stream::current(card.index);
-    let words = random::words_of_dropout(card, count);
-    let place = reserved(card, stream, &Generator::default_of(mask.device()), words)?;
-    let pin = mask.storage().pin_on(stream)?;
-    // SAFETY: the mask is new and dense, and pinned on the stream.
-    unsafe { random::dropout(card, stream, mask.dtype(), pin.address() as u64, count, p, place) }
+    let mut held = Held::on(mask)?;
+    let words = random::words_of_dropout(held.card, count);
+    let place = reserved(&held, &Generator::default_of(mask.device()), words)?;
+    let address = held.address(mask)?;
+    // SAFETY: the mask is new and dense, and held for the stream.
+    unsafe { random::dropout(held.card, held.stream, mask.dtype(), address, count, p, place) }
 }
 
 /// A random permutation of the integers below `count`: as torch does, it sorts random keys, and shuffles the places of equal ones.
@@ -137,14 +133,12 @@ pub fn permutation(count: usize, device: Device, generator: &Generator) -> Resul
         return Ok(order);
     }
     let keys = op!(GATHER, &keys, 0i64, &order)?;
-    let card = card::of(device)?;
-    let stream = stream::current(card.index);
-    let place = reserved(card, stream, &chosen(&keys, generator)?, random::words_of_shuffle(count))?;
-    let pins = [keys.storage().pin_on(stream)?, order.storage().pin_on(stream)?];
-    let operands = [pins[0].address() as u64, pins[1].address() as u64];
-    // SAFETY: both are new, dense and of this length, and pinned on the stream.
-    unsafe { random::shuffle_equal(card, stream, dtype, operands, count, place)? };
-    drop(pins);
+    let mut held = Held::on(&keys)?;
+    let place = reserved(&held, &chosen(&keys, generator)?, random::words_of_shuffle(count))?;
+    let operands = held.addresses([&keys, &order])?;
+    // SAFETY: both are new, dense and of this length, and held for the stream.
+    unsafe { random::shuffle_equal(held.card, held.stream, dtype, operands, count, place)? };
+    drop(held);
     Ok(order)
 }
 
@@ -191,14 +185,13 @@ pub fn samples(
     let mut sizes = weights.sizes().clone();
     sizes[last] = count as isize;
     let drawn = create::empty(&sizes, weights.dtype(), weights.device())?;
-    let card = card::of(weights.device())?;
-    let stream = stream::current(card.index);
     let rows = drawn.numel() / count;
-    let place = reserved(card, stream, &chosen(weights, generator)?, random::words_of_one_each(rows))?;
-    let pin = drawn.storage().pin_on(stream)?;
-    // SAFETY: the tensor is new and dense, has these sizes, and is pinned on the stream.
-    unsafe { random::one_each(card, stream, drawn.dtype(), pin.address() as u64, [rows, count], place)? };
-    drop(pin);
+    let mut held = Held::on(&drawn)?;
+    let place = reserved(&held, &chosen(weights, generator)?, random::words_of_one_each(rows))?;
+    let address = held.address(&drawn)?;
+    // SAFETY: the tensor is new and dense, has these sizes, and is held for the stream.
+    unsafe { random::one_each(held.card, held.stream, drawn.dtype(), address, [rows, count], place)? };
+    drop(held);
     let shares = op!(DIV, weights, op!(SUM_DIM, weights, &[-1i64][..], true)?)?;
     let bounds = op!(CUMSUM, &shares, -1i64)?;
     // Rounding may leave the last bound below one; without a limit the sample would be behind it.

@@ -3,14 +3,13 @@
 //! Tensors have their dimensions in the order in which the result is row-major. The transformed ones are at the end.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::storage::DevicePin;
 use rushlight_core::{DType, Dims, Layout, Result, Scalar};
 use rushlight_cuda::fft::{DIMS, Kind, Placing, Shape, is_available, transform};
-use rushlight_cuda::{card, stream};
 use rushlight_dispatch::operator::Args;
 use rushlight_dispatch::value::Target;
 use rushlight_dispatch::{copy, create};
 
+use crate::held::Held;
 use crate::pointwise::arith::MUL;
 
 /// An operand or a result, without its dimensions of size one.
@@ -75,15 +74,9 @@ impl Side {
 
     /// Whether cuFFT can read it: complex numbers and pairs of real ones lie at multiples of their size.
     fn is_readable(&self, rank: usize) -> Result<bool> {
-        let pin = self.tensor.storage().pin_on(stream::current(card::of(self.tensor.device())?.index))?;
+        let first = Held::on(&self.tensor)?.address(&self.tensor)?;
         let pair = 2 * self.tensor.dtype().to_real().size() as u64;
-        Ok(self.first(&pin).is_multiple_of(pair) && self.placing(rank).is_some())
-    }
-
-    /// The address of the first element.
-    fn first(&self, pin: &DevicePin) -> u64 {
-        let bytes = self.layout.offset * self.tensor.dtype().size() as isize;
-        (pin.address() as u64).wrapping_add_signed(bytes as i64)
+        Ok(first.is_multiple_of(pair) && self.placing(rank).is_some())
     }
 }
 
@@ -175,15 +168,13 @@ fn others(side: &Side, rank: usize, done: usize, forward: bool) -> Result<bool> 
 
 /// Runs a plan at places that are this many elements apart.
 fn run(shape: &Shape, from: &Side, to: &Side, forward: bool, places: u64, apart: u64) -> Result<bool> {
-    let card = card::of(to.tensor.device())?;
-    let stream = stream::current(card.index);
-    let pins = (from.tensor.storage().pin_on(stream)?, to.tensor.storage().pin_on(stream)?);
-    let (operand, result) = (from.first(&pins.0), to.first(&pins.1));
+    let mut held = Held::on(&to.tensor)?;
+    let [operand, result] = held.addresses([&from.tensor, &to.tensor])?;
     let apart = apart * to.tensor.dtype().size() as u64;
     let places = (0..places).map(|place| [operand + place * apart, result + place * apart]);
-    // SAFETY: placings stay within the layouts, and so within the storages, which are pinned on the stream. The operand of a
+    // SAFETY: placings stay within the layouts, and so within the storages, which are held for the stream. The operand of a
     // transform to real numbers is a copy.
-    unsafe { transform(card, stream, shape, forward, places) }
+    unsafe { transform(held.card, held.stream, shape, forward, places) }
 }
 
 fn scaled(to: &Tensor, scale: f64) -> Result<bool> {

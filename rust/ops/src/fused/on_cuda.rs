@@ -4,7 +4,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Result};
 use rushlight_cpu::fused::{Adam, Sgd};
-use rushlight_cuda::optimizer::{self, Flags};
+use rushlight_cuda::optimizer::{self, Algorithm, Flags};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::promote::bits;
 use rushlight_dispatch::{autocast, copy};
@@ -23,7 +23,12 @@ fn write(tensor: &Tensor, value: Expr) -> Result<()> {
 }
 
 /// Enqueues a step as one kernel, unless the tensors lie in different orders. The second tensor is not written.
-fn in_one_kernel<const N: usize>(tensors: [Option<&Tensor>; N], numbers: &[f64], flags: Flags) -> Result<bool> {
+fn in_one_kernel<const N: usize>(
+    algorithm: Algorithm,
+    tensors: [Option<&Tensor>; N],
+    numbers: &[f64],
+    flags: Flags,
+) -> Result<bool> {
     let Some(param) = tensors[0] else { return Ok(false) };
     let (dtype, layout) = (param.dtype(), param.layout());
     let alike = |tensor: &&Tensor| tensor.layout().strides == layout.strides && tensor.layout().is_dense();
@@ -36,13 +41,13 @@ fn in_one_kernel<const N: usize>(tensors: [Option<&Tensor>; N], numbers: &[f64],
     let mut held = Held::on(param)?;
     let mut addresses = [0; N];
     for (address, tensor) in addresses.iter_mut().zip(tensors) {
-        *address = tensor.map_or(Ok(0), |tensor| held.address(tensor))?;
+        *address = held.optional(tensor)?;
     }
     let numbers: Vec<[u64; 2]> = numbers.iter().map(|&number| bits(number.into(), dtype.compute())).collect();
     let count = param.numel() as u64;
     if count > 0 {
-        // SAFETY: the tensors have one shape, lie in one order without gaps in storages of their own, and are pinned on the stream.
-        unsafe { optimizer::step(held.card, held.stream, dtype, addresses, count, &numbers, flags)? };
+        // SAFETY: the tensors are those of the algorithm, have one shape, lie in one order without gaps in storages of their own, and are held for the stream.
+        unsafe { optimizer::step(held.card, held.stream, algorithm, dtype, addresses, count, &numbers, flags)? };
     }
     for (place, tensor) in tensors.into_iter().enumerate() {
         tensor.filter(|_| place != 1).into_iter().for_each(Tensor::bump_version);
@@ -54,7 +59,7 @@ fn in_one_kernel<const N: usize>(tensors: [Option<&Tensor>; N], numbers: &[f64],
 pub fn sgd_step(param: &Tensor, grad: &Tensor, buffer: Option<&Tensor>, c: &Sgd) -> Result<()> {
     let numbers = [-c.lr, c.weight_decay, c.momentum, 1.0 - c.dampening];
     let flags = Flags { maximizes: c.maximize, decays: c.weight_decay != 0.0, first: c.first, nesterov: c.nesterov };
-    if in_one_kernel([Some(param), Some(grad), buffer], &numbers, flags)? {
+    if in_one_kernel(Algorithm::Sgd, [Some(param), Some(grad), buffer], &numbers, flags)? {
         return Ok(());
     }
     let _off = autocast::disable();
@@ -89,7 +94,7 @@ pub fn adam_step([param, grad, mean, square]: [&Tensor; 4], largest: Option<&Ten
     let numbers = [factor, c.weight_decay, c.beta1, 1.0 - c.beta1, c.beta2, 1.0 - c.beta2, root, c.eps, rate];
     let decays = c.weight_decay != 0.0 && !c.decoupled;
     let flags = Flags { maximizes: c.maximize, decays, ..Flags::default() };
-    if in_one_kernel([Some(param), Some(grad), Some(mean), Some(square), largest], &numbers, flags)? {
+    if in_one_kernel(Algorithm::Adam, [Some(param), Some(grad), Some(mean), Some(square), largest], &numbers, flags)? {
         return Ok(());
     }
     let _off = autocast::disable();

@@ -2,9 +2,7 @@
 //! the check, raises the host's error, and leaves the device as it was.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::device_memory::StreamId;
 use rushlight_core::loop_nest::LoopNest;
-use rushlight_core::storage::DevicePin;
 use rushlight_core::{DType, Dims, Layout, Result, Scalar, Storage};
 use rushlight_cpu::index::OutOfBounds;
 use rushlight_cpu::index::scatter::ScatterOp;
@@ -12,6 +10,8 @@ use rushlight_cuda::card::Card;
 use rushlight_cuda::indexed::{self, Column, Dimension, Merge};
 use rushlight_cuda::{card, copy as bytes, memory, stream};
 use rushlight_dispatch::{create, device_loops};
+
+use crate::held::Held;
 
 /// A number of eight bytes on a device, to which kernels report.
 pub struct Report<'a> {
@@ -32,8 +32,8 @@ impl<'a> Report<'a> {
     }
 
     /// Where kernels write the number.
-    pub fn pin(&self, stream: StreamId) -> Result<DevicePin<'_>> {
-        self.storage.pin_on(stream)
+    pub fn storage(&self) -> &Storage {
+        &self.storage
     }
 
     /// The number, after all work so far; none if no kernel wrote it.
@@ -49,24 +49,14 @@ impl<'a> Report<'a> {
 }
 
 /// Adds the bytes of an index to the offsets of all places, or only checks it.
-fn locate(
-    card: &Card,
-    offsets: Option<&Tensor>,
-    index: &Tensor,
-    dimension: Dimension,
-    begins: bool,
-    report: &Report,
-) -> Result<()> {
-    let stream = stream::current(card.index);
+fn locate(offsets: Option<&Tensor>, index: &Tensor, dimension: Dimension, begins: bool, report: &Report) -> Result<()> {
     let list = Layout::contiguous(index.sizes());
     let nest = LoopNest::new([&list, index.layout()], [size_of::<i64>(); 2]);
-    let target = offsets.map(|offsets| offsets.storage().pin_on(stream)).transpose()?;
-    let (source, outside) = (index.storage().pin_on(stream)?, report.storage.pin_on(stream)?);
-    let to = target.as_ref().map_or(0, |pin| pin.address() as u64);
-    // SAFETY: the offsets are a new row-major list, layouts stay within their storages, and all are pinned on the stream.
-    unsafe {
-        indexed::locate(card, stream, [to, source.address() as u64], &nest, dimension, begins, outside.address() as u64)
-    }
+    let mut held = Held::on(index)?;
+    let operands = [held.optional(offsets)?, held.base(index.storage())?];
+    let outside = held.base(report.storage())?;
+    // SAFETY: the offsets are a new row-major list, layouts stay within their storages, and all are held for the stream.
+    unsafe { indexed::locate(held.card, held.stream, operands, &nest, dimension, begins, outside) }
 }
 
 /// The index at a position in row-major order.
@@ -82,7 +72,7 @@ fn value_at(index: &Tensor, position: usize) -> Result<i64> {
 pub fn first_outside(index: &Tensor, size: isize) -> Result<Option<OutOfBounds>> {
     let card = card::of(index.device())?;
     let report = Report::new(card)?;
-    locate(card, None, index, Dimension { size, step: 0, wraps: false }, true, &report)?;
+    locate(None, index, Dimension { size, step: 0, wraps: false }, true, &report)?;
     let Some(position) = report.read()? else { return Ok(None) };
     Ok(Some(OutOfBounds { number: 0, value: value_at(index, position)? }))
 }
@@ -100,7 +90,7 @@ pub fn offsets(
     for (number, &(index, size, step)) in indices.iter().enumerate() {
         let report = Report::new(card)?;
         let dimension = Dimension { size, step, wraps: true };
-        locate(card, Some(&offsets), index, dimension, number == 0, &report)?;
+        locate(Some(&offsets), index, dimension, number == 0, &report)?;
         reports.push(report);
     }
     let mut first: Option<(usize, usize)> = None;
@@ -122,16 +112,12 @@ pub fn read(
     places: (&Tensor, &Layout),
     scale: isize,
 ) -> Result<()> {
-    let card = card::of(out.0.device())?;
-    let stream = stream::current(card.index);
     let width = out.0.dtype().size();
     let nest = LoopNest::new([out.1, source.1, places.1], [width, width, size_of::<i64>()]);
-    let pins = [out.0, source.0, places.0].map(|tensor| tensor.storage().pin_on(stream));
-    let [to, from, at] = pins;
-    let (to, from, at) = (to?, from?, at?);
-    let operands = [to.address() as u64, from.address() as u64, at.address() as u64];
-    // SAFETY: indices were checked, layouts stay within their storages, and all are pinned on the stream.
-    unsafe { indexed::read(card, stream, width, operands, &nest, scale) }
+    let mut held = Held::on(out.0)?;
+    let operands = held.bases([out.0, source.0, places.0])?;
+    // SAFETY: indices were checked, layouts stay within their storages, and all are held for the stream.
+    unsafe { indexed::read(held.card, held.stream, width, operands, &nest, scale) }
 }
 
 fn rule(merge: ScatterOp) -> Merge {
@@ -156,14 +142,10 @@ pub fn merge(
     if way != ScatterOp::Set && dtype.is_storage_only() {
         return Err(device_loops::not_on_device(dtype));
     }
-    let card = card::of(target.0.device())?;
-    let stream = stream::current(card.index);
     let nest = LoopNest::new([target.1, values.1, places.1], [dtype.size(), dtype.size(), size_of::<i64>()]);
-    let pins = [target.0, values.0, places.0].map(|tensor| tensor.storage().pin_on(stream));
-    let [to, from, at] = pins;
-    let (to, from, at) = (to?, from?, at?);
-    let operands = [to.address() as u64, from.address() as u64, at.address() as u64];
-    // SAFETY: indices were checked, layouts stay within their storages, and all are pinned on the stream. Columns differ in the
+    let mut held = Held::on(target.0)?;
+    let operands = held.bases([target.0, values.0, places.0])?;
+    // SAFETY: indices were checked, layouts stay within their storages, and all are held for the stream. Columns differ in the
     // dimensions without an index, along which a target has no repeated elements.
-    unsafe { indexed::merge(card, stream, (dtype, rule(way)), operands, &nest, column) }
+    unsafe { indexed::merge(held.card, held.stream, (dtype, rule(way)), operands, &nest, column) }
 }

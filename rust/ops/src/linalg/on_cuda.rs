@@ -3,11 +3,13 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{Dims, Layout, Result, Scalar};
+use rushlight_cuda::blas;
 use rushlight_cuda::matmul::{Matrices, Sizes, multiply};
-use rushlight_cuda::{blas, card, stream};
 use rushlight_dispatch::copy;
 use rushlight_dispatch::operands::plain;
 use rushlight_dispatch::promote::bits;
+
+use crate::held::Held;
 
 /// A tensor with the layout in which a product reads it.
 pub type View<'a> = (&'a Tensor, Layout);
@@ -53,17 +55,15 @@ pub fn product(out: View, alpha: Scalar, a: View, b: View, addend: Option<(Scala
     let dtype = out.0.dtype();
     let (width, compute) = (dtype.size(), dtype.compute());
     let (rank, inner) = (out.1.rank(), a.1.sizes[a.1.rank() - 1]);
-    let card = card::of(out.0.device())?;
-    let stream = stream::current(card.index);
     let beta = addend.as_ref().map_or(Scalar::ZERO, |(beta, _)| *beta);
     let has_addend = addend.is_some();
     // Without an addend its place is the result's, which is not read.
     let addend = addend.map_or_else(|| (out.0, out.1.clone()), |(_, view)| view);
     let views = [&out, &a, &b, &addend];
-    let pins = views.iter().map(|view| view.0.storage().pin_on(stream)).collect::<Result<Vec<_>>>()?;
+    let mut held = Held::on(out.0)?;
     let bytes = |view: &View, dim: usize| (view.1.strides[dim] * width as isize) as i64;
     let matrices = Matrices {
-        at: std::array::from_fn(|n| pins[n].address() as u64),
+        at: held.bases(views.map(|view| view.0))?,
         rows: views.map(|view| bytes(view, rank - 2)),
         columns: views.map(|view| bytes(view, rank - 1)),
     };
@@ -76,11 +76,11 @@ pub fn product(out: View, alpha: Scalar, a: View, b: View, addend: Option<(Scala
     });
     let nest = LoopNest::new(batch.each_ref(), [width; 4]);
     let numbers = [alpha, beta].map(|number| bits(number, compute));
-    // SAFETY: layouts stay within their storages, which are pinned on the stream.
+    // SAFETY: layouts stay within their storages, which are held for the stream.
     unsafe {
-        if blas::multiply(card, stream, dtype, &matrices, &sizes, &nest, numbers, has_addend)? {
+        if blas::multiply(held.card, held.stream, dtype, &matrices, &sizes, &nest, numbers, has_addend)? {
             return Ok(());
         }
-        multiply(card, stream, dtype, matrices, sizes, &nest, numbers, has_addend)
+        multiply(held.card, held.stream, dtype, matrices, sizes, &nest, numbers, has_addend)
     }
 }

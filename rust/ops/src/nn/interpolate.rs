@@ -88,7 +88,7 @@ fn on_cuda(
     };
     let mut held = Held::on(&place)?;
     let (from, at, to) = (held.addresses([&a, &b])?, held.address(&indices)?, held.address(&place)?);
-    let order = order.as_ref().map_or(Ok(0), |order| held.address(order))?;
+    let order = held.optional(order.as_ref())?;
     let [items, channels, area] = [sizes.items, sizes.channels, sizes.area].map(|size| size as u64);
     let sizes = sampling::Sizes { items, channels, area, places: sizes.places as u64, taps: sizes.taps as u64 };
     // SAFETY: row-major operands of the sizes that were inferred, held for the stream; the kernels check the indices.

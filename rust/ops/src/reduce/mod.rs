@@ -31,6 +31,8 @@ use rushlight_dispatch::operator::{Args, BackwardContext, TensorSpec};
 use rushlight_dispatch::value;
 use rushlight_dispatch::value::{Arg, Ints, Value};
 
+use crate::held::Held;
+
 pub use folds::FOLDS;
 pub use sum::{SUM, sum_to};
 
@@ -182,9 +184,8 @@ fn fold_on_cuda(
         return Err(not_implemented(args.op, input.dtype()));
     }
     let [kept, row] = sides(input.layout(), over.dims);
-    let card = rushlight_cuda::card::of(input.device())?;
-    let stream = rushlight_cuda::stream::current(card.index);
-    let (source, target) = (input.storage().pin_on(stream)?, out.storage().pin_on(stream)?);
+    let mut held = Held::on(input)?;
+    let [source, target] = held.bases([input, out])?;
     let results = Layout { offset: out.layout().offset, ..Layout::contiguous(&kept.sizes) };
     let reduction = device::Reduction {
         fold: device::Fold {
@@ -196,14 +197,14 @@ fn fold_on_cuda(
         },
         outer: &LoopNest::new([&results, &kept], [out.dtype().size(), input.dtype().size()]),
         inner: &LoopNest::new([&row], [input.dtype().size()]),
-        input: source.address(),
+        input: source as usize,
         dtype: input.dtype(),
-        out: target.address(),
+        out: target as usize,
         result: out.dtype(),
         numbers,
     };
-    // SAFETY: layouts stay within their storages, which are pinned on the stream; the result is row-major.
-    unsafe { reduction.run(card, stream) }
+    // SAFETY: layouts stay within their storages, which are held for the stream; the result is row-major.
+    unsafe { reduction.run(held.card, held.stream) }
 }
 
 /// The layout of the dimensions that are kept, which begins at the tensor, and that of those that are reduced.

@@ -2,12 +2,12 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::DimSet;
-use rushlight_core::storage::DevicePin;
 use rushlight_core::{DType, Result};
 use rushlight_cuda::lines::{self, Accumulation, Shape};
 use rushlight_cuda::softmax::{self, Softmax};
-use rushlight_cuda::{card, stream};
 use rushlight_dispatch::operands::{lines as lines_of, plain, plain_workplace, settle};
+
+use crate::held::Held;
 
 /// The shape of a tensor as lines along a dimension.
 pub fn shape(tensor: &Tensor, dim: usize) -> Shape {
@@ -20,19 +20,15 @@ fn run(what: Accumulation, results: [Option<&Tensor>; 2], inputs: &[&Tensor], sh
     if shape.outer * shape.n * shape.inner == 0 {
         return Ok(());
     }
-    let card = card::of(inputs[0].device())?;
-    let stream = stream::current(card.index);
-    let mut operands = [0; 4];
-    let mut pins = Vec::with_capacity(operands.len());
-    let given = results.into_iter().chain([inputs.first().copied(), inputs.get(1).copied()]);
-    for (operand, tensor) in operands.iter_mut().zip(given) {
-        let Some(tensor) = tensor else { continue };
-        let pin = tensor.storage().pin_on(stream)?;
-        *operand = first_byte(&pin, tensor);
-        pins.push(pin);
-    }
-    // SAFETY: operands are row-major and of one shape, and their storages are pinned on the stream.
-    unsafe { lines::accumulate(card, stream, what, operands, shape, each) }
+    let mut held = Held::on(inputs[0])?;
+    let operands = [
+        held.optional(results[0])?,
+        held.optional(results[1])?,
+        held.address(inputs[0])?,
+        held.optional(inputs.get(1).copied())?,
+    ];
+    // SAFETY: operands are row-major and of one shape, and their storages are held for the stream.
+    unsafe { lines::accumulate(held.card, held.stream, what, operands, shape, each) }
 }
 
 /// The dtype in which results of a dtype are accumulated.
@@ -118,23 +114,11 @@ pub fn softmax(
     let x = plain(first, first.dtype())?;
     let y = if second.ptr_eq(first) { x.clone() } else { plain(second, second.dtype())? };
     let operands = [plain_workplace(result, result.dtype())?, x, y];
-    let card = card::of(result.device())?;
-    let stream = stream::current(card.index);
-    let mut addresses = [0; 3];
-    let mut pins = Vec::with_capacity(addresses.len());
-    for (address, tensor) in addresses.iter_mut().zip(&operands) {
-        let pin = tensor.storage().pin_on(stream)?;
-        *address = first_byte(&pin, tensor);
-        pins.push(pin);
-    }
+    let mut held = Held::on(result)?;
+    let addresses = held.addresses(operands.each_ref())?;
     let dtypes = [result.dtype(), first.dtype(), second.dtype()];
     let what = Softmax { backward, logarithm, compute, dtypes };
-    // SAFETY: operands are row-major and of one shape, and their storages are pinned on the stream.
-    unsafe { softmax::softmax(card, stream, what, addresses, shape)? };
+    // SAFETY: operands are row-major and of one shape, and their storages are held for the stream.
+    unsafe { softmax::softmax(held.card, held.stream, what, addresses, shape)? };
     settle(&operands[0], result)
-}
-
-/// The address of a tensor's first element.
-fn first_byte(pin: &DevicePin, tensor: &Tensor) -> u64 {
-    pin.address().wrapping_add_signed(tensor.layout().offset * tensor.dtype().size() as isize) as u64
 }

@@ -93,7 +93,7 @@ impl<'a> Call<'a> {
         let took = self.with(&out, |attention, held| {
             let mut to = Held::on(&out)?;
             let addresses = to.addresses([&out, &sums])?;
-            // SAFETY: layouts stay within their storages, which are pinned on the stream; results are row-major.
+            // SAFETY: layouts stay within their storages, which are held for the stream; results are row-major.
             unsafe { attention.forward(held.card, held.stream, addresses) }
         })?;
         if took {

@@ -6,13 +6,14 @@ use rushlight_autograd::Tensor;
 use rushlight_core::memory_format::{has_channels_last, is_contiguous, strides};
 use rushlight_core::{DType, Dims, Layout, Result, window};
 use rushlight_cpu::nn::conv::Target;
-use rushlight_cuda::{card, dnn, stream};
+use rushlight_cuda::dnn;
 use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::operands::settle;
 use rushlight_dispatch::operator::TensorSpec;
 use rushlight_dispatch::{autocast, copy, deterministic};
 
 use super::on_cuda::{Space, padded};
+use crate::held::Held;
 
 /// Kernels read several elements at once, from addresses that are multiples of this.
 const ALIGNMENT: usize = 16;
@@ -136,13 +137,13 @@ fn convolve(target: Target, space: &Space, operands: [&Tensor; 3]) -> Result<boo
         (true, 4) => Some("channels_last"),
         (true, _) => Some("channels_last_3d"),
     };
-    let card = card::of(input.device())?;
-    let stream = stream::current(card.index);
-    let place_of =
-        |tensor: &Tensor, start: usize| start.wrapping_add_signed(tensor.layout().offset * dtype.size() as isize);
+    let is_aligned = |tensor: &Tensor| {
+        let offset = tensor.layout().offset * dtype.size() as isize;
+        tensor.storage().address().wrapping_add_signed(offset).is_multiple_of(ALIGNMENT)
+    };
     let ready = |place: usize| -> Result<Tensor> {
         let own = images[place];
-        if is_contiguous(own.layout(), format)? && place_of(own, own.storage().address()).is_multiple_of(ALIGNMENT) {
+        if is_contiguous(own.layout(), format)? && is_aligned(own) {
             return Ok(own.clone());
         }
         let sizes = Dims::clone(own.sizes());
@@ -154,11 +155,11 @@ fn convolve(target: Target, space: &Space, operands: [&Tensor; 3]) -> Result<boo
         Ok(dense)
     };
     let tensors = [ready(0)?, ready(1)?, ready(2)?];
-    let pins = tensors.iter().map(|tensor| tensor.storage().pin_on(stream)).collect::<Result<Vec<_>>>()?;
-    let addresses = std::array::from_fn(|n| place_of(&tensors[n], pins[n].address()) as u64);
-    // SAFETY: the tensors are dense and have these sizes, and their storages are pinned on the stream.
-    let done = unsafe { dnn::convolve(card, stream, &call, addresses)? };
-    drop(pins);
+    let mut held = Held::on(&input)?;
+    let addresses = held.addresses(tensors.each_ref())?;
+    // SAFETY: the tensors are dense and have these sizes, and their storages are held for the stream.
+    let done = unsafe { dnn::convolve(held.card, held.stream, &call, addresses)? };
+    drop(held);
     if done {
         settle(&tensors[at], images[at])?;
     }

@@ -9,11 +9,6 @@ use rushlight_dispatch::operands::{plain, plain_workplace, settle};
 use super::params::NormParams;
 use crate::held::Held;
 
-/// The address of a parameter, 0 for a missing one.
-fn parameter<'a>(held: &mut Held<'a>, tensor: Option<&'a Tensor>) -> Result<u64> {
-    tensor.map_or(Ok(0), |tensor| held.address(tensor))
-}
-
 /// A parameter in row-major memory and in the dtype of the statistics.
 fn in_dtype(tensor: Option<&Tensor>, compute: DType) -> Result<Option<Tensor>> {
     tensor.map(|tensor| plain(tensor, compute)).transpose()
@@ -43,8 +38,8 @@ pub fn forward(params: &NormParams, own: &Tensor, parameters: [Option<&Tensor>; 
             dtype: own.dtype(),
             compute,
             input: held.address(&input)?,
-            weight: parameter(&mut held, weight.as_ref())?,
-            bias: parameter(&mut held, bias.as_ref())?,
+            weight: held.optional(weight.as_ref())?,
+            bias: held.optional(bias.as_ref())?,
             mean: held.address(&results[1])?,
             variance: held.address(&results[2])?,
             out: held.address(&out)?,
@@ -77,7 +72,7 @@ pub fn backward(
             dtype: own.dtype(),
             compute,
             input: held.address(&input)?,
-            weight: parameter(&mut held, weight.as_ref())?,
+            weight: held.optional(weight.as_ref())?,
             bias: 0,
             mean: held.address(&mean)?,
             variance: held.address(&variance)?,

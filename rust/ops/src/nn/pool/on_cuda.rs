@@ -97,10 +97,12 @@ pub fn put(values: &Tensor, places: &Tensor, result: &Tensor, areas: Areas) -> R
     let report = Report::new(held.card)?;
     let operands = held.addresses([&own, &values, &last])?;
     let at = held.address(&places)?;
-    let outside = report.pin(held.stream)?;
-    // SAFETY: row-major planes of these sizes, held for the stream.
-    unsafe { pool::find_last(held.card, held.stream, operands[2], at, areas, outside.address() as u64)? };
-    drop(outside);
+    {
+        let mut reporting = Held::on(&own)?;
+        let outside = reporting.base(report.storage())?;
+        // SAFETY: row-major planes of these sizes, held for the stream, as the report is.
+        unsafe { pool::find_last(held.card, held.stream, operands[2], at, areas, outside)? };
+    }
     if report.read()?.is_some() {
         return Ok(false);
     }
