@@ -387,6 +387,9 @@ def test_unknown_dispatch_keys_are_refused():
         ("Tensor[]", torch.ones(1), RuntimeError, "Unable to cast Python instance of type"),
         ("Tensor[]", [1], RuntimeError, "Unable to cast Python instance of type <class 'list'>"),
         ("Scalar", "a", RuntimeError, "Cannot cast a to number"),
+        ("complex", "1", RuntimeError, "Unable to cast Python instance of type <class 'str'>"),
+        ("complex", torch.ones(2), RuntimeError, "Unable to cast Python instance of type <class"),
+        ("ScalarType", "float32", RuntimeError, "Unable to cast Python instance of type <class 'str'>"),
         ("str", 1, RuntimeError, "Unable to cast Python instance of type <class 'int'>"),
     ],
 )
@@ -399,7 +402,16 @@ def test_results_are_checked_by_the_schema(library, returns, result, error, mess
 
 @pytest.mark.parametrize(
     "returns, result, expected",
-    [("int", torch.tensor(2), 2), ("float", 1, 1.0), ("bool", 1, True), ("Tensor", None, None), ("()", None, None)],
+    [
+        ("int", torch.tensor(2), 2),
+        ("float", 1, 1.0),
+        ("bool", 1, True),
+        ("Tensor", None, None),
+        ("()", None, None),
+        ("complex", 2, 2 + 0j),
+        ("complex", torch.tensor(1.5), 1.5 + 0j),
+        ("ScalarType", torch.int8, torch.int8),
+    ],
 )
 def test_results_are_converted_by_the_schema(library, returns, result, expected):
     library.define(f"f(Tensor x) -> {returns}")
@@ -452,3 +464,9 @@ def test_kernels_are_registered_by_keys_and_by_devices(library):
         torch.library.register_kernel("tests_registry::f", "Nonsense", lambda x: x)
     with pytest.raises(NotImplementedError, match="the dispatch key Functionalize would never run"):
         torch.library.register_kernel("tests_registry::f", "Functionalize", lambda x: x)
+
+
+def test_a_schema_names_the_namespace_of_its_library(library):
+    with pytest.raises(RuntimeError, match=r"^Explicitly provided namespace \(other\) in schema string does not match"):
+        library.define("other::f(Tensor x) -> Tensor")
+    assert library.define("tests_registry::f(Tensor x) -> Tensor") == "f"

@@ -30,15 +30,15 @@ def _run_script(path):
     _run(code, __file__=path)
 
 
-def _run_text(text, name="<string>"):
-    """Runs a text as ``python -c`` does: modules are imported from the current folder, and the program has no file."""
+def _run_text(text, name="<string>", **names):
+    """Runs a text as ``python -c`` does: modules are imported from the current folder."""
     try:
         code = compile(text, name, "exec")
     except SyntaxError as error:
         _explain(error)
         raise
     sys.path[0] = ""
-    _run(code)
+    _run(code, **names)
 
 
 def _run(code, **names):
@@ -84,7 +84,8 @@ def main():
         _run_text(arguments[1])
     elif arguments[0] == "-":
         sys.argv = arguments
-        _run_text(sys.stdin.buffer.read(), "<stdin>")
+        # Python has no standard input if its descriptor is closed.
+        _run_text(sys.stdin.buffer.read() if sys.stdin else b"", "<stdin>", __file__="<stdin>")
     elif arguments[0] == "-m":
         import runpy
 

@@ -121,7 +121,13 @@ class Library:
             raise RuntimeError("A library of the kind IMPL defines no operators.")
         if self.ns == "aten":
             raise NotImplementedError("Operators of the namespace aten are the engine's own: programs add none.")
-        made = define_operator(f"{self.ns}::{schema.strip()}")
+        namespace, separator, short = schema.partition("(")[0].strip().rpartition("::")
+        if separator and namespace != self.ns:
+            raise RuntimeError(
+                f"Explicitly provided namespace ({namespace}) in schema string does not match namespace of enclosing "
+                f"TORCH_LIBRARY_{self.kind} block ({self.ns}).  Define {short} with a library of that namespace."
+            )
+        made = define_operator(f"{self.ns}::{schema.strip().removeprefix(f'{self.ns}::')}")
         name = made.schema.name + (f".{made.schema.overload_name}" if made.schema.overload_name else "")
         self._names.append(name)
         return name.removeprefix(f"{self.ns}::")

@@ -68,10 +68,13 @@ def _converted(kind: str, value: Any) -> Any:
         if not isinstance(value, (str, torch.device)):
             _refuse(value)
         return torch.device(value)
+    if kind == "ScalarType":
+        if not isinstance(value, torch.dtype):
+            _refuse(value)
+        return value
     if kind == "str" and isinstance(value, bytes):
         return value.decode()
-    kinds: dict[str, Callable[[Any], Any]] = {"int": _int, "SymInt": _int, "float": float, "bool": bool, "str": str}
-    convert = kinds.get(kind)
+    convert = _PLAIN.get(kind)
     if convert is None:
         return value
     if isinstance(value, str) != (convert is str) or value is None or (convert is bool and not _is_number(value)):
@@ -94,6 +97,16 @@ def _int(value: Any) -> int:
     if not -(2**63) <= number < 2**63:
         raise OverflowError
     return number
+
+
+_PLAIN: dict[str, Callable[[Any], Any]] = {
+    "int": _int,
+    "SymInt": _int,
+    "float": float,
+    "complex": complex,
+    "bool": bool,
+    "str": str,
+}
 
 
 def _refuse(value: Any) -> NoReturn:

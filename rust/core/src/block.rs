@@ -164,8 +164,7 @@ impl Block {
         match &self.owner {
             Owner::File(map) => map.check(),
             Owner::PageLocked(memory) => memory.wait(),
-            Owner::Released => Err(Error::runtime("the tensor's storage was resized to zero bytes")
-                .hint("Use storage.resize_(nbytes) to allocate memory again.")),
+            Owner::Released => Err(released()),
             _ if self.device == Device::Cpu => Ok(()),
             _ => Err(out_of_reach(self.device)),
         }
@@ -187,6 +186,13 @@ impl Block {
     pub fn owner(&self) -> &Owner {
         &self.owner
     }
+}
+
+/// The error for the bytes of a storage that was emptied.
+#[cold]
+pub(crate) fn released() -> Error {
+    Error::runtime("the tensor's storage was resized to zero bytes")
+        .hint("Use storage.resize_(nbytes) to allocate memory again.")
 }
 
 /// The error for memory on another device, or on none: the host cannot read or write there.

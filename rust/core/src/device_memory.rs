@@ -5,7 +5,7 @@
 //! `PageLocked` is for `Block::page_locked`; there `Storage::pin` waits for the device.
 
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Names a queue of work on a device: the driver's handle of a stream, as a number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -28,6 +28,16 @@ pub trait DeviceMemory: Send + Sync {
     /// Whether the block belongs to another process.
     fn is_received(&self) -> bool {
         false
+    }
+
+    /// Whether `resized` makes another block.
+    fn is_resizable(&self) -> bool {
+        false
+    }
+
+    /// A block of another size with the bytes that fit. Work on the current stream finds them there.
+    fn resized(&self, _bytes: usize) -> Result<Box<dyn DeviceMemory>> {
+        Err(Error::runtime("Trying to resize storage that is not resizable"))
     }
 }
 

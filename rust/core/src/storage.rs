@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
-use crate::block::{Block, Owner};
+use crate::block::{Block, Owner, released};
 use crate::counted::{self, Counted, WeakCounted};
 use crate::device::Device;
 use crate::device_memory::{PageLocked, StreamId};
@@ -285,7 +285,7 @@ impl Storage {
     }
 
     /// Pins the storage for work on `stream` of its device. The block stays in place until the pin is dropped, and is
-    /// not reused before the work has finished. Memory of the host is an error.
+    /// not reused before the work has finished. Memory of the host is an error, and memory that was freed.
     pub fn pin_on(&self, stream: StreamId) -> Result<DevicePin<'_>> {
         let hold = self.hold();
         let Owner::Device(memory) = &hold.block().owner else {
@@ -293,6 +293,9 @@ impl Storage {
             return Err(Error::runtime(format!("the device cannot reach memory on {device}"))
                 .hint("Use Tensor.to(device) to copy the tensor to the device first."));
         };
+        if hold.block().bytes == 0 && hold.block().reserved != 0 {
+            return Err(released());
+        }
         memory.record_stream(stream);
         Ok(DevicePin(hold))
     }
@@ -370,8 +373,8 @@ impl Storage {
     }
 
     /// Gives the storage `bytes` bytes in all and keeps the content that fits. Only memory of the engine's own
-    /// allocator has another size, and only without exports, whose users would keep the old bytes. Zero bytes on the
-    /// host free the memory: reading or writing before the storage grows again is an error. Any other size keeps at
+    /// allocators has another size, and only without exports, whose users would keep the old bytes. Zero bytes
+    /// free the memory: reading or writing before the storage grows again is an error. Any other size keeps at
     /// least as much memory as the storage ever had.
     ///
     /// # Safety
@@ -380,7 +383,7 @@ impl Storage {
         let hold = self.hold();
         let old = hold.block();
         let exported = self.0.exports.load(Ordering::Relaxed) != 0;
-        let block = match old.owner {
+        let block = match &old.owner {
             Owner::Meta => Block::meta(bytes),
             Owner::Heap | Owner::Released if bytes == 0 && !exported => Block::released(old.reserved),
             Owner::Released => Block::heap_reserving(bytes, old.reserved)?,
@@ -388,6 +391,13 @@ impl Storage {
                 let block = Block::heap_reserving(bytes, old.reserved)?;
                 // SAFETY: two blocks in host memory, both alive, of at least as many bytes.
                 unsafe { old.pointer.copy_to_nonoverlapping(block.pointer, old.reserved) };
+                block
+            }
+            Owner::Device(memory) if !exported => {
+                let kept = if bytes == 0 { 0 } else { bytes.max(old.reserved) };
+                let mut block = Block::device(memory.resized(kept)?);
+                block.bytes = bytes;
+                block.reserved = bytes.max(old.reserved);
                 block
             }
             _ => return Err(Error::runtime("Trying to resize storage that is not resizable")),
@@ -399,7 +409,11 @@ impl Storage {
 
     /// Whether the memory is from the engine's own allocator and has no exports.
     pub fn is_resizable(&self) -> bool {
-        let own = matches!(self.hold().block().owner, Owner::Heap | Owner::Released | Owner::Meta);
+        let own = match &self.hold().block().owner {
+            Owner::Heap | Owner::Released | Owner::Meta => true,
+            Owner::Device(memory) => memory.is_resizable(),
+            _ => false,
+        };
         own && self.0.exports.load(Ordering::Relaxed) == 0
     }
 

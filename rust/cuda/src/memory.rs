@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use crate::allocator::{Allocator, Piece, PoolId, Source, State};
 use crate::capture;
 use crate::card;
+use crate::copy;
 use crate::sent;
 use crate::statistics::Statistics;
 use crate::stream::{self, Event};
@@ -153,6 +154,27 @@ impl DeviceMemory for Memory {
             }
         }
     }
+
+    // Another process would keep the old block.
+    fn is_resizable(&self) -> bool {
+        !sent::has(self.address)
+    }
+
+    fn resized(&self, bytes: usize) -> Result<Box<dyn DeviceMemory>> {
+        if !self.is_resizable() {
+            return Err(Error::runtime("Trying to resize storage that is not resizable"));
+        }
+        let block = Memory::new(self.device, bytes)?;
+        let kept = self.bytes.min(bytes);
+        if kept != 0 {
+            let stream = stream::current(self.device);
+            self.record_stream(stream);
+            let [from, to] = [self, &block].map(|memory| (self.device, memory.address));
+            // SAFETY: two blocks of at least as many bytes; the old one is held for the stream, and the new one is the stream's.
+            unsafe { copy::between(from, to, kept, stream)? };
+        }
+        Ok(Box::new(block))
+    }
 }
 
 impl Drop for Memory {
@@ -168,23 +190,30 @@ impl Drop for Memory {
     }
 }
 
+impl Memory {
+    /// A block for work on this thread's current stream.
+    fn new(device: u8, bytes: usize) -> Result<Memory> {
+        card::select(device)?;
+        let stream = stream::current(device);
+        let address = match bytes {
+            0 => 0,
+            _ => take(device, bytes, stream)?,
+        };
+        Ok(Memory {
+            address,
+            bytes,
+            device,
+            stream,
+            generation: fork::generation(),
+            shared: AtomicBool::new(false),
+            others: Mutex::new(SmallVec::new()),
+        })
+    }
+}
+
 /// Uninitialised memory for work on this thread's current stream.
 pub fn allocate(device: u8, bytes: usize) -> Result<Storage> {
-    card::select(device)?;
-    let stream = stream::current(device);
-    let address = match bytes {
-        0 => 0,
-        _ => take(device, bytes, stream)?,
-    };
-    Ok(Storage::new(Block::device(Box::new(Memory {
-        address,
-        bytes,
-        device,
-        stream,
-        generation: fork::generation(),
-        shared: AtomicBool::new(false),
-        others: Mutex::new(SmallVec::new()),
-    }))))
+    Ok(Storage::new(Block::device(Box::new(Memory::new(device, bytes)?))))
 }
 
 /// An address as a pointer, for libraries.

@@ -8,7 +8,7 @@ use rushlight_core::fork::{self, ForkMutex, Rank};
 /// A storage that other processes may use, and the end of the pipe that tells when they do not.
 struct Sent {
     ended: OwnedFd,
-    _storage: Storage,
+    storage: Storage,
     generation: u64,
 }
 
@@ -16,7 +16,7 @@ static SENT: ForkMutex<Vec<Sent>> = ForkMutex::new(Rank::Tables, Vec::new());
 
 /// Keeps a storage until the pipe of which `ended` is the reading end has no writer.
 pub fn keep(storage: &Storage, ended: OwnedFd) {
-    SENT.lock().push(Sent { ended, _storage: storage.clone(), generation: fork::generation() });
+    SENT.lock().push(Sent { ended, storage: storage.clone(), generation: fork::generation() });
 }
 
 /// Gives up the storages that no other process uses any more.
@@ -36,6 +36,11 @@ pub fn collect() {
     };
     // Dropped without the lock, because the allocator has one of its own.
     drop(finished);
+}
+
+/// Whether other processes may use the block at an address.
+pub fn has(address: usize) -> bool {
+    SENT.lock().iter().any(|one| one.storage.address() == address)
 }
 
 /// How many storages other processes may use.

@@ -68,6 +68,7 @@ pub fn assign(view: &Tensor, value: &Tensor) -> Result<()> {
 
 /// `x[i, j] = v`.
 pub fn put(own: &Tensor, tensors: Vec<Tensor>, dims: &[usize], value: &Tensor) -> Result<()> {
+    let value = if value.rank() == 0 { &crate::convert::to_device(value, own.device())? } else { value };
     if let ([mask], [dim]) = (tensors.as_slice(), dims)
         && mask.dtype() == DType::Bool
         && value.numel() == 1

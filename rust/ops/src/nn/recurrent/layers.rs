@@ -511,7 +511,8 @@ macro_rules! layer_rows {
                 " over packed sequences.\n\nShapes: data `(sum(batch_sizes), I)`, the first steps of all sequences, then the second ones; `batch_sizes` how many\nsequences have each step; the rest as for sequences of one length.\n\n",
                 $packed_example
             ),
-            tags: Tags::DATA_DEPENDENT,
+            // The numbers of sequences lie on the host.
+            tags: Tags::DATA_DEPENDENT.union(Tags::MIXED_DEVICES),
             batch_rule: BatchRule::FallbackIf(&[BATCH_SIZES]),
             implementation: Implementation::CompositeImplicit(|args| run(args, Kind::$kind, true)),
             samples: $packed_samples,

@@ -1,0 +1,93 @@
+"""Calls of CUDA tensors with tensors on the host, where torch allows them, and storages of the device that change their size."""
+
+from soft_card import needs_soft_card, run
+
+pytestmark = needs_soft_card
+
+
+def test_packed_sequences():
+    """The numbers of sequences of a packed sequence lie on the host."""
+    run(
+        """
+from rushlight.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+torch.backends.cudnn.allow_tf32 = False
+def results(kind, device):
+    torch.manual_seed(0)
+    net = getattr(torch.nn, kind)(3, 4, 2, bidirectional=True).to(device)
+    x = torch.randn(4, 6, 3).to(device).requires_grad_()
+    packed = pack_padded_sequence(x, [6, 2, 5, 1], batch_first=True, enforce_sorted=False)
+    assert packed.batch_sizes.device.type == "cpu" and packed.sorted_indices.device == x.device
+    y, lengths = pad_packed_sequence(net(packed)[0])
+    assert lengths.tolist() == [6, 2, 5, 1]
+    return [y, *torch.autograd.grad(y.square().sum(), [x, *net.parameters()])]
+for kind in ("RNN", "GRU", "LSTM"):
+    for one, other in zip(results(kind, "cpu"), results(kind, "cuda"), strict=True):
+        assert other.is_cuda and torch.allclose(one, other.cpu(), atol=1e-5), kind
+"""
+    )
+
+
+def test_assignments():
+    """A number on the host is assigned to elements of a tensor on the device; a row is not."""
+    run(
+        """
+i, mask = torch.tensor([1, 0]), torch.tensor([True, False, False])
+for index in (i, mask, i.cuda(), mask.cuda(), (i, i), 0, slice(1)):
+    x, y = torch.zeros(3, 2), torch.zeros(3, 2, device="cuda")
+    x[index.cpu() if isinstance(index, torch.Tensor) else index] = 2.0
+    y[index] = torch.tensor(2.0)
+    assert torch.equal(x, y.cpu()) and x.count_nonzero() > 0
+try:
+    y[i] = torch.ones(2)
+except RuntimeError as error:
+    assert str(error).startswith("Expected all tensors to be on the same device"), error
+else:
+    raise AssertionError("no error")
+"""
+    )
+
+
+def test_storages_change_their_size():
+    """The bytes that fit stay, `out=` of another size grows, and freed memory is given back and refused."""
+    run(
+        """
+x = torch.arange(4.0, device="cuda")
+view = x[1:]
+assert x.resize_(6).shape == (6,) and x[:4].tolist() == [0, 1, 2, 3]
+x[1] = 9
+assert view.tolist() == [9, 2, 3]
+values, places = torch.empty(0, device="cuda"), torch.empty(0, dtype=torch.int64, device="cuda")
+torch.sort(view, out=(values, places))
+assert values.tolist() == [2, 3, 9] and places.tolist() == [1, 2, 0]
+torch.add(view, 1, out=values.resize_(0))
+assert values.tolist() == [10, 3, 4]
+
+big = torch.ones(1 << 18, device="cuda")
+storage, before = big.untyped_storage(), torch.cuda.memory_allocated()
+assert storage.resizable() and storage.resize_(0).nbytes() == 0 and storage.device.type == "cuda"
+assert before - torch.cuda.memory_allocated() == 1 << 20
+try:
+    big + 1
+except RuntimeError as error:
+    assert str(error).startswith("the tensor's storage was resized to zero bytes"), error
+else:
+    raise AssertionError("freed memory was read")
+storage.resize_(4 << 18)
+assert big.fill_(3).sum().item() == 3 << 18
+storage.resize_(4)
+assert storage.nbytes() == 4 and big[0].item() == 3
+
+def on_other_stream():
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        y = torch.arange(1000.0, device="cuda") * 2
+        y.resize_(2000)
+        y[1000:] = 1
+        return y.sum()
+total = on_other_stream()
+torch.cuda.synchronize()
+assert total.item() == 999 * 1000 + 1000
+""",
+        SOFTCUDA_SEED=1,
+    )
