@@ -10,7 +10,6 @@
 
 namespace rushlight {
 
-constexpr int WARP = 32;
 constexpr int WARPS = THREADS / WARP;
 
 /// The value of the lane that is `by` further, in words, because shuffles take numbers.
