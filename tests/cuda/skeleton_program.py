@@ -246,6 +246,61 @@ def check_matmul(kind, dtype):
         np.testing.assert_allclose(from_card(address, out), wanted, rtol=1e-4, atol=1e-3)
 
 
+def check_matrices(kind, dtype, integers):
+    """The elements lie in the registers as PTX's reference has them, and all of them differ."""
+    source = f"""
+        #include "matrix.cuh"
+        using namespace rushlight;
+        extern "C" __global__ void by_reference(const u16* a, const u16* b, f32* out) {{
+            const int lane = threadIdx.x % WARP, group = lane >> 2, member = lane % 4;
+            u32 left[4] = {{}}, right[2] = {{}};
+            f32 sums[4];
+            for (int i = 0; i < 8; i++) {{
+                const int row = i < 2 || (4 <= i && i < 6) ? group : group + 8;
+                const int column = member * 2 + (i & 1) + (i < 4 ? 0 : 8);
+                left[i / 2] |= u32(a[row * 16 + column]) << i % 2 * 16;
+            }}
+            for (int i = 0; i < 4; i++) {{
+                const int row = member * 2 + (i & 1) + (i < 2 ? 0 : 8);
+                right[i / 2] |= u32(b[row * 8 + group]) << i % 2 * 16;
+                sums[i] = i;
+            }}
+            add_product<{kind}>(sums, left, right[0], right[1]);
+            for (int i = 0; i < 4; i++) {{
+                out[(i < 2 ? group : group + 8) * 8 + member * 2 + (i & 1)] = sums[i];
+            }}
+        }}
+        extern "C" __global__ void in_shared_memory(const u16* a, const u16* b, f32* out) {{
+            __shared__ u128 bytes[16 * (16 + 16) * sizeof(u16) / sizeof(u128)];
+            u16* const first = (u16*)bytes;
+            u16* const second = first + 256;
+            for (int n = threadIdx.x; n < 256; n += THREADS) {{
+                first[n] = a[n];
+                second[n] = n % 16 < 8 ? b[n / 16 * 8 + n % 16] : 0;
+            }}
+            __syncthreads();
+            const int lane = threadIdx.x % WARP, place = lane % 16 * 16 + lane / 16 * 8;
+            u32 left[4], right[4];
+            f32 sums[4] = {{0, 1, 2, 3}};
+            load_matrices(left, first + place);
+            load_transposed(right, second + place);
+            add_product<{kind}>(sums, left, right[0], right[1]);
+            for (int i = 0; i < 4; i++) {{
+                out[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = sums[i];
+            }}
+        }}
+    """
+    order = random.permutation(256) + integers
+    a, b = order.reshape(16, 16), random.permutation(order)[:128].reshape(16, 8)
+    halves = [dtype(x) for x in (a, b)]
+    start = np.add.outer(np.arange(16) // 8 * 2, np.arange(8) % 2)
+    for kernel in built(source, "by_reference", "in_shared_memory"):
+        out = np.zeros((16, 8), np.float32)
+        address = on_card(out)
+        launch(kernel, (1, 1), *(Pointer(on_card(x)) for x in halves), Pointer(address))
+        assert np.array_equal(from_card(address, out), a @ b + start)
+
+
 def check_indexed():
     source = """
         #include "indexed.cuh"
@@ -433,4 +488,8 @@ check_order()
 check_random()
 for kind, dtype in [("f32", np.float32), ("c64", np.complex64), ("i32", np.int32)]:
     check_matmul(kind, dtype)
+check_matrices("f16", np.float16, 300)
+check_matrices(
+    "bf16", lambda x: np.ascontiguousarray(x.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16), -127
+)
 print("equal")

@@ -274,6 +274,23 @@ SKELETONS = {
             attention_of_keys<f32, Unmasked, 8>(operands, batch, batches, sizes, sums, means, of_keys, of_values);
         }
     """,
+    **{
+        f"attention of {element} and {mask} with {columns} columns": f"""
+        #include "attention_half.cuh"
+        using namespace rushlight;
+        extern "C" __global__ void __launch_bounds__(THREADS, HALF_BLOCKS<{mask}, {columns}>) forward(
+            AttentionOperands operands, Loops<5> batch, u64 batches, AttentionSizes sizes, u8* out, f32* sums) {{
+            attention_half<{element}, {mask}, {columns}>(operands, batch, batches, sizes, out, sums);
+        }}
+    """
+        for element, mask, columns in [
+            ("bf16", "Unmasked", 4),
+            ("f16", "Bool", 3),
+            ("bf16", "bf16", 4),
+            ("f16", "Unmasked", 8),
+            ("f16", "f32", 8),
+        ]
+    },
     "recurrent": """
         #include "recurrent.cuh"
         using namespace rushlight;

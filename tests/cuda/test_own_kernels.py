@@ -71,12 +71,38 @@ def test_attention(shape, mask):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_attention_in_half_precision(dtype):
+@pytest.mark.parametrize("shape", [(70, 90, 64, 64), (200, 65, 32, 48), (130, 200, 20, 128)], ids=str)
+@pytest.mark.parametrize("mask", ["none", "causal", "bool", "added", "row"])
+def test_attention_in_half_precision(shape, mask, dtype):
+    """Whole tiles and parts of them, in copies of 16 bytes and, with 20 columns, of single elements."""
+    queries, keys, width, depth = shape
+    torch.manual_seed(2)
+    masks = {
+        "bool": torch.rand(queries, keys) > 0.4,
+        "added": torch.randn(2, 1, queries, keys).to(dtype),
+        "row": torch.arange(keys) < keys // 2,
+    }
     close(
-        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
-        *(floats(2, 70, 24, dtype=dtype) for _ in range(3)),
-        tolerance=2e-2,
+        lambda q, k, v: F.scaled_dot_product_attention(
+            q, k, v, masks[mask].to(q.device) if mask in masks else None, is_causal=mask == "causal"
+        ),
+        floats(2, 2, queries, width, dtype=dtype),
+        floats(2, 1, keys, width, dtype=dtype).expand(2, 2, keys, width),
+        floats(2, 2, keys, depth, dtype=dtype),
+        tolerance=1e-2 if dtype == torch.float16 else 5e-2,
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("width", range(16, 129, 16))
+def test_results_of_attention_in_half_precision(width, dtype):
+    """Each width has a kernel of its own. The results differ from those in `float32` by the rounding of weights and results."""
+    torch.manual_seed(3)
+    operands = [torch.randn(1, 200, width).to(dtype) * 2 for _ in range(3)]
+    found = F.scaled_dot_product_attention(*(x.cuda() for x in operands), is_causal=True)
+    wanted = F.scaled_dot_product_attention(*(x.float() for x in operands), is_causal=True)
+    tolerance = 2 ** (-10 if dtype == torch.float16 else -7)
+    assert torch.allclose(found.cpu().float(), wanted, rtol=tolerance, atol=4 * tolerance)
 
 
 def test_attention_of_strided_and_repeated_operands():

@@ -1,4 +1,5 @@
-//! Attention without the matrix of scores. The kernels are `attention.cuh`.
+//! Attention without the matrix of scores. The kernels are `attention.cuh`, and `attention_half.cuh` for the results in half
+//! precision.
 
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::loop_nest::LoopNest;
@@ -35,6 +36,10 @@ pub const WIDEST: u64 = 128;
 /// The queries or keys of a block (`SQUARE` in the kernel), and the distance between a thread's columns (`SIDE`).
 const SQUARE: u64 = 64;
 const SIDE: u64 = 16;
+/// The queries of a block in `attention_half.cuh`.
+const BLOCK_QUERIES: u64 = 128;
+/// The most queries, keys and blocks that it takes, with room for a block.
+const MOST_OF_HALVES: u64 = i32::MAX as u64 - BLOCK_QUERIES;
 const MOST_BATCHES: usize = 65535;
 
 /// A call: its operands, the places of its batch, and the dtype of the mask.
@@ -58,17 +63,34 @@ impl Attention<'_> {
             && sizes.queries.max(sizes.keys).div_ceil(SQUARE) <= i32::MAX as u64
     }
 
+    /// The blocks of `attention_half.cuh`, if it takes the call: cards have its instructions since compute capability 8.0.
+    fn blocks_of_halves(&self, card: &Card) -> Option<u32> {
+        let sizes = &self.sizes;
+        let blocks = sizes.queries.div_ceil(BLOCK_QUERIES).saturating_mul(self.batch.numel() as u64);
+        let takes = matches!(self.dtype, DType::F16 | DType::BF16)
+            && card.properties.major >= 8
+            && sizes.queries.max(sizes.keys).max(blocks) <= MOST_OF_HALVES;
+        takes.then_some(blocks as u32)
+    }
+
     fn program(&self, card: &Card) -> Result<Program> {
         let columns = self.sizes.width.max(self.sizes.depth).div_ceil(SIDE);
         let mask = self.mask.map_or(u8::MAX, |mask| Kind::Of(mask).code());
-        let key = [Kind::Of(self.dtype).code(), mask, columns as u8, 0, 0, 0, 0, 0];
+        let halves = self.blocks_of_halves(card).is_some();
+        let key = [Kind::Of(self.dtype).code(), mask, columns as u8, u8::from(halves), 0, 0, 0, 0];
         Program::find(card, ("attention", key), &[c"forward", c"of_queries", c"of_keys"], || {
             let (element, mask) = (type_name(self.dtype), self.mask.map_or("Unmasked", type_name));
+            let (forward, bounds) = if halves {
+                ("attention_half", format!("THREADS, HALF_BLOCKS<{mask}, {columns}>"))
+            } else {
+                ("attention", "THREADS".to_owned())
+            };
             format!(
-                r#"#include "attention.cuh"
+                r#"#include "{forward}.cuh"
 using namespace rushlight;
-extern "C" __global__ void forward(AttentionOperands operands, Loops<5> batch, u64 batches, AttentionSizes sizes, u8* out, f32* sums) {{
-    attention<{element}, {mask}, {columns}>(operands, batch, batches, sizes, out, sums);
+extern "C" __global__ void __launch_bounds__({bounds}) forward(AttentionOperands operands, Loops<5> batch, u64 batches,
+                                                               AttentionSizes sizes, u8* out, f32* sums) {{
+    {forward}<{element}, {mask}, {columns}>(operands, batch, batches, sizes, out, sums);
 }}
 extern "C" __global__ void of_queries(AttentionOperands operands, Loops<5> batch, u64 batches, AttentionSizes sizes,
                                       const f32* sums, const f32* means, u8* out) {{
@@ -108,6 +130,7 @@ extern "C" __global__ void of_keys(AttentionOperands operands, Loops<5> batch, u
         let mut operands = self.first()?;
         let (program, mut loops, mut batches) = (self.program(card)?, Loops::of(self.batch), self.batch.numel() as u64);
         let mut sizes = self.sizes;
+        let grid = self.blocks_of_halves(card).map_or_else(|| self.grid(sizes.queries), |blocks| [blocks, 1]);
         let mut arguments = [
             argument(&mut operands),
             argument(&mut loops),
@@ -117,7 +140,7 @@ extern "C" __global__ void of_keys(AttentionOperands operands, Loops<5> batch, u
             argument(&mut sums),
         ];
         // SAFETY: guaranteed by the caller; the arguments have the types of the program.
-        unsafe { launch(card, program.kernel(0), self.grid(sizes.queries), stream, &mut arguments) }
+        unsafe { launch(card, program.kernel(0), grid, stream, &mut arguments) }
     }
 
     /// Enqueues the gradients of queries, keys and values, from the logarithms of the sums and the sums of the products of results

@@ -128,9 +128,9 @@ DEVICE f32 sum_of_row(f32 x) {
     return x;
 }
 
-/// The end of the keys that 64 queries see.
-DEVICE u64 seen_keys(const AttentionSizes& sizes, u64 query) {
-    return sizes.causal && query + SQUARE < sizes.keys ? query + SQUARE : sizes.keys;
+/// The end of the keys that some of `count` queries see.
+DEVICE u64 seen_keys(const AttentionSizes& sizes, u64 query, u64 count) {
+    return sizes.causal && query + count < sizes.keys ? query + count : sizes.keys;
 }
 
 /// Results, row-major, and for each query the logarithm of the sum of its scores' exponentials.
@@ -154,7 +154,7 @@ DEVICE void attention(const AttentionOperands& operands, const Loops<5>& batch, 
                 results[i][c] = 0.0f;
             }
         }
-        const u64 end = seen_keys(sizes, query);
+        const u64 end = seen_keys(sizes, query, SQUARE);
         for (u64 key = 0; key < end; key += SQUARE) {
             f32 scores[OWN][OWN];
             tile_product<T>(scores, tile.first, tile.second, queries, query, keys, key, sizes.width);
@@ -230,7 +230,7 @@ DEVICE void attention_of_queries(const AttentionOperands& operands, const Loops<
         const Side values = side_of(operands, offsets, VALUE, sizes.keys), grads = side_of(operands, offsets, GRAD, sizes.queries);
         const u8* const mask = operands.at[MASK] + offsets[MASK];
         f32 results[OWN][COLUMNS] = {};
-        const u64 end = seen_keys(sizes, query);
+        const u64 end = seen_keys(sizes, query, SQUARE);
         for (u64 key = 0; key < end; key += SQUARE) {
             f32 scores[OWN][OWN], away[OWN][OWN];
             tile_product<T>(scores, tile.first, tile.second, queries, query, keys, key, sizes.width);

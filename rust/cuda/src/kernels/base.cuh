@@ -1,7 +1,7 @@
 // The basis of the device functions: types with their Rust names, literals, bits and casts.
 //
-// Only this file distinguishes between the device (NVRTC) and the CPU (C++17), where the functions of the C library are declared before
-// it is included.
+// Only this file and `matrix.cuh` distinguish between the device (NVRTC) and the CPU (C++17), where the functions of the C library
+// are declared before it is included.
 
 #pragma once
 

@@ -9,6 +9,7 @@ namespace rushlight {
 /// The most dimensions of a launch; `LoopNest` has joined adjacent ones.
 constexpr int DIMS = 12;
 constexpr int THREADS = 256;
+constexpr int WARP = 32;
 /// The most numbers of a launch.
 constexpr int NUMBERS = 12;
 

@@ -72,6 +72,7 @@ pub fn function_name(operator: &str, dtype: DType) -> String {
 pub const HEADERS: &[(&str, &str)] = &[
     ("angles.cuh", include_str!("angles.cuh")),
     ("attention.cuh", include_str!("attention.cuh")),
+    ("attention_half.cuh", include_str!("attention_half.cuh")),
     ("base.cuh", include_str!("base.cuh")),
     ("bessel.cuh", include_str!("bessel.cuh")),
     ("compact.cuh", include_str!("compact.cuh")),
@@ -85,6 +86,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("lines.cuh", include_str!("lines.cuh")),
     ("mantissas.cuh", include_str!("mantissas.cuh")),
     ("matmul.cuh", include_str!("matmul.cuh")),
+    ("matrix.cuh", include_str!("matrix.cuh")),
     ("normalize.cuh", include_str!("normalize.cuh")),
     ("optimizer.cuh", include_str!("optimizer.cuh")),
     ("order.cuh", include_str!("order.cuh")),

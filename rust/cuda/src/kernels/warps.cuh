@@ -6,7 +6,6 @@
 
 namespace rushlight {
 
-constexpr int WARP = 32;
 constexpr int WARPS = THREADS / WARP;
 
 /// Shuffles a value of any type in words, because shuffles take numbers.
