@@ -3,17 +3,19 @@
 //! - `driver` finds the driver and makes errors of its statuses.
 //! - `card` is a device: its context and properties, and the current device of a thread.
 //! - `stream` has streams and events, and the current stream of a thread.
-//! - `allocator` divides memory into blocks and keeps freed ones, `statistics` counts them; `memory` is the memory of a tensor.
+//! - `allocator` divides memory into blocks and keeps freed ones, `statistics` counts them; `memory` is the memory of a tensor
+//!   or of a library's call.
 //! - `pinned` is page-locked memory of the host; `ipc` is memory of devices that several processes use, `sent` what this one has sent.
 //! - `graph` records work and enqueues it again; `capture` tells whether work is being recorded, `replayed` has its random numbers.
 //! - `profile` measures how long kernels and copies run.
-//! - `library` finds NVIDIA's other libraries.
+//! - `library` finds NVIDIA's other libraries, and their functions.
 //! - `program` compiles the source of a kernel and keeps the result, in memory and on disk.
 //! - `blas` gives products of matrices to cuBLASLt, where it is installed, `dnn` convolutions to cuDNN, `fft` transforms to cuFFT,
 //!   and `solver` factorisations to cuSOLVER.
 //! - `nccl` exchanges tensors with the devices of other processes, where NCCL is installed; `failures` are its calls that were given up.
-//! - `copy`, `elementwise`, `reduce`, `softmax`, `normalize`, `matmul`, `indexed`, `compact`, `lines`, `order`, `search`, `pairs`,
-//!   `pool`, `sampling`, `attention`, `recurrent`, `random` and `optimizer` enqueue work. They return before it has run.
+//! - `copy`, `elementwise`, `reduce`, `softmax`, `normalize`, `matmul`, `indexed`, `compact`, `lines`, `order`, `search`,
+//!   `mantissas`, `pairs`, `pool`, `sampling`, `attention`, `recurrent`, `random` and `optimizer` enqueue work. They return
+//!   before it has run.
 //! - `kernels` has the sources of device functions.
 //!
 //! No operation waits for the device unless its result is needed on the host.

@@ -1,4 +1,4 @@
-//! The memory of tensors on devices, from one caching allocator for each device.
+//! The memory of tensors and of libraries' calls on devices, from one caching allocator for each device.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
