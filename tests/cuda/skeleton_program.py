@@ -168,24 +168,24 @@ def check_reduce():
             static DEVICE auto done(A a, u64 n, const Numbers& numbers) { return a + i64(n); }
         };
         typedef Reduction<Fold, i64, i32> Rows;
-        extern "C" __global__ void serial(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results, u64 length,
-                                          Numbers numbers) {
+        extern "C" __global__ void serial(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
+                                          const __grid_constant__ Numbers numbers) {
             Rows::serial(out, input, outer, inner, results, length, numbers);
         }
-        extern "C" __global__ void rows(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results, u64 length,
-                                        u64 piece, u32 packed, Fold::A* partial, Numbers numbers) {
+        extern "C" __global__ void rows(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
+                                        u64 piece, u32 packed, Fold::A* partial, const __grid_constant__ Numbers numbers) {
             Rows::rows<THREADS>(out, input, outer, inner, results, length, piece, packed, partial, numbers);
         }
-        extern "C" __global__ void warps(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results, u64 length,
-                                        u64 piece, u32 packed, Fold::A* partial, Numbers numbers) {
+        extern "C" __global__ void warps(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
+                                        u64 piece, u32 packed, Fold::A* partial, const __grid_constant__ Numbers numbers) {
             Rows::rows<WARP>(out, input, outer, inner, results, length, piece, packed, partial, numbers);
         }
-        extern "C" __global__ void columns(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results, u64 length,
-                                        u64 piece, u32 packed, Fold::A* partial, Numbers numbers) {
+        extern "C" __global__ void columns(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
+                                        u64 piece, u32 packed, Fold::A* partial, const __grid_constant__ Numbers numbers) {
             Rows::columns(out, input, outer, inner, results, length, piece, partial, numbers);
         }
-        extern "C" __global__ void pieces(u8* out, const Fold::A* partial, Loops<2> outer, u64 results, u64 count, u64 length,
-                                          Numbers numbers) {
+        extern "C" __global__ void pieces(u8* out, const Fold::A* partial, const __grid_constant__ Loops<2> outer, u64 results, u64 count, u64 length,
+                                          const __grid_constant__ Numbers numbers) {
             Rows::pieces(out, partial, outer, results, count, length, numbers);
         }
     """

@@ -89,20 +89,20 @@ SKELETONS = {
             static DEVICE auto done(A a, u64 n, const Numbers& numbers) { return a; }
         };
         typedef Reduction<Fold, c128, c64> Rows;
-        extern "C" __global__ void rows(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results, u64 length,
-                                        u64 piece, u32 packed, Fold::A* partial, Numbers numbers) {
+        extern "C" __global__ void rows(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
+                                        u64 piece, u32 packed, Fold::A* partial, const __grid_constant__ Numbers numbers) {
             Rows::rows<THREADS>(out, input, outer, inner, results, length, piece, packed, partial, numbers);
         }
-        extern "C" __global__ void warps(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results, u64 length,
-                                        u64 piece, u32 packed, Fold::A* partial, Numbers numbers) {
+        extern "C" __global__ void warps(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
+                                        u64 piece, u32 packed, Fold::A* partial, const __grid_constant__ Numbers numbers) {
             Rows::rows<WARP>(out, input, outer, inner, results, length, piece, packed, partial, numbers);
         }
-        extern "C" __global__ void columns(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results, u64 length,
-                                        u64 piece, u32 packed, Fold::A* partial, Numbers numbers) {
+        extern "C" __global__ void columns(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
+                                        u64 piece, u32 packed, Fold::A* partial, const __grid_constant__ Numbers numbers) {
             Rows::columns(out, input, outer, inner, results, length, piece, partial, numbers);
         }
-        extern "C" __global__ void pieces(u8* out, const Fold::A* partial, Loops<2> outer, u64 results, u64 count, u64 length,
-                                          Numbers numbers) {
+        extern "C" __global__ void pieces(u8* out, const Fold::A* partial, const __grid_constant__ Loops<2> outer, u64 results, u64 count, u64 length,
+                                          const __grid_constant__ Numbers numbers) {
             Rows::pieces(out, partial, outer, results, count, length, numbers);
         }
     """,
@@ -400,7 +400,7 @@ SKELETONS["reduce of packs"] = (
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("skeleton", SKELETONS)
 def test_skeletons_compile(nvrtc, skeleton, architecture):
-    """Kernels are compiled for cards without spilling registers."""
+    """Kernels are compiled for cards without spilling registers, and without copies of their parameters in each thread's memory."""
     program = ctypes.c_void_p()
     assert (
         nvrtc.nvrtcCreateProgram(ctypes.byref(program), SKELETONS[skeleton].encode(), b"kernel.cu", 0, None, None) == 0
@@ -415,6 +415,7 @@ def test_skeletons_compile(nvrtc, skeleton, architecture):
     assert status == 0, log
     spilled = re.findall(r"(\d+) bytes spill stores", log)
     assert spilled and set(spilled) == {"0"}, log
+    assert max(int(size) for size in re.findall(r"(\d+) bytes stack frame", log)) < 256, log
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

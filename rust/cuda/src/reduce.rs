@@ -242,15 +242,18 @@ typedef Reduction<Fold, {types}> Rows;
     }
 }
 
-const SERIAL: &str = r#"extern "C" __global__ void serial(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results,
-                                  u64 length, Numbers numbers) {
+// Parameters whose addresses are taken are constants of the grid: every thread would copy others into memory of its own.
+const SERIAL: &str = r#"extern "C" __global__ void serial(u8* out, const u8* input, const __grid_constant__ Loops<2> outer,
+                                  const __grid_constant__ Loops<1> inner, u64 results, u64 length,
+                                  const __grid_constant__ Numbers numbers) {
     Rows::serial(out, input, outer, inner, results, length, numbers);
 }"#;
-const ROWS: &str = r#"extern "C" __global__ void rows(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results, u64 length, u64 piece,
-                                u32 packed, Fold::A* partial, Numbers numbers) {
+const ROWS: &str = r#"extern "C" __global__ void rows(u8* out, const u8* input, const __grid_constant__ Loops<2> outer,
+                                const __grid_constant__ Loops<1> inner, u64 results, u64 length, u64 piece, u32 packed,
+                                Fold::A* partial, const __grid_constant__ Numbers numbers) {
     Rows::RUN(out, input, outer, inner, results, length, piece, PACKEDpartial, numbers);
 }
-extern "C" __global__ void pieces(u8* out, const Fold::A* partial, Loops<2> outer, u64 results, u64 count, u64 length,
-                                  Numbers numbers) {
+extern "C" __global__ void pieces(u8* out, const Fold::A* partial, const __grid_constant__ Loops<2> outer, u64 results, u64 count,
+                                  u64 length, const __grid_constant__ Numbers numbers) {
     Rows::pieces(out, partial, outer, results, count, length, numbers);
 }"#;

@@ -43,6 +43,7 @@ struct uint3 {
 #define __shared__ static
 #define __constant__ static
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __restrict__ __restrict
 
 namespace softcuda {
