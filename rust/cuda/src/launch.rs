@@ -17,6 +17,7 @@ use crate::{profile, stream};
 
 pub const DIMS: usize = 12;
 pub const THREADS: u32 = 256;
+pub const WARP: u32 = 32;
 const NUMBERS: usize = 12;
 
 /// The numbers of a call.

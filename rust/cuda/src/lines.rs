@@ -5,7 +5,7 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::launch::{Kind, Pointers, THREADS, argument, blocks, launch};
-use crate::memory;
+use crate::memory::Workspace;
 use crate::program::{Key, Program};
 
 /// What is accumulated. The first dtype is that of the elements, the second that of the arithmetic.
@@ -191,10 +191,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) joined(LineOperands operan
         return unsafe { launch(card, program.kernel(RESULTS), grid, stream, &mut arguments) };
     }
     let pieces = Shape { outer: shape.outer * shape.inner, n: lines.pieces as usize, inner: 1 };
-    // Freed when the function returns: later work of the stream comes after the kernels.
-    let totals = memory::allocate(card.index, pieces.outer * pieces.n * what.size())?;
-    let pin = totals.pin_on(stream)?;
-    before = pin.address() as u64;
+    let totals = Workspace::new(card.index, stream, pieces.outer * pieces.n * what.size())?;
+    before = totals.pointer().addr() as u64;
     let mut arguments = [argument(&mut pointers), argument(&mut lines), argument(&mut before)];
     // SAFETY: as above; there is room for a total of every piece.
     unsafe { launch(card, program.kernel(TOTALS), grid, stream, &mut arguments)? };

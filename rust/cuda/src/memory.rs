@@ -221,7 +221,7 @@ pub fn pointer(address: u64) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(address as usize)
 }
 
-/// Memory that a call of a library needs besides its operands, for as long as the work of a stream takes.
+/// Memory that a call needs besides its operands, for as long as the work of a stream takes.
 pub struct Workspace {
     storage: Storage,
     bytes: usize,

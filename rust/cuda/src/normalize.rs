@@ -6,8 +6,8 @@ use rushlight_core::device_memory::StreamId;
 use rushlight_core::{DType, Result};
 
 use crate::card::Card;
-use crate::launch::{Kind, THREADS, argument, blocks, launch};
-use crate::memory;
+use crate::launch::{Kind, THREADS, WARP, argument, blocks, launch};
+use crate::memory::Workspace;
 use crate::program::Program;
 
 /// The elements as `samples` of `groups` of `channels`, each with a `run` of adjacent ones. A group of each sample has a mean and a
@@ -53,7 +53,6 @@ const MEDIUM: u64 = 1024;
 /// The longest row that a block takes alone. Where samples are pooled rows are few, and several blocks pay sooner.
 const LONG: u64 = 1 << 14;
 const LONG_OF_POOLED: u64 = 1 << 11;
-const WARP: u64 = 32;
 /// The fewest elements of a piece, and how many pieces all rows together have at least.
 const PIECE: u64 = 2048;
 const PIECES: u64 = 1024;
@@ -118,20 +117,29 @@ impl Normalize {
     ) -> Result<()> {
         let [rows, length] = self.shape();
         if length <= if self.view.pooled == 0 { LONG } else { LONG_OF_POOLED } {
-            let (kernel, threads) = if length <= MEDIUM { (0, WARP) } else { (1, u64::from(THREADS)) };
+            let (kernel, threads) = if length <= MEDIUM { (0, u64::from(WARP)) } else { (1, u64::from(THREADS)) };
             let grid = [blocks(card, rows.saturating_mul(threads)), 1];
             // SAFETY: guaranteed by the caller.
-            return unsafe { self.launch(card, stream, gradients, &kernels[kernel..=kernel], 0, [grid, grid], 0, 0) };
+            return unsafe {
+                self.launch(
+                    card,
+                    stream,
+                    gradients,
+                    &kernels[kernel..=kernel],
+                    0,
+                    [grid, grid],
+                    std::ptr::null_mut(),
+                    0,
+                )
+            };
         }
         let even = (rows.saturating_mul(length) / PIECES).max(PIECE);
         let piece = even.max(length.div_ceil(MOST_PIECES));
         let pieces = length.div_ceil(piece);
-        let parts = memory::allocate(card.index, (rows * pieces) as usize * numbers * self.compute.size())?;
-        let pin = parts.pin_on(stream)?;
+        let parts = Workspace::new(card.index, stream, (rows * pieces) as usize * numbers * self.compute.size())?;
         let grid = [blocks(card, rows.saturating_mul(u64::from(THREADS))), pieces as u32];
-        let (parts, two) = (pin.address() as u64, &kernels[2..]);
         // SAFETY: guaranteed by the caller; the parts have room for the numbers of each piece of a row.
-        unsafe { self.launch(card, stream, gradients, two, piece, [grid, grid], parts, piece) }
+        unsafe { self.launch(card, stream, gradients, &kernels[2..], piece, [grid, grid], parts.pointer(), piece) }
     }
 
     /// The gradients of weight and bias.
@@ -141,15 +149,15 @@ impl Normalize {
     unsafe fn parameters(&self, card: &Card, stream: StreamId, gradients: &Gradients) -> Result<()> {
         let View { samples, groups, channels, .. } = self.view;
         let count = groups * channels;
-        let piece =
-            (count.div_ceil(WARP).saturating_mul(samples) / PIECES).max(WARP).max(samples.div_ceil(MOST_PIECES));
+        let piece = (count.div_ceil(u64::from(WARP)).saturating_mul(samples) / PIECES)
+            .max(u64::from(WARP))
+            .max(samples.div_ceil(MOST_PIECES));
         let pieces = samples.div_ceil(piece);
-        let parts = memory::allocate(card.index, (count * pieces) as usize * 2 * self.compute.size())?;
-        let pin = parts.pin_on(stream)?;
-        let lanes = blocks(card, count.div_ceil(WARP).saturating_mul(u64::from(THREADS)));
+        let parts = Workspace::new(card.index, stream, (count * pieces) as usize * 2 * self.compute.size())?;
+        let lanes = blocks(card, count.div_ceil(u64::from(WARP)).saturating_mul(u64::from(THREADS)));
         let grids = [[lanes, pieces as u32], [blocks(card, count), 1]];
         // SAFETY: guaranteed by the caller; the parts have room for two sums of each piece.
-        unsafe { self.launch(card, stream, gradients, &PARAMETERS, piece, grids, pin.address() as u64, pieces) }
+        unsafe { self.launch(card, stream, gradients, &PARAMETERS, piece, grids, parts.pointer(), pieces) }
     }
 
     /// Runs the kernels of a program one after the other; the second one has another `piece`.
@@ -164,7 +172,7 @@ impl Normalize {
         kernels: &'static [(&'static CStr, &'static str)],
         piece: u64,
         grids: [[u32; 2]; 2],
-        mut parts: u64,
+        mut parts: *mut c_void,
         second: u64,
     ) -> Result<()> {
         let [element, compute] = [self.dtype, self.compute].map(Kind::Of);

@@ -7,7 +7,7 @@ use crate::card::Card;
 use crate::kernels::type_name;
 use crate::launch::{Kind, THREADS, argument, blocks, launch};
 use crate::lines::{self, Accumulation, Shape};
-use crate::memory;
+use crate::memory::Workspace;
 use crate::program::{Key, Program};
 
 /// The elements that a block sorts in shared memory (`SORTED` in the skeleton), and the values of a byte.
@@ -123,10 +123,8 @@ unsafe fn sort_by_bytes(
     for (part, bytes) in parts.into_iter().enumerate().take(1 + 4 * usize::from(bytes > 1)) {
         starts[part + 1] = starts[part] + lines.saturating_mul(bytes).next_multiple_of(ALIGNMENT);
     }
-    // Freed when the function returns: later work of the stream comes after the kernels.
-    let workspace = memory::allocate(card.index, starts.into_iter().max().unwrap_or(0))?;
-    let pin = workspace.pin_on(stream)?;
-    let start = |part: usize| (pin.address() + starts[part]) as u64;
+    let workspace = Workspace::new(card.index, stream, starts.into_iter().max().unwrap_or(0))?;
+    let start = |part: usize| (workspace.pointer().addr() + starts[part]) as u64;
     let buffers = |byte: usize| [start(1 + byte % 2), start(3 + byte % 2)];
     let grid = [blocks(card, ((lines * tiles) as u64).saturating_mul(u64::from(THREADS))), 1];
     for byte in 0..bytes {

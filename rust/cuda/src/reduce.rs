@@ -6,8 +6,8 @@ use rushlight_core::{DType, Error, Result};
 
 use crate::card::Card;
 use crate::kernels::{function_name, section, type_name};
-use crate::launch::{DIMS, Kind, Loops, Numbers, THREADS, argument, blocks, launch};
-use crate::memory;
+use crate::launch::{DIMS, Kind, Loops, Numbers, THREADS, WARP, argument, blocks, launch};
+use crate::memory::Workspace;
 use crate::program::{Key, Program};
 
 /// A fold for a dtype of elements: `take` and `done` may read numbers.
@@ -51,7 +51,6 @@ const SHORT: usize = 32;
 const MEDIUM: usize = 1024;
 /// The fewest adjacent rows of which each has a lane.
 const ADJACENT: usize = 8;
-const WARP: u64 = 32;
 /// The fewest and the most elements of a piece, which are multiples of every pack, and how many pieces all rows together have at least.
 const PIECE: usize = 2048;
 const MOST_OF_A_PIECE: usize = 1 << 16;
@@ -84,6 +83,13 @@ impl Reduction<'_> {
         let (rows, elements) = (self.outer.numel(), self.inner.numel());
         let (mut results, mut length) = (rows as u64, elements as u64);
         let (mut out, mut input) = (self.out.wrapping_add_signed(self.outer.bases()[0]) as u64, self.first() as u64);
+        let threads_of_a_row = match plan {
+            Plan::Serial => 1,
+            Plan::Columns => u64::from(THREADS / WARP),
+            Plan::Warps => u64::from(WARP),
+            Plan::Rows => u64::from(THREADS),
+        };
+        let across = blocks(card, results.saturating_mul(threads_of_a_row));
         if plan == Plan::Serial {
             let mut arguments = [
                 argument(&mut out),
@@ -94,7 +100,7 @@ impl Reduction<'_> {
                 argument(&mut length),
                 argument(&mut numbers),
             ];
-            let grid = [blocks(card, results), 1];
+            let grid = [across, 1];
             // SAFETY: guaranteed by the caller; the arguments have the types of the program that `source` writes.
             return unsafe { launch(card, program.kernel(0), grid, stream, &mut arguments) };
         }
@@ -102,16 +108,9 @@ impl Reduction<'_> {
         let count = elements.div_ceil(length_of_piece);
         let mut piece = length_of_piece as u64;
         let mut packed = u32::from(self.is_packed());
-        // Freed when the function returns: later work of the stream comes after the kernels.
-        let partial = match count {
-            1 => None,
-            _ => {
-                let bytes = rows.checked_mul(count * self.fold.accumulator.size());
-                Some(memory::allocate(card.index, bytes.unwrap_or(usize::MAX))?)
-            }
-        };
-        let pin = partial.as_ref().map(|partial| partial.pin_on(stream)).transpose()?;
-        let mut workspace = pin.as_ref().map_or(0, |pin| pin.address() as u64);
+        let bytes = rows.saturating_mul(count * self.fold.accumulator.size());
+        let partial = (count > 1).then(|| Workspace::new(card.index, stream, bytes)).transpose()?;
+        let mut partials = partial.as_ref().map_or(std::ptr::null_mut(), Workspace::pointer);
         let mut arguments = [
             argument(&mut out),
             argument(&mut input),
@@ -121,16 +120,10 @@ impl Reduction<'_> {
             argument(&mut length),
             argument(&mut piece),
             argument(&mut packed),
-            argument(&mut workspace),
+            argument(&mut partials),
             argument(&mut numbers),
         ];
-        let threads_of_a_row = match plan {
-            Plan::Serial => 1,
-            Plan::Columns => u64::from(THREADS) / WARP,
-            Plan::Warps => WARP,
-            Plan::Rows => u64::from(THREADS),
-        };
-        let grid = [blocks(card, results.saturating_mul(threads_of_a_row)), count as u32];
+        let grid = [across, count as u32];
         // SAFETY: as above.
         unsafe { launch(card, program.kernel(0), grid, stream, &mut arguments)? };
         if count == 1 {
@@ -139,7 +132,7 @@ impl Reduction<'_> {
         let mut count = count as u64;
         let mut arguments = [
             argument(&mut out),
-            argument(&mut workspace),
+            argument(&mut partials),
             argument(&mut outer),
             argument(&mut results),
             argument(&mut count),
@@ -159,10 +152,9 @@ impl Reduction<'_> {
     /// The plan, which depends on shapes and strides alone.
     fn plan(&self) -> Plan {
         let elements = self.inner.numel();
-        let adjacent = |dim: usize| self.outer.size(dim) >= ADJACENT && self.outer.strides(dim)[1] == self.width();
         if elements <= SHORT {
             Plan::Serial
-        } else if self.outer.rank() > 0 && adjacent(0) {
+        } else if self.outer.rank() > 0 && self.outer.size(0) >= ADJACENT && self.outer.strides(0)[1] == self.width() {
             Plan::Columns
         } else if elements <= MEDIUM {
             Plan::Warps

@@ -4,7 +4,7 @@ use rushlight_core::device_memory::StreamId;
 use rushlight_core::{DType, Result};
 
 use crate::card::Card;
-use crate::launch::{Kind, THREADS, argument, blocks, launch};
+use crate::launch::{Kind, THREADS, WARP, argument, blocks, launch};
 use crate::lines::Shape;
 use crate::program::{Key, Program};
 
@@ -20,7 +20,7 @@ pub struct Softmax {
 
 /// The most elements of a line that a thread keeps.
 const DEEP: usize = 16;
-const WARP: usize = 32;
+const LANES: usize = WARP as usize;
 const BLOCK: usize = THREADS as usize;
 
 /// Computes lines that have elements. The operands are the result, the first operand and the second.
@@ -33,7 +33,7 @@ pub unsafe fn softmax(card: &Card, stream: StreamId, what: Softmax, operands: [u
     let kept = |group: usize| shape.n.div_ceil(group).next_power_of_two();
     let (call, deep, threads) = match shape.inner {
         2.. => ("columns(lines, n, inner)".to_string(), 0, 1),
-        _ if kept(WARP) <= DEEP => (format!("kept<WARP, {}>(lines, n)", kept(WARP)), kept(WARP), WARP),
+        _ if kept(LANES) <= DEEP => (format!("kept<WARP, {}>(lines, n)", kept(LANES)), kept(LANES), LANES),
         _ if kept(BLOCK) <= DEEP => (format!("kept<THREADS, {}>(lines, n)", kept(BLOCK)), kept(BLOCK), BLOCK),
         _ => ("lines(lines, n)".to_string(), 0, BLOCK),
     };
