@@ -271,6 +271,24 @@ def _coalesced(rank):
     assert scattered[0].item() == size and gathered[0].tolist() == [1.0] * size
 
 
+def _anywhere(rank):
+    """Tensors that begin at any byte, short and long."""
+    for count in (10, 300_000):
+        for dtype in (torch.float32, torch.float16, torch.complex64, torch.int64):
+            buffer = bytearray(1 + count * dtype.itemsize)
+            tensor = torch.frombuffer(buffer, dtype=dtype, offset=1).fill_(rank + 1)
+            for op, result in ((dist.ReduceOp.SUM, 3), (dist.ReduceOp.PRODUCT, 9)):
+                dist.all_reduce(tensor, op)
+                assert torch.equal(tensor, torch.full((count,), result, dtype=dtype)), (dtype, op)
+            part = torch.frombuffer(bytearray(1 + count * dtype.itemsize), dtype=dtype, offset=1)[: count // 2]
+            dist.reduce_scatter_tensor(part, tensor)
+            assert torch.equal(part, torch.full((count // 2,), 18, dtype=dtype)), dtype
+
+
+def test_tensors_that_are_not_aligned(ranks):
+    ranks(_anywhere, 2)
+
+
 def test_calls_that_are_made_together(ranks):
     ranks(_coalesced, 2)
 

@@ -319,7 +319,7 @@ unsafe fn reduce_slots(
     if let Some(own) = own {
         sources[arena.rank] = own;
     }
-    // SAFETY: the caller's contract. Pieces and parts begin at multiples of an element.
+    // SAFETY: the caller's contract.
     unsafe { reduce::reduce(reduction, dtype, start.wrapping_add(piece.at), &sources, piece.bytes) };
 }
 
