@@ -439,18 +439,19 @@ def scaler(rank, size, place):
     assert weight.tolist() == [1.0, 1.0] and scaler.get_scale() == 2.0
 
 
-def _run(rank, name, size, place, results):
+def _run(rank, function, size, place, results):
     signal.alarm(100)
-    result = globals()[name](rank, size, place)
+    result = function(rank, size, place)
     if dist.is_initialized():
         dist.destroy_process_group()
     with open(f"{results}/{rank}", "w") as file:
         json.dump(result, file)
 
 
-if __name__ == "__main__":
+def main(functions):
+    """Runs the function of which the command line has the name."""
     name, size, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    arguments = (name, size, f"{folder}/store", folder)
+    arguments = (functions[name], size, f"{folder}/store", folder)
     processes = [mp.get_context("spawn").Process(target=_run, args=(rank, *arguments)) for rank in range(size)]
     for process in processes:
         process.start()
@@ -459,3 +460,7 @@ if __name__ == "__main__":
     codes = [process.exitcode for process in processes]
     expected = [0] * (size - 1) + [-signal.SIGKILL if name == "killed" else 0]
     sys.exit(0 if codes == expected else f"the ranks of {name} ended with {codes}")
+
+
+if __name__ == "__main__":
+    main(globals())

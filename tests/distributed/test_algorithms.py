@@ -147,6 +147,13 @@ def test_power_sgd(ranks, hook):
     ranks(_power, 2, hook)
 
 
+def test_power_sgd_begins_as_in_torch():
+    """With the numbers of NumPy's `RandomState(0).randint(1_000_000_000)` as seeds."""
+    state = powerSGD_hook.PowerSGDState(None)
+    seeds = [powerSGD_hook._seed(state.generator) for _ in range(4)]
+    assert seeds == [209652396, 398764591, 924231285, 404868288]
+
+
 def _exact(rank):
     """A gradient of low rank is sent without loss."""
     net = DistributedDataParallel(nn.Linear(30, 20, bias=False))

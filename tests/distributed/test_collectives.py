@@ -234,6 +234,65 @@ def test_asynchronous_calls_keep_their_order(ranks):
     ranks(_many, 2)
 
 
+def _coalesced(rank):
+    """Calls that are held back until the context ends."""
+    size = dist.get_world_size()
+    tensors = [torch.full((3,), float(rank + number)) for number in range(3)]
+    with dist._coalescing_manager():
+        for tensor in tensors:
+            first = tensor[0].item()
+            work = dist.all_reduce(tensor, async_op=True)
+            assert tensor[0] == first
+            with pytest.raises(RuntimeError, match="Illegal to call wait on IllegalWork object"):
+                work.wait()
+    sums = [sum(range(size)) + size * number for number in range(3)]
+    assert [tensor.tolist() for tensor in tensors] == [[float(total)] * 3 for total in sums]
+    gathered, scattered = [torch.zeros(size) for _ in range(2)], [torch.zeros(1) for _ in range(2)]
+    with dist._coalescing_manager(async_ops=True) as manager:
+        for output in gathered:
+            dist.all_gather_into_tensor(output, torch.ones(1) * rank)
+    manager.wait()
+    with dist._coalescing_manager():
+        for output in scattered:
+            dist.reduce_scatter_tensor(output, torch.arange(float(size)))
+    assert all(output.tolist() == list(range(size)) for output in gathered)
+    assert all(output.item() == rank * size for output in scattered)
+    with pytest.raises(RuntimeError, match="requires all collectives to be the same type, but got mixed types"):
+        with dist._coalescing_manager():
+            dist.all_reduce(tensors[0])
+            dist.all_gather_into_tensor(gathered[0], torch.ones(1))
+    with pytest.raises(ZeroDivisionError), dist._coalescing_manager():
+        dist.all_reduce(tensors[0])
+        1 / 0
+    with pytest.warns(FutureWarning, match="all_gather_single"):
+        dist._all_gather_base(gathered[0], torch.ones(1))
+    with pytest.warns(FutureWarning, match="reduce_scatter_single"):
+        dist._reduce_scatter_base(scattered[0], torch.ones(size))
+    assert scattered[0].item() == size and gathered[0].tolist() == [1.0] * size
+
+
+def _anywhere(rank):
+    """Tensors that begin at any byte, short and long."""
+    for count in (10, 300_000):
+        for dtype in (torch.float32, torch.float16, torch.complex64, torch.int64):
+            buffer = bytearray(1 + count * dtype.itemsize)
+            tensor = torch.frombuffer(buffer, dtype=dtype, offset=1).fill_(rank + 1)
+            for op, result in ((dist.ReduceOp.SUM, 3), (dist.ReduceOp.PRODUCT, 9)):
+                dist.all_reduce(tensor, op)
+                assert torch.equal(tensor, torch.full((count,), result, dtype=dtype)), (dtype, op)
+            part = torch.frombuffer(bytearray(1 + count * dtype.itemsize), dtype=dtype, offset=1)[: count // 2]
+            dist.reduce_scatter_tensor(part, tensor)
+            assert torch.equal(part, torch.full((count // 2,), 18, dtype=dtype)), dtype
+
+
+def test_tensors_that_are_not_aligned(ranks):
+    ranks(_anywhere, 2)
+
+
+def test_calls_that_are_made_together(ranks):
+    ranks(_coalesced, 2)
+
+
 def _sparse(rank, size):
     tensor = torch.sparse_coo_tensor([[rank, 3]], [1.0, 2.0], (4,))
     dist.all_reduce(tensor)

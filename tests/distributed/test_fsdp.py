@@ -283,8 +283,45 @@ def _others(rank):
     assert isinstance(net.used.weight, DTensor)
     net.double()
     assert net.used.weight.dtype == torch.float64
+    grid = dist.init_device_mesh("cpu", (2, 1))
     for call, error, text in (
-        (lambda: fully_shard(net), AssertionError, "only be applied to a module once"),
+        (
+            lambda: fully_shard(net),
+            AssertionError,
+            "fully_shard has already been applied to the following module:\nFSDPPartly",
+        ),
+        (lambda: copy.deepcopy(net), AssertionError, "FSDP does not support deepcopy. Please use state dict"),
+        (
+            lambda: fully_shard(nn.Linear(1, 1), mesh=grid),
+            AssertionError,
+            "Please init the 2D mesh for HSDP with mesh_dim",
+        ),
+        (lambda: fully_shard(nn.Linear(1, 1), reshard_after_forward=3), ValueError, "should be a factor of 2, not 3"),
+        (
+            lambda: fully_shard(nn.Linear(1, 1), reshard_after_forward="a"),
+            ValueError,
+            "should be a bool or an int .* not a",
+        ),
+        (
+            lambda: net.set_modules_to_forward_prefetch([nn.Linear(1, 1)]),
+            ValueError,
+            "Expects FSDPModule but got <class",
+        ),
+        (
+            lambda: net.set_modules_to_backward_prefetch([nn.Linear(1, 1)]),
+            ValueError,
+            "Expects FSDPModule but got <class",
+        ),
+        (
+            lambda: fully_shard(nn.Linear(1, 1), shard_placement_fn=lambda p: Replicate()),
+            ValueError,
+            "Invalid shard_placement_fn result: R",
+        ),
+        (
+            lambda: fully_shard(nn.Linear(2, 1, device="meta"))(x),
+            RuntimeError,
+            r"materialized from meta device before training, but .* on meta device: \['weight', 'bias'\]",
+        ),
         (lambda: fully_shard(nn.ModuleList([net])), ValueError, "do not implement forward"),
         (lambda: fully_shard([nn.Linear(2, 2), net]), AssertionError, "only be applied to a module once"),
         (lambda: fully_shard([]), IndexError, "out of range"),

@@ -153,6 +153,8 @@ def test_refusals(options, error, sentence, monkeypatch):
 
 
 def test_without_a_group():
+    with pytest.raises(AssertionError, match="Process group cannot be None"):
+        dist.destroy_process_group()
     for call in (dist.get_rank, dist.get_world_size, dist.barrier, lambda: dist.all_reduce(torch.ones(1))):
         with pytest.raises(ValueError, match="Default process group has not been initialized"):
             call()

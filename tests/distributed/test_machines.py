@@ -1,20 +1,20 @@
 """Groups whose ranks are on several machines: what does not depend on the places of ranks, and what happens when a rank, a
 companion, a machine or the network fails. Machines are names in the environment, or network namespaces."""
 
-import ctypes
 import os
 import pathlib
-import shutil
 import signal
-import subprocess
+import threading
 import time
 from datetime import timedelta
 
 import pytest
+from network import network as network
 
 import rushlight as torch
 from rushlight import distributed as dist
 from rushlight.distributed import _groups
+from rushlight.nn.parallel import DistributedDataParallel
 
 pytestmark = pytest.mark.parametrize("ranks", [2], indirect=True, ids=["two_machines"])
 
@@ -148,118 +148,136 @@ def test_a_receive_from_a_dead_rank_ends(ranks, nothing_stays):
     ranks(_waits, 2)
 
 
-# Without addresses of IPv6, which cannot be used in the first seconds.
-_NETWORK = "link set v0 addrgenmode none, addr add {}/24 dev v0, link set v0 up, link set lo up"
-
-
-class Network:
-    """Two network namespaces, joined by a cable."""
-
-    addresses = ["10.213.77.1", "10.213.77.2"]
-
-    def __init__(self):
-        self.names = [f"rushlight{os.getpid()}{side}" for side in "ab"]
-
-    def run(self, *command):
-        return subprocess.run(command, capture_output=True, text=True)
-
-    def lay(self):
-        """Whether there is a network."""
-        first, second = self.names
-        for name in self.names:
-            if self.run("ip", "netns", "add", name).returncode:
-                return False
-        self.run("ip", "link", "add", "v0", "netns", first, "type", "veth", "peer", "name", "v0", "netns", second)
-        for name, address in zip(self.names, self.addresses):
-            for words in _NETWORK.format(address).split(", "):
-                if self.run("ip", "-n", name, *words.split()).returncode:
-                    return False
-        # The kernel takes up to a second to see that the cable is plugged in at both ends.
-        deadline = time.monotonic() + 10
-        while not all("state UP" in self.run("ip", "-n", name, "link", "show", "v0").stdout for name in self.names):
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(0.05)
-        return True
-
-    def enter(self, rank):
-        """Moves this process into the namespace of a rank."""
-        with open(f"/run/netns/{self.names[rank]}") as file:
-            libc = ctypes.CDLL(None, use_errno=True)
-            assert libc.setns(file.fileno(), 0x40000000) == 0, os.strerror(ctypes.get_errno())
-
-    def slow(self):
-        """Delays and loses packets; whether the kernel can."""
-        command = "netem delay 5ms loss 1%".split()
-        return self.run("ip", "netns", "exec", self.names[0], "tc", "qdisc", "add", "dev", "v0", "root", *command)
-
-    def cut(self):
-        self.run("ip", "-n", self.names[0], "link", "set", "v0", "down")
-
-    def remove(self):
-        for name in self.names:
-            self.run("ip", "netns", "del", name)
-
-
-@pytest.fixture
-def network():
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("network namespaces need root and iproute2")
-    network = Network()
-    try:
-        if not network.lay():
-            pytest.skip("network namespaces are not available")
-        yield network
-    finally:
-        network.remove()
-
-
-def _over_a_cable(rank, network, seconds):
+def _on_host(rank, network, size, seconds=30):
+    """Begins a group whose ranks are on hosts of their own."""
     network.enter(rank)
     address = f"tcp://{network.addresses[0]}:29500"
-    dist.init_process_group("gloo", address, timedelta(seconds=30), rank=rank, world_size=2)
+    dist.init_process_group("gloo", address, timedelta(seconds=30), rank=rank, world_size=size)
     _groups.set_timeout(timedelta(seconds=seconds))
 
 
-def _slow(rank, network):
-    _over_a_cable(rank, network, 30)
+def _model():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(20, 50), torch.nn.ReLU(), torch.nn.Linear(50, 1))
+
+
+def _steps(model, data, count):
+    optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+    for _ in range(count):
+        optimizer.zero_grad()
+        model(data).pow(2).mean().backward()
+        optimizer.step()
+
+
+def _trains(rank, network, size):
+    """Training over a network that is slow, loses packets, and stands still for a while."""
+    _on_host(rank, network, size)
+    whole = torch.randn(24, 20, generator=torch.Generator().manual_seed(1))
+    alone, model = _model(), DistributedDataParallel(_model(), bucket_cap_mb=0.001)
     if rank == 0:
-        network.slow()
-    tensor = torch.arange(200_000) * (rank + 1)
-    dist.all_reduce(tensor)
-    assert torch.equal(tensor, torch.arange(200_000) * 3)
+        network.change(delay=0.003, loss=0.01)
+    _steps(model, whole.chunk(size)[rank], 5)
     if rank == 0:
-        dist.send(tensor, 1, tag=3)
-    else:
-        received = torch.zeros_like(tensor)
-        assert dist.recv(received, 0, tag=3) == 0
-        assert torch.equal(received, tensor)
+        network.change(apart=[1])
+        threading.Timer(1.0, network.change).start()
+    _steps(model, whole.chunk(size)[rank], 5)
+    _steps(alone, whole, 5)
+    _steps(alone, whole, 5)
+    for one, other in zip(model.parameters(), alone.parameters()):
+        torch.testing.assert_close(one, other)
+    large = torch.arange(200_000) * (rank + 1)
+    dist.all_reduce(large)
+    assert torch.equal(large, torch.arange(200_000) * sum(range(1, size + 1)))
+    received = torch.zeros_like(large)
+    work = dist.isend(large + rank, (rank + 1) % size, tag=3)
+    assert dist.recv(received, (rank - 1) % size, tag=3) == (rank - 1) % size
+    work.wait()
+    assert torch.equal(received, large + (rank - 1) % size)
+    objects = [None] * size
+    dist.all_gather_object(objects, {"rank": rank})
+    assert objects == [{"rank": one} for one in range(size)]
     dist.destroy_process_group()
 
 
-def test_network_namespaces_are_machines(ranks, network, nothing_stays):
-    ranks.places = [0, 0]
-    ranks(_slow, 2, network, init=False)
+@pytest.mark.parametrize("network", [2, 3, 4], indirect=True)
+def test_training_on_hosts(ranks, network, nothing_stays):
+    size = len(network.addresses)
+    ranks.places = [0] * size
+    ranks(_trains, size, network, size, init=False)
 
 
-def _partition(rank, network):
-    _over_a_cable(rank, network, 2)
+def _partition(rank, network, size, dies):
+    _on_host(rank, network, size, 2)
+    model = DistributedDataParallel(_model())
+    _steps(model, torch.ones(2, 20), 2)
+    dist.barrier()
+    if rank == size - 1:
+        time.sleep(0.3)
+        network.change(apart=[rank])
+        if dies:
+            # As if the power failed: nobody hears of it.
+            for victim in (_control(), _engine(), os.getpid()):
+                os.kill(victim, signal.SIGKILL)
+    began = time.monotonic()
+    with pytest.raises(RuntimeError) as error:
+        _steps(model, torch.ones(2, 20), 100_000)
+    assert time.monotonic() - began < 20
+    return str(error.value).splitlines()[0]
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["cut", "off"])
+@pytest.mark.parametrize("network", [2, 3], indirect=True)
+def test_a_partition_ends_calls_at_their_timeout(ranks, network, nothing_stays, dies):
+    size = len(network.addresses)
+    ranks.places = [0] * size
+    told = ranks(_partition, size, network, size, dies, init=False)
+    if dies:
+        assert told.pop() is None
+    for one in told:
+        assert "Timed out waiting 2000ms for all_reduce operation to complete: rank " in one
+        assert one.endswith(" did not call it, or cannot be reached")
+
+
+def _long(rank, network):
+    _on_host(rank, network, 2, 60)
     dist.barrier()
     if rank == 0:
         time.sleep(0.3)
-        network.cut()
+        network.change(apart=[1])
     began = time.monotonic()
     with pytest.raises(RuntimeError) as error:
         while True:
             dist.all_reduce(torch.ones(1000))
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 40
     return str(error.value).splitlines()[0]
 
 
-def test_a_partition_ends_calls_at_their_timeout(ranks, network, nothing_stays):
+@pytest.mark.parametrize("network", [2], indirect=True)
+def test_a_partition_ends_calls_before_a_long_timeout(ranks, network, nothing_stays):
     ranks.places = [0, 0]
-    for rank, told in enumerate(ranks(_partition, 2, network, init=False)):
-        assert told == (
-            "Timed out waiting 2000ms for all_reduce operation to complete: "
-            f"rank {1 - rank} did not call it, or cannot be reached"
-        )
+    for rank, told in enumerate(ranks(_long, 2, network, init=False)):
+        assert told == f"Connection closed by peer: the machine of rank {1 - rank} was lost, in all_reduce"
+
+
+def _alone(rank, network):
+    network.enter(rank)
+    began = time.monotonic()
+    with pytest.raises(dist.DistError) as error:
+        address = f"tcp://{network.addresses[0]}:29500"
+        dist.init_process_group("gloo", address, timedelta(seconds=3), rank=rank, world_size=2)
+    assert time.monotonic() - began < 15
+    assert not dist.is_initialized()
+    return type(error.value).__name__, str(error.value).splitlines()[0]
+
+
+@pytest.mark.parametrize("network", [2], indirect=True)
+def test_hosts_that_do_not_reach_each_other_do_not_begin(ranks, network, nothing_stays):
+    network.change(apart=[1])
+    ranks.places = [0, 0]
+    assert ranks(_alone, 2, network, init=False) == [
+        ("DistStoreError", "Timed out after 3 seconds waiting for clients. 1/2 clients joined."),
+        (
+            "DistNetworkError",
+            f"The client socket has timed out after 3000ms while trying to connect to ({network.addresses[0]}, 29500).",
+        ),
+    ]

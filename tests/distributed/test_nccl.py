@@ -1,4 +1,5 @@
-"""Groups of GPUs, on cards made of software: each rank is a process with a card of its own (`nccl_cases.py`)."""
+"""Groups of GPUs, on cards made of software: each rank is a process with a card of its own (`nccl_cases.py`,
+`nccl_parts.py`)."""
 
 import json
 import subprocess
@@ -12,13 +13,14 @@ import rushlight as torch
 from rushlight import distributed as dist
 
 CASES = Path(__file__).with_name("nccl_cases.py")
+PARTS = Path(__file__).with_name("nccl_parts.py")
 
 
-def ranks(name, size, folder, **variables):
+def ranks(name, size, folder, cases=CASES, **variables):
     """What the function of this name returns on each rank; None of a rank that was killed."""
     folder.mkdir(exist_ok=True)
     done = subprocess.run(
-        [sys.executable, str(CASES), name, str(size), str(folder)],
+        [sys.executable, str(cases), name, str(size), str(folder)],
         env=environment(SOFTCUDA_DEVICES=size, **variables),
         capture_output=True,
         text=True,
@@ -41,6 +43,15 @@ def test_ranks(name, size, tmp_path):
 @pytest.mark.parametrize("name", ["captured", "aborted", "through_host", "hooks", "scaler", "chosen"])
 def test_two_ranks(name, tmp_path):
     assert ranks(name, 2, tmp_path) == [None] * 2
+
+
+@needs_soft_card
+@pytest.mark.parametrize(
+    "name", ["rows", "copies_of_rows", "rows_on_host", "flat", "flat_on_host", "mesh", "layers", "states"]
+)
+def test_tensors_in_parts(name, tmp_path):
+    """`fully_shard`, `FullyShardedDataParallel` and `DTensor` on GPUs."""
+    assert ranks(name, 2, tmp_path, PARTS) == [None] * 2
 
 
 @needs_soft_card

@@ -128,13 +128,21 @@ def test_nobody_serves():
     client = distributed.TCPStore("127.0.0.1", master.port)
     with pytest.raises(distributed.DistNetworkError, match="did not accept the token"):
         distributed.TCPStore("127.0.0.1", master.port, token="wrong")
-    with pytest.raises(distributed.DistNetworkError, match="cannot listen at"):
+    with pytest.raises(
+        distributed.DistNetworkError,
+        match="^The server socket has failed to listen on any local network address. port: [0-9]+, useIpv6: false, code: -98",
+    ):
         distributed.TCPStore("127.0.0.1", master.port, is_master=True)
     port = master.port
     del master
-    with pytest.raises(distributed.DistNetworkError, match="does not answer"):
+    with pytest.raises(
+        distributed.DistNetworkError, match="^Failed to recv, got 0 bytes. Connection was likely closed"
+    ):
         client.get("k")
-    with pytest.raises(distributed.DistNetworkError, match="cannot connect to"):
+    with pytest.raises(
+        distributed.DistNetworkError,
+        match=r"^The client socket has timed out after \d+ms while trying to connect to \(127",
+    ):
         distributed.TCPStore("127.0.0.1", port, timeout=SHORT)
 
 

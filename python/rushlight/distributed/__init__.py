@@ -10,6 +10,10 @@ from rushlight._loading import load as _load
 from rushlight._names import missing_from
 from rushlight._set_module import set_module, set_public_module
 from rushlight.distributed import distributed_c10d
+from rushlight.distributed._coalescing import _coalescing_manager as _coalescing_manager
+from rushlight.distributed._coalescing import _CoalescingManager as _CoalescingManager
+from rushlight.distributed._collectives import _all_gather_base as _all_gather_base
+from rushlight.distributed._collectives import _reduce_scatter_base as _reduce_scatter_base
 from rushlight.distributed._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
 from rushlight.distributed._engine_group import DistBackendError
 from rushlight.distributed._file_store import FileStore

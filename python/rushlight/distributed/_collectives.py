@@ -9,6 +9,7 @@ import warnings
 import rushlight as torch
 from rushlight.autograd.graph import increment_version
 from rushlight.distributed import _groups
+from rushlight.distributed._coalescing import hold
 from rushlight.distributed._groups import is_member, resolve
 from rushlight.distributed._reduce_op import RedOpType, ReduceOp, kind_of, supports_complex
 from rushlight.distributed._work import Work
@@ -161,6 +162,8 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     if not is_member(group):
         return warn_not_in_group("all_reduce")
     group = resolve(group)
+    if group._held is not None:
+        return hold(group, all_reduce, tensor, op)
     if tensor.is_sparse:
         return _all_reduce_sparse(group, tensor, op, async_op)
     return _reduce(group, "all_reduce", tensor, op, async_op=async_op)
@@ -341,6 +344,8 @@ def all_gather_single(output_tensor, input_tensor, group=None, async_op=False):
         raise TypeError("output tensor must have the same type as input tensor")
     if output_tensor.numel() != input_tensor.numel() * group.size():
         raise ValueError("output tensor size must be equal to world_size times input tensor size")
+    if group._held is not None:
+        return hold(group, all_gather_single, output_tensor, input_tensor)
     flat, finish = _flat(output_tensor)
     outputs = _chunks(flat, group.size(), "all_gather_into_tensor")
     return call(group, "all_gather", [input_tensor], outputs, async_op=async_op, finish=finish)
@@ -348,6 +353,17 @@ def all_gather_single(output_tensor, input_tensor, group=None, async_op=False):
 
 def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=False):
     """The same as `all_gather_single`."""
+    return all_gather_single(output_tensor, input_tensor, group, async_op)
+
+
+def _all_gather_base(output_tensor, input_tensor, group=None, async_op=False):
+    """The older name of `all_gather_single`."""
+    warnings.warn(
+        "`torch.distributed._all_gather_base` is a private function and will be deprecated. Please use "
+        "`torch.distributed.all_gather_single` instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
     return all_gather_single(output_tensor, input_tensor, group, async_op)
 
 
@@ -459,11 +475,24 @@ def reduce_scatter_single(output, input, op=ReduceOp.SUM, group=None, async_op=F
         raise TypeError("input tensor must be the same type as the output tensor.")
     if output.numel() * group.size() != input.numel():
         raise ValueError("input tensor must be the same size as output size times world size")
+    if group._held is not None:
+        return hold(group, reduce_scatter_single, output, input, op)
     return _reduce_scatter(group, output, _chunks(_packed(input), group.size(), "reduce_scatter_tensor"), op, async_op)
 
 
 def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=False):
     """The same as `reduce_scatter_single`."""
+    return reduce_scatter_single(output, input, op, group, async_op)
+
+
+def _reduce_scatter_base(output, input, op=ReduceOp.SUM, group=None, async_op=False):
+    """The older name of `reduce_scatter_single`."""
+    warnings.warn(
+        "`torch.distributed._reduce_scatter_base` is a private function and will be deprecated. Please use "
+        "`torch.distributed.reduce_scatter_single` instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
     return reduce_scatter_single(output, input, op, group, async_op)
 
 

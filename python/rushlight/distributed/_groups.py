@@ -27,6 +27,8 @@ class ProcessGroup:
         self._timeout, self._config, self._backend = timeout, config, backend
         self.group_name, self.group_desc = name, description
         self.bound_device_id = None
+        # The calls that `_coalescing_manager` holds back, or None.
+        self._held = None
 
     def rank(self):
         """The rank of this process in the group."""
@@ -315,11 +317,13 @@ def destroy_process_group(group=None):
 
     Raises:
         ValueError: the group does not exist.
+        AssertionError: there is no default group.
     """
     if group is GroupMember.NON_GROUP_MEMBER:
         return
     if group is None or group is _world.default:
-        get_default_group()
+        if _world.default is None:
+            raise AssertionError("Process group cannot be None")
         ended = list(_world.groups.values())
         _world.default = None
         _world.groups.clear()

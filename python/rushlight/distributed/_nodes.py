@@ -13,9 +13,15 @@ from typing import NamedTuple
 
 from rushlight.distributed.store import DistNetworkError, DistStoreError, PrefixStore, TCPStore
 
-#: How long to wait for more nodes than the least, and for a node that does not give a sign of life, in seconds.
-LAST_CALL, SILENCE = 30.0, 15.0
-_BEAT = 1.0
+
+class Patience(NamedTuple):
+    """How many seconds to wait: for nodes to come, for more of them than the least, from one sign of life to the next, and for a
+    node that gives none."""
+
+    join: float
+    last_call: float
+    beat: float
+    silence: float
 
 
 def numbers(text: str) -> tuple[int, int]:
@@ -70,9 +76,9 @@ class Round(NamedTuple):
 class Nodes:
     """This node's view of the others."""
 
-    def __init__(self, store, name, bounds, node, count, timeout):
+    def __init__(self, store, name, bounds, node, count, patience):
         self._all, self._bounds, self._node, self._count = PrefixStore(f"torchrun/{name}", store), bounds, node, count
-        self._timeout, self._number = timeout, 0
+        self._patience, self._number = patience, 0
         self._beats: dict[int, tuple[int, float]] = {}
         self._beaten = 0.0
 
@@ -85,7 +91,7 @@ class Nodes:
         Raises:
             DistStoreError: they did not come in time.
         """
-        deadline = time.monotonic() + self._timeout
+        deadline = time.monotonic() + self._patience.join
         while True:
             self._number = max(self._number, self._all.add("round", 0))
             store = self._at(self._number)
@@ -118,12 +124,12 @@ class Nodes:
                 come = sum(store.check([f"count/{other}"]) for other in range(most))
             now = time.monotonic()
             if come >= least and last is None:
-                last = now + LAST_CALL
+                last = now + self._patience.last_call
             if come >= most or (last is not None and now >= last):
                 store.set("size", str(min(come, most)))
                 return
             if now >= deadline:
-                raise DistStoreError(f"{come} of {least} machines came within {self._timeout:g} seconds")
+                raise DistStoreError(f"{come} of {least} machines came within {self._patience.join:g} seconds")
             time.sleep(0.05)
 
     def fail(self, current, why):
@@ -138,14 +144,14 @@ class Nodes:
         if len(current.counts) == 1 and self._bounds[1] == 1:
             return None
         now = time.monotonic()
-        if now - self._beaten >= _BEAT:
+        if now - self._beaten >= self._patience.beat:
             self._beaten = now
             store.add(f"beat/{current.node}", 1)
             for other in range(len(current.counts)):
                 beat = store.add(f"beat/{other}", 0)
                 before, since = self._beats.get(other, (-1, now))
                 self._beats[other] = (beat, now if beat != before else since)
-                if now - self._beats[other][1] > SILENCE and not store.check([f"done/{other}"]):
+                if now - self._beats[other][1] > self._patience.silence and not store.check([f"done/{other}"]):
                     self.fail(current, f"machine {other} does not answer")
         if len(current.counts) < self._bounds[1] and self._all.add("waiting", 0) > 0:
             return False, "another machine came"

@@ -159,8 +159,10 @@ class DeviceMesh:
         if mesh_dim is None:
             if self.ndim > 1:
                 raise RuntimeError(
-                    f"Found the DeviceMesh have {self.ndim} dimensions\n{_SEVERAL}\nIf you want to get the list of all "
-                    "the ProcessGroups in the DeviceMesh,please use `get_all_groups()` instead."
+                    f"Found the DeviceMesh have {self.ndim} dimensions",
+                    _SEVERAL,
+                    "If you want to get the list of all the ProcessGroups in the DeviceMesh,please use `get_all_groups()` "
+                    "instead.",
                 )
             mesh_dim = 0
         name = self._group_names[mesh_dim if isinstance(mesh_dim, int) else self._get_mesh_dim_by_name(mesh_dim)]
@@ -181,7 +183,7 @@ class DeviceMesh:
     def get_local_rank(self, mesh_dim=None):
         """The place of this rank along a dimension."""
         if mesh_dim is None and self.ndim > 1:
-            raise RuntimeError(f"Found the DeviceMesh have {self.ndim} dimensions\n{_SEVERAL}")
+            raise RuntimeError(f"Found the DeviceMesh have {self.ndim} dimensions", _SEVERAL)
         return self.get_group(0 if mesh_dim is None else mesh_dim).rank()
 
     def get_coordinate(self):
@@ -286,8 +288,8 @@ def _choose_device():
 def _type(device_type):
     if ":" in str(device_type):
         raise RuntimeError(
-            f"Device type with index is not supported but got {device_type}. \nIf you maintained a 'torch.device' "
-            "object, it's recommended to pass in 'device.type'."
+            f"Device type with index is not supported but got {device_type}. ",
+            "If you maintained a 'torch.device' object, it's recommended to pass in 'device.type'.",
         )
     return torch.device(device_type).type
 

@@ -11,6 +11,11 @@ from rushlight.distributed._backends import (
     is_ucc_available,
     is_xccl_available,
 )
+from rushlight.distributed._coalescing import _coalescing_manager as _coalescing_manager
+from rushlight.distributed._coalescing import _CoalescingManager as _CoalescingManager
+from rushlight.distributed._coalescing import _IllegalWork as _IllegalWork
+from rushlight.distributed._collectives import _all_gather_base as _all_gather_base
+from rushlight.distributed._collectives import _reduce_scatter_base as _reduce_scatter_base
 from rushlight.distributed._collectives import (
     all_gather,
     all_gather_coalesced,

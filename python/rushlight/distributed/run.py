@@ -13,6 +13,7 @@ all of them begin again.
 
 import argparse
 import contextlib
+import ctypes
 import os
 import re
 import signal
@@ -25,15 +26,18 @@ import uuid
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from rushlight import cuda
 from rushlight.distributed import _nodes
 from rushlight.distributed.store import DistError
 
-#: How long processes may take to end after a signal, in seconds.
-_GRACE = 30.0
+_PR_SET_PDEATHSIG = 1
 
 
 def _flag(parser, name, **options):
-    """Adds an option under its name with hyphens and with underscores."""
+    """Adds an option under its name with hyphens and with underscores. PET_NNODES in the environment stands for ``--nnodes``."""
+    given = os.environ.get(f"PET_{name[2:].replace('-', '_').upper()}")
+    if given is not None:
+        options["default"] = given != "0" if options.get("action") == "store_true" else given
     parser.add_argument(*dict.fromkeys((name, "--" + name[2:].replace("-", "_"))), **options)
 
 
@@ -50,7 +54,13 @@ def get_args_parser():
     )
     _flag(parser, "--rdzv-endpoint", default="", help="HOST:PORT of the store, on one of the machines")
     _flag(parser, "--rdzv-id", default="none", help="a name of the job")
-    _flag(parser, "--rdzv-conf", default="", help="accepted; join_timeout=600 is how long to wait for machines")
+    _flag(
+        parser,
+        "--rdzv-conf",
+        default="",
+        help="seconds: join_timeout=600 for machines to come, last_call_timeout=30 for more of them than the least, "
+        "keep_alive_interval=5 times keep_alive_max_attempt=3 for one that does not answer",
+    )
     _flag(parser, "--standalone", action="store_true", help="any free port")
     _flag(parser, "--max-restarts", type=int, default=0, help="how often all processes begin again after a failure")
     _flag(parser, "--monitor-interval", type=float, default=0.1, help="seconds between looks at the processes")
@@ -69,6 +79,22 @@ def get_args_parser():
     _flag(parser, "--master-addr", default="127.0.0.1", help="the address of the store")
     _flag(parser, "--master-port", type=int, default=None, help="the port of the store, by default a free one")
     _flag(parser, "--local-addr", default=None, help="accepted")
+    _flag(parser, "--event-log-handler", default="null", help="accepted")
+    _flag(
+        parser,
+        "--signals-to-handle",
+        default="SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+        help="the signals that end the processes and this command",
+    )
+    _flag(
+        parser, "--shutdown-timeout", type=int, default=None, help="seconds before processes are killed, by default 30"
+    )
+    _flag(
+        parser,
+        "--virtual-local-rank",
+        action="store_true",
+        help="every process sees its own GPU alone, and has the LOCAL_RANK 0",
+    )
     parser.add_argument("training_script", help="the program")
     parser.add_argument("training_script_args", nargs=argparse.REMAINDER, help="its arguments")
     return parser
@@ -80,10 +106,12 @@ def parse_args(args):
 
 
 def _processes(text: str) -> int:
+    if text == "gpu" and not cuda.is_available():
+        raise ValueError("Cuda is not available.")
+    if text == "gpu" or (text == "auto" and cuda.is_available()):
+        return cuda.device_count()
     if text in ("cpu", "auto"):
         return len(os.sched_getaffinity(0))
-    if text == "gpu":
-        raise ValueError("Cuda is not available.")
     try:
         count = int(text)
     except ValueError:
@@ -93,10 +121,38 @@ def _processes(text: str) -> int:
     return count
 
 
-def _join_timeout(text: str) -> float:
-    """The option join_timeout of ``a=1,join_timeout=600``, by default five minutes."""
+def _patience(text: str) -> _nodes.Patience:
+    """How long to wait, from ``a=1,join_timeout=600``."""
     options = dict(pair.partition("=")[::2] for pair in text.split(",") if pair)
-    return float(options.get("join_timeout", 300))
+
+    def seconds(name, default):
+        try:
+            return float(options.get(name, default))
+        except ValueError:
+            raise ValueError(f"--rdzv-conf {text}: {name} is a number of seconds") from None
+
+    beat, beats = seconds("keep_alive_interval", 5), seconds("keep_alive_max_attempt", 3)
+    return _nodes.Patience(seconds("join_timeout", 600), seconds("last_call_timeout", 30), beat / 5, beat * beats)
+
+
+def _signals(text: str) -> list[signal.Signals]:
+    """The signals of a list of names."""
+    try:
+        return [signal.Signals[name.strip()] for name in text.split(",") if name.strip()]
+    except KeyError as error:
+        raise ValueError(f"--signals-to-handle {text}: {error.args[0]} is no signal") from None
+
+
+def _ends_with_this_process():
+    """What a new process calls first, so that it gets SIGTERM when this one ends, however that happens."""
+    parent, library = os.getpid(), ctypes.CDLL(None)
+
+    def begin():
+        library.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return begin
 
 
 def _streams(text: str, count: int) -> list[int]:
@@ -118,6 +174,14 @@ class ChildFailedError(RuntimeError):
     """A process of the program has failed, and there are no restarts left."""
 
 
+class _Signalled(SystemExit):
+    """A signal ends this command, and is passed on to the processes."""
+
+    def __init__(self, number):
+        super().__init__(128 + number)
+        self.number = number
+
+
 class _Member(NamedTuple):
     process: subprocess.Popen[bytes]
     copiers: list[threading.Thread]
@@ -134,8 +198,8 @@ class _Launch:
             host, _, text = options.rdzv_endpoint.partition(":")
             port = int(text or 29400)
         node = 0 if bounds[1] == 1 else options.node_rank
-        patience = _join_timeout(options.rdzv_conf)
-        self.store, self.serves = _nodes.open_store(host, port, node, timedelta(seconds=patience))
+        patience = _patience(options.rdzv_conf)
+        self.store, self.serves = _nodes.open_store(host, port, node, timedelta(seconds=patience.join))
         self.host = host
         self.name = str(uuid.uuid4()) if options.standalone else options.rdzv_id
         self.nodes = _nodes.Nodes(self.store, self.name, bounds, node, self.count, patience)
@@ -158,11 +222,11 @@ class _Launch:
         return [sys.executable, "-u", *module, options.training_script, *options.training_script_args]
 
     def environment(self, local):
-        own_round = self.round
+        own_round, virtual = self.round, self.options.virtual_local_rank
         rank, total = str(own_round.first + local), str(sum(own_round.counts))
         own = {
             "RANK": rank,
-            "LOCAL_RANK": str(local),
+            "LOCAL_RANK": "0" if virtual else str(local),
             "GROUP_RANK": str(own_round.node),
             "ROLE_RANK": rank,
             "ROLE_NAME": self.options.role,
@@ -177,6 +241,9 @@ class _Launch:
             "TORCHELASTIC_MAX_RESTARTS": str(self.options.max_restarts),
             "TORCHELASTIC_USE_AGENT_STORE": "True",
         }
+        if virtual:
+            seen = [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one]
+            own["CUDA_VISIBLE_DEVICES"] = seen[local] if local < len(seen) else str(local)
         if self.count > 1 and "OMP_NUM_THREADS" not in os.environ:
             own["OMP_NUM_THREADS"] = "1"
         return {**os.environ, **own}
@@ -205,7 +272,9 @@ class _Launch:
                 copied.append((name, file))
             else:
                 streams[name] = files.enter_context(file)
-        process = subprocess.Popen(self.command(), env=self.environment(rank), **streams)
+        process = subprocess.Popen(
+            self.command(), env=self.environment(rank), preexec_fn=_ends_with_this_process(), **streams
+        )
         copiers = [
             threading.Thread(
                 target=self._copy, args=(rank, getattr(process, name), file, getattr(sys, name)), daemon=True
@@ -266,7 +335,10 @@ class _Launch:
             if member.process.poll() is None:
                 with contextlib.suppress(ProcessLookupError):
                     member.process.send_signal(number)
-        deadline = time.monotonic() + _GRACE
+        grace = self.options.shutdown_timeout
+        if grace is None:
+            grace = float(os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", 30))
+        deadline = time.monotonic() + grace
         for member in self.members:
             try:
                 member.process.wait(max(0.0, deadline - time.monotonic()))
@@ -290,8 +362,8 @@ def run(args):
         launch.start()
         try:
             news = launch.watch()
-        except BaseException:
-            launch.stop(signal.SIGINT)
+        except BaseException as error:
+            launch.stop(error.number if isinstance(error, _Signalled) else signal.SIGINT)
             raise
         launch.stop()
         if news is None:
@@ -314,17 +386,23 @@ def main(args=None):
     """Runs the command line of this process."""
 
     def end(number, frame):
-        sys.exit(128 + number)
+        raise _Signalled(number)
 
-    before = signal.signal(signal.SIGTERM, end)
+    before = {}
     try:
-        run(parse_args(args))
+        options = parse_args(args)
+        # A signal that is ignored, as SIGHUP under nohup, stays so.
+        for number in _signals(options.signals_to_handle):
+            if signal.getsignal(number) is not signal.SIG_IGN and number is not signal.SIGINT:
+                before[number] = signal.signal(number, end)
+        run(options)
     except ChildFailedError as error:
         sys.exit(f"torchrun: {error}")
     except (ValueError, DistError) as error:
         sys.exit(f"torchrun: error: {error}")
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
 """Key-value stores that several processes share, for example to exchange addresses."""
 
+import errno
+import os
+import re
 import time
 from datetime import timedelta
 
@@ -209,8 +212,8 @@ class TCPStore(Store):
                 self._port = self._server.port
             joined = self._join(deadline)
         except OSError as error:
-            what = "listen at" if is_master and self._server is None else "connect to"
-            raise DistNetworkError(f"The store cannot {what} {host_name}:{port}: {error}") from None
+            what = self._no_server(error) if is_master and self._server is None else self._no_client(error)
+            raise DistNetworkError(f"{what}\n  {host_name}:{port}: {error}") from None
         if is_master and world_size and wait_for_workers:
             while joined < world_size:
                 if time.monotonic() >= deadline:
@@ -220,6 +223,22 @@ class TCPStore(Store):
                     )
                 time.sleep(0.01)
                 joined = self.add(_INIT.decode(), 0)
+
+    def _no_server(self, error):
+        sentence = f"The server socket has failed to listen on any local network address. port: {self._port}"
+        found = re.search(r"\(os error (\d+)\)", str(error))
+        if found is None:
+            return sentence
+        code = int(found[1])
+        name, message = errno.errorcode.get(code, "?"), os.strerror(code).lower()
+        return f"{sentence}, useIpv6: false, code: -{code}, name: {name}, message: {message}"
+
+    def _no_client(self, error):
+        if isinstance(error, PermissionError):
+            return "The store did not accept the token"
+        milliseconds = round(self._timeout.total_seconds() * 1000)
+        where = f"({self._host}, {self._port})"
+        return f"The client socket has timed out after {milliseconds}ms while trying to connect to {where}."
 
     def _join(self, deadline):
         """Connects, and returns how many processes have."""
@@ -252,9 +271,12 @@ class TCPStore(Store):
         try:
             return self._client.request(name, fields, self._timeout.total_seconds())
         except OSError as error:
-            raise DistNetworkError(
-                f"The store at {self._host}:{self._port} does not answer: {error}\n  Is its server still running?"
-            ) from None
+            sentence = (
+                "The store has not answered in time"
+                if isinstance(error, TimeoutError)
+                else "Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?"
+            )
+            raise DistNetworkError(f"{sentence}\n  {self._host}:{self._port}: {error}") from None
 
     def __repr__(self):
         return f"TCPStore({self._host}:{self._port})"

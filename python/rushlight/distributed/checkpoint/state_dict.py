@@ -31,7 +31,7 @@ class StateDictOptions:
 
     Args:
         full_state_dict: whole tensors in place of parts.
-        cpu_offload: with `full_state_dict`, rank 0 alone gets the state, and the others an empty one.
+        cpu_offload: tensors are on the CPU. With `full_state_dict`, rank 0 alone gets the state, and the others an empty one.
         ignore_frozen_params: leave out parameters that need no gradient.
         keep_submodule_prefixes: accepted.
         strict: whether names must fit at loading.
@@ -88,7 +88,7 @@ def _returned(value, options):
     if isinstance(value, torch.Tensor):
         if options.full_state_dict and isinstance(value, DTensor):
             value = value.full_tensor()
-        return value
+        return value.cpu() if options.cpu_offload and value.is_cuda else value
     if isinstance(value, dict):
         return {key: _returned(one, options) for key, one in value.items()}
     return value

@@ -92,7 +92,9 @@ def ranks_of(group, strategy, policy, mesh):
         )
     size = get_default_group().size()
     here = int(os.environ.get("LOCAL_WORLD_SIZE", size))
-    made = DeviceMesh("cpu", torch.arange(size).view(-1, here if size % here == 0 else size))
+    made = DeviceMesh(
+        get_default_group()._object_device().type, torch.arange(size).view(-1, here if size % here == 0 else size)
+    )
     return made.get_group(1), made.get_group(0)
 
 
@@ -126,8 +128,23 @@ def own_buffers(module):
         todo += [child for child in part.children() if not is_wrapper(child)]
 
 
-def materialise(module, param_init_fn):
-    """Gives memory and values to modules on the device ``meta``."""
+def device_of(device_id):
+    """The device that the caller names, or None."""
+    device = None if device_id is None else torch.device(device_id)
+    if device is not None and device.type == "cuda" and device.index is None:
+        warnings.warn(
+            f"FSDP got the argument `device_id` {device_id} on rank {get_default_group().rank()}, which does not have an "
+            f"explicit index. FSDP will use the current device {torch.cuda.current_device()}. If this is incorrect, please "
+            "explicitly call `torch.cuda.set_device()` before FSDP initialization or pass in the explicit device index as "
+            "the `device_id` argument.",
+            stacklevel=3,
+        )
+        return torch.device("cuda", torch.cuda.current_device())
+    return device
+
+
+def materialise(module, param_init_fn, device):
+    """Gives memory on a device, and values, to modules on the device ``meta``."""
     for part in module.modules():
         tensors = [*part._parameters.values(), *part._buffers.values()]
         if not any(tensor is not None and tensor.is_meta for tensor in tensors):
@@ -135,7 +152,7 @@ def materialise(module, param_init_fn):
         if param_init_fn is not None:
             param_init_fn(part)
             continue
-        part.to_empty(device="cpu", recurse=False)
+        part.to_empty(device=device or "cpu", recurse=False)
         try:
             part.reset_parameters()
         except BaseException as error:

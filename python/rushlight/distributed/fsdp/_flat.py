@@ -26,10 +26,12 @@ class Flat(Piece):
         size, rank: the number of ranks that share the parameters, and the place of this one.
         dtype: that of the whole parameters, or None for their own.
         keeps: whether modules keep the original parameters, which then are parts of this rank's interval.
+        offloads: whether this rank's interval is on the CPU.
     """
 
-    def __init__(self, root, names, parameters, size, rank, dtype, keeps):
+    def __init__(self, root, names, parameters, size, rank, dtype, keeps, offloads):
         self.root, self.names, self.places, self.keeps, self.size = root, names, list(parameters.values()), keeps, size
+        self.offloads = offloads
         every = list(parameters)
         first = every[0]
         self.shapes = [parameter.shape for parameter in every]
@@ -47,7 +49,8 @@ class Flat(Piece):
                 view.copy_(parameter)
         self.trained = [parameter.requires_grad for parameter in every]
         own = flat[self.first : self.first + self.part].clone()
-        memory = torch.empty(self.count, dtype=dtype or first.dtype)
+        own = own.cpu() if offloads else own
+        memory = torch.empty(self.count, dtype=dtype or first.dtype, device=first.device)
         whole = Parameter(memory, any(self.trained))
         if keeps:
             # The original parameters live on, so that an optimizer made before still has them.
@@ -72,6 +75,7 @@ class Flat(Piece):
     def find(self):
         if not self.keeps:
             self.own = self.root._parameters[NAME]
+            self._follow()
             return
         for number, places in enumerate(self.places):
             module, name = places[0]
@@ -82,8 +86,17 @@ class Flat(Piece):
         memory = self.own.untyped_storage().data_ptr()
         if all(one.numel() == 0 or one.untyped_storage().data_ptr() == memory for one in self.originals):
             return
-        self.own = self.flat_of(lambda number: self.originals[number].detach(), self.originals[0].dtype)
+        part = self.flat_of(lambda number: self.originals[number].detach(), self.originals[0].dtype)
+        self.own = part.to(self.originals[0].device)
+        self._follow()
         self._lay_out_originals()
+
+    def _follow(self):
+        """The program may have moved the module to another device."""
+        if not self.offloads and self.own.device != self.memory.device:
+            memory = torch.empty_like(self.memory, device=self.own.device)
+            self.whole.data = memory
+            self.replace(memory)
 
     def views(self, flat):
         """The parameters within a flat tensor."""
@@ -103,7 +116,7 @@ class Flat(Piece):
 
     def flat_of(self, part_of, dtype):
         """This rank's interval, from what `part_of` returns for the number of each parameter: a tensor or None."""
-        flat = torch.zeros(self.part, dtype=dtype)
+        flat = torch.zeros(self.part, dtype=dtype, device=self.memory.device)
         for number in range(len(self.shapes)):
             part = part_of(number)
             if part is not None:
@@ -121,14 +134,15 @@ class Flat(Piece):
         """Replaces the gradients of the original parameters by this rank's part of whole ones."""
         for number, (parameter, grad) in enumerate(zip(self.originals, grads)):
             part = None if grad is None else self._cut_to_interval(grad, number)
-            parameter.grad = None if part is None or part.numel() == 0 else part.clone()
+            empty = part is None or part.numel() == 0
+            parameter.grad = None if empty else part.clone().to(parameter.device)
 
     def _lay_out_originals(self):
         for number, parameter in enumerate(self.originals):
             parameter.data = self.within(self.own, number)
 
     def given(self, dtype):
-        return self.own.detach().to(dtype)
+        return self.own.detach().to(self.memory.device, dtype)
 
     def joined(self, table):
         return table.reshape(-1)
@@ -215,8 +229,8 @@ class FlatUnit(Unit):
 
     hook = None
 
-    def __init__(self, modules, group, copies, policy, reshards, pieces):
-        super().__init__(modules, group, copies, policy, reshards, pieces)
+    def __init__(self, modules, group, copies, policy, reshards, pieces, device):
+        super().__init__(modules, group, copies, policy, reshards, pieces, device)
         self.rank = 0 if group is None else group.rank()
 
     def casts_inputs(self):
@@ -234,9 +248,10 @@ class FlatUnit(Unit):
 
     def on_any(self, here):
         """Whether something is so on any rank."""
-        found = torch.tensor(int(here))
-        if self.group is not None:
-            _collectives.all_reduce(found, ReduceOp.MAX, self.group)
+        if self.group is None:
+            return here
+        found = torch.tensor(int(here), device=self.group._object_device())
+        _collectives.all_reduce(found, ReduceOp.MAX, self.group)
         return bool(found)
 
     def _averaged(self, given):
@@ -252,7 +267,7 @@ class FlatUnit(Unit):
 
 
 def _add(parameter, part):
-    part = cast(part, parameter.dtype)
+    part = cast(part, parameter.dtype).to(parameter.device)
     if parameter.grad is None:
         parameter.grad = part.clone()
     else:

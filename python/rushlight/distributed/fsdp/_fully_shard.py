@@ -1,6 +1,7 @@
 """`fully_shard`: a module whose parameters, gradients and optimizer states are spread over ranks (Zhao and others 2023)."""
 
 import functools
+import warnings
 from dataclasses import dataclass
 
 import rushlight as torch
@@ -10,7 +11,7 @@ from rushlight.distributed.device_mesh import init_device_mesh
 from rushlight.distributed.tensor import DTensor, Shard
 
 from ._rows import Rows
-from ._unit import Unit, owned
+from ._unit import Unit, device_of, move, owned
 
 __all__ = [
     "CPUOffloadPolicy",
@@ -54,10 +55,10 @@ class OffloadPolicy:
 
 @dataclass
 class CPUOffloadPolicy(OffloadPolicy):
-    """Rows are on the CPU, where they are anyway.
+    """Rows, their gradients and so the states of the optimizer are on the CPU, while the module runs on a GPU.
 
     Args:
-        pin_memory: accepted.
+        pin_memory: whether the rows are in page-locked memory, if there is a GPU.
 
     >>> torch.distributed.fsdp.CPUOffloadPolicy()
     CPUOffloadPolicy(pin_memory=True)
@@ -81,6 +82,9 @@ class FSDPModule:
     def __new__(cls, *args, **kwargs):
         """Makes a module of the original class."""
         return cls.__mro__[2](*args, **kwargs)
+
+    def __deepcopy__(self, memo):
+        raise AssertionError("FSDP does not support deepcopy. Please use state dict for serialization.")
 
     def _apply(self, *args, **kwargs):
         # What converts the module finds this rank's rows.
@@ -132,9 +136,17 @@ class FSDPModule:
 
     def set_modules_to_forward_prefetch(self, modules):
         """Accepted; parameters are gathered when they are needed."""
+        _expect_sharded(modules)
 
     def set_modules_to_backward_prefetch(self, modules):
         """Accepted; parameters are gathered when they are needed."""
+        _expect_sharded(modules)
+
+
+def _expect_sharded(modules):
+    for module in modules:
+        if not isinstance(module, FSDPModule):
+            raise ValueError(f"Expects FSDPModule but got {type(module)}: {module}")
 
 
 def fully_shard(
@@ -155,19 +167,22 @@ def fully_shard(
 
     Args:
         module: the module, which is changed. Its class gets `FSDPModule` as a base. A list of modules is one unit.
-        mesh: of one dimension, or of two: copies, and ranks that share a copy. By default all ranks share one.
-        reshard_after_forward: give back the memory after forward; by default True for all modules but the outermost.
+        mesh: of one dimension, or of two with names: copies, and ranks that share a copy. By default all ranks share one. The
+            module is moved to its devices, by default GPUs if there are some.
+        reshard_after_forward: give back the memory after forward; by default True for all modules but the outermost. A number of
+            ranks between 1 and all means True.
         shard_placement_fn: returns ``Shard(dim)`` for a parameter that is cut along another dimension than the first, or None. The
             ranks must divide its size.
         mp_policy: a `MixedPrecisionPolicy`.
-        offload_policy: accepted; rows are on the CPU.
+        offload_policy: `CPUOffloadPolicy` keeps rows on the CPU.
         ignored_params: a set of parameters that stay as they are.
 
     Returns:
         the module.
 
     Raises:
-        ValueError: the module is a container without forward, or a parameter is a scalar.
+        ValueError: the module is a container without forward, a parameter is a scalar, or an option has no such value.
+        AssertionError: the module was given before, or a mesh of two dimensions has no names.
         IndexError: the list is empty.
         NotImplementedError: a size that the ranks do not divide.
 
@@ -186,26 +201,53 @@ def fully_shard(
             raise ValueError(f"fully_shard does not support containers that do not implement forward: {one}")
         if isinstance(one, FSDPModule):
             raise AssertionError(
-                f"Each distinct composable distributed API can only be applied to a module once: {one}"
+                "Each distinct composable distributed API can only be applied to a module once. fully_shard has already "
+                f"been applied to the following module:\n{one}"
             )
     if mesh is None:
-        mesh = init_device_mesh("cpu", (get_default_group().size(),))
+        mesh = init_device_mesh("cuda" if torch.cuda.is_available() else "cpu", (get_default_group().size(),))
     if mesh.ndim not in (1, 2):
         raise ValueError(f"fully_shard expects a 1D or 2D DeviceMesh but got {mesh}")
+    if mesh.ndim == 2 and mesh.mesh_dim_names is None:
+        raise AssertionError("Please init the 2D mesh for HSDP with mesh_dim_names specified")
+    reshards = _reshards(reshard_after_forward, mesh.size(mesh.ndim - 1))
     found = owned(modules, set(ignored_params or ()))
     dims = [_dimension(parameter, places[0][1], mesh, shard_placement_fn) for parameter, places in found.items()]
+    device = device_of(mesh)
+    move([*found, *(buffer for one in modules for buffer in one.buffers())], device)
+    offloads = isinstance(offload_policy, CPUOffloadPolicy)
+    pinned = offloads and offload_policy.pin_memory and device.type == "cuda"
     pieces = [
-        Rows(parameter, places, mesh, mp_policy.param_dtype, dim)
+        Rows(parameter, places, mesh, mp_policy.param_dtype, dim, device, offloads, pinned)
         for (parameter, places), dim in zip(found.items(), dims)
     ]
     copies = mesh.get_group(0) if mesh.ndim == 2 else None
-    unit = Unit(modules, mesh.get_group(mesh.ndim - 1), copies, mp_policy, reshard_after_forward, pieces)
+    unit = Unit(modules, mesh.get_group(mesh.ndim - 1), copies, mp_policy, reshards, pieces, device)
     for one in modules:
         one.register_state_dict_pre_hook(lambda *_: unit.reshard())
         one.register_load_state_dict_pre_hook(lambda *_: unit.reshard())
         kind = type(one)
         one.__class__ = type(f"FSDP{kind.__name__}", (FSDPModule, kind), {"__module__": kind.__module__})
     return module
+
+
+def _reshards(wanted, ranks):
+    """Whether forward gives back whole parameters; None if that depends on the place of the module."""
+    if wanted is None or isinstance(wanted, bool):
+        return wanted
+    if not isinstance(wanted, int):
+        raise ValueError(
+            f"reshard_after_forward should be a bool or an int representing the group size to reshard to, not {wanted}"
+        )
+    if not 1 <= wanted <= ranks or ranks % wanted != 0:
+        raise ValueError(f"If passing reshard_after_forward as an int, it should be a factor of {ranks}, not {wanted}")
+    if wanted == 1:
+        warnings.warn(
+            "reshard_after_forward=1 (int) means resharding parameters to world size 1, instead of "
+            "reshard_after_forward=True (bool)",
+            stacklevel=3,
+        )
+    return wanted > 1
 
 
 def _dimension(parameter, name, mesh, placement_of):
@@ -218,7 +260,7 @@ def _dimension(parameter, name, mesh, placement_of):
     if placement is None:
         return 0
     if not isinstance(placement, Shard):
-        raise AssertionError(f"Expected Shard, got {type(placement)}: {placement}")
+        raise ValueError(f"Invalid shard_placement_fn result: {placement}")
     dim = placement.dim + parameter.dim() if placement.dim < 0 else placement.dim
     shape = (parameter.to_local() if isinstance(parameter, DTensor) else parameter).shape
     if not 0 <= dim < len(shape):

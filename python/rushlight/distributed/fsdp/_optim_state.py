@@ -8,6 +8,7 @@ from rushlight._set_module import set_module
 from rushlight.distributed import _groups
 from rushlight.distributed._objects import all_gather_object, broadcast_object_list
 from rushlight.distributed.tensor import DTensor
+from rushlight.utils._pytree import tree_map
 
 from ._flat import PREFIX, FlatUnit
 
@@ -53,7 +54,7 @@ def _is_part(value):
     return isinstance(value, torch.Tensor) and value.dim() > 0
 
 
-def saved(model, optim, state_dict, full, rank0_only):
+def saved(model, optim, state_dict, full, rank0_only, offloads):
     """The state of an optimizer under the names of parameters.
 
     Args:
@@ -62,6 +63,7 @@ def saved(model, optim, state_dict, full, rank0_only):
         state_dict: its state, or None.
         full: whole states; otherwise rows of them, as `DTensor`s.
         rank0_only: only rank 0 returns it.
+        offloads: tensors are on the CPU.
     """
     given = optim.state_dict() if state_dict is None else state_dict
     names, order = _names_of(model), [parameter for group in optim.param_groups for parameter in group["params"]]
@@ -97,6 +99,8 @@ def saved(model, optim, state_dict, full, rank0_only):
         groups.append({**group, "params": members})
     if rank0_only and _groups.get_rank() != 0:
         return {}
+    if offloads:
+        state = tree_map(lambda value: value.cpu() if isinstance(value, torch.Tensor) else value, state)
     return {"state": state, "param_groups": groups}
 
 
@@ -120,7 +124,7 @@ def _parts(part, piece, own):
             flat = piece.flat_of(values.__getitem__, dtype)
             numbers = {number for number, has in enumerate(having) if has}
         else:
-            flat, numbers = own[0][key].reshape(-1), set(range(len(piece.names)))
+            flat, numbers = own[0][key].reshape(-1).to(piece.memory.device), set(range(len(piece.names)))
         yield key, (numbers, piece.views(unit.full(flat)))
 
 

@@ -21,22 +21,26 @@ class Rows(Piece):
         mesh: of one dimension, or of two: copies, and ranks that share a copy.
         dtype: that of the whole parameter, or None for its own.
         dim: the dimension that is cut.
+        device: that of the whole parameter.
+        offloads, pinned: whether the rows are on the CPU, and in page-locked memory there.
     """
 
-    def __init__(self, parameter, places, mesh, dtype, dim):
+    def __init__(self, parameter, places, mesh, dtype, dim, device, offloads, pinned):
         self.places, self.dim, self.ranks = places, dim, mesh.size(mesh.ndim - 1)
         outer = parameter._spec if isinstance(parameter, DTensor) else None
         local = elements(parameter.detach()) if outer is not None else parameter.detach()
         self.shape = local.shape
         parts = (Replicate(),) * (mesh.ndim - 1) + (Shard(dim),)
-        rows = cut(local, Spec(mesh, parts, self.shape), mesh.ndim - 1)
+        rows = cut(local, Spec(mesh, parts, self.shape), mesh.ndim - 1).clone()
+        if offloads and not rows.is_meta:
+            rows = rows.cpu().pin_memory() if pinned else rows.cpu()
         self.spec = Spec(mesh, parts, self.shape) if outer is None else _joint(mesh, parts, outer)
-        self.own = Parameter(leaf(rows.clone(), self.spec), parameter.requires_grad)
+        self.own = Parameter(leaf(rows, self.spec), parameter.requires_grad)
         self.own._fsdp = True
         # The elements of the parts of all ranks but the last ones, which may have fewer.
         self.part = -(-self.shape[dim] // self.ranks) * (local.numel() // max(1, self.shape[dim]))
-        self.outer, self.dtype = outer, dtype
-        memory = torch.empty(self.shape, dtype=self._wanted())
+        self.outer, self.dtype, self.device = outer, dtype, device
+        memory = torch.empty(self.shape, dtype=self._wanted(), device=device)
         super().__init__(Parameter(self._presented(memory), parameter.requires_grad), memory)
         self.show(False)
 
@@ -58,12 +62,12 @@ class Rows(Piece):
             self.own = found
         if self.memory.dtype != self._wanted():
             # The program has converted the module.
-            memory = torch.empty(self.shape, dtype=self._wanted())
+            memory = torch.empty(self.shape, dtype=self._wanted(), device=self.device)
             self.whole.data = self._presented(memory)
             self.replace(memory)
 
     def given(self, dtype):
-        flat = elements(self.own).detach().to(dtype).reshape(-1)
+        flat = elements(self.own).detach().to(self.device, dtype).reshape(-1)
         return pad(flat, (0, self.part - flat.numel()))
 
     def joined(self, table):
@@ -79,7 +83,7 @@ class Rows(Piece):
 
     def keep(self, part):
         rows = elements(self.own)
-        part = part[: rows.numel()].view(rows.shape).to(rows.dtype)
+        part = part[: rows.numel()].view(rows.shape).to(rows.device, rows.dtype)
         if self.own.grad is None:
             self.own.grad = leaf(part.clone(), self.spec)
         else:

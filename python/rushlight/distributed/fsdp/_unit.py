@@ -67,11 +67,12 @@ class Unit:
         copies: the ranks that have this rank's part as well, or None.
         policy: a `MixedPrecisionPolicy`.
         reshards: whether forward gives the whole parameters back; None if it depends on the place of the module.
+        device: that of inputs, if there are no pieces whose device it is.
     """
 
-    def __init__(self, modules, group, copies, policy, reshards, pieces):
+    def __init__(self, modules, group, copies, policy, reshards, pieces, device):
         self.modules, self.group, self.copies, self.policy, self.pieces = modules, group, copies, policy, pieces
-        self.ran: set = set()
+        self._device, self.ran = device, set()
         self.size = 1 if group is None else group.size()
         self.reshards_after_forward, self.reshards_after_backward, self.syncs = reshards, True, True
         self.is_outermost = True
@@ -89,6 +90,11 @@ class Unit:
             module._fsdp_unit = self
             module.register_forward_pre_hook(self.before_forward, prepend=True, with_kwargs=True)
             module.register_forward_hook(self.after_forward)
+
+    @property
+    def device(self):
+        """The device of the whole parameters."""
+        return self.pieces[0].memory.device if self.pieces else self._device
 
     def _by_dtype(self, dtype_of):
         found = {}
@@ -113,6 +119,7 @@ class Unit:
         with torch.no_grad():
             for piece in self.pieces:
                 piece.find()
+            self._expect_memory()
             for dtype, pieces in self._by_dtype(lambda piece: piece.whole.dtype).items():
                 for piece, table in self.gathered(pieces, lambda piece, dtype: piece.given(dtype), dtype):
                     piece.allocate()
@@ -120,6 +127,18 @@ class Unit:
                     piece.memory.data.copy_(piece.joined(table))
         self.is_whole = True
         self._show()
+
+    def _expect_memory(self):
+        without = {id(piece.own) for piece in self.pieces if piece.own.is_meta}
+        if without:
+            named = (pair for module in self.modules for pair in module.named_parameters())
+            names = [name for name, parameter in named if id(parameter) in without]
+            raise RuntimeError(
+                "FSDP parameters should be materialized from meta device before training, but the following were still "
+                f"on meta device: {names}\n"
+                "For example, call module.to_empty(device) to materialize to device and call module.reset_parameters() on "
+                "each module to initialize values."
+            )
 
     def _show(self):
         for piece in self.pieces:
@@ -139,10 +158,15 @@ class Unit:
 
     def before_forward(self, module, args, kwargs):
         self.unshard()
+        if self.is_outermost and self.device.type == "cuda":
+            args, kwargs = tree_map(self._moved, (args, kwargs))
         dtype = self.policy.param_dtype
         if dtype is not None and self.casts_inputs():
             return tree_map(lambda value: cast(value, dtype), (args, kwargs))
         return args, kwargs
+
+    def _moved(self, value):
+        return value.to(self.device) if isinstance(value, torch.Tensor) else value
 
     def after_forward(self, module, args, output):
         # The outermost module needs its parameters again at once.
@@ -198,7 +222,7 @@ class Unit:
             pieces = [piece for piece in every if piece.whole.requires_grad]
             if not pieces:
                 continue
-            given = torch.zeros(self.size, sum(piece.part for piece in pieces), dtype=dtype)
+            given = torch.zeros(self.size, sum(piece.part for piece in pieces), dtype=dtype, device=self.device)
             at = 0
             for piece in pieces:
                 if piece.whole.grad is not None:
@@ -231,6 +255,18 @@ def cast(value, dtype):
     """A tensor of floating-point numbers in a dtype, or any other value as it is."""
     floating = isinstance(value, torch.Tensor) and value.is_floating_point()
     return value.to(dtype) if floating else value
+
+
+def device_of(mesh):
+    """The device of this rank on a mesh."""
+    return torch.device("cuda", torch.cuda.current_device()) if mesh.device_type == "cuda" else torch.device("cpu")
+
+
+def move(tensors, device):
+    """Moves parameters and buffers that have memory to a device."""
+    for tensor in tensors:
+        if tensor.device != device and not tensor.is_meta:
+            tensor.data = tensor.data.to(device)
 
 
 def owned(modules, ignored):

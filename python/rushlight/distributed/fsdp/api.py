@@ -118,7 +118,7 @@ class StateDictConfig:
     """The base of options of states of models.
 
     Args:
-        offload_to_cpu: accepted.
+        offload_to_cpu: whether tensors are on the CPU.
 
     >>> torch.distributed.fsdp.StateDictConfig()
     StateDictConfig(offload_to_cpu=False)
@@ -132,7 +132,7 @@ class FullStateDictConfig(StateDictConfig):
     """Options of whole parameters.
 
     Args:
-        offload_to_cpu: accepted.
+        offload_to_cpu: whether tensors are on the CPU.
         rank0_only: rank 0 alone gets the state, and the others an empty one.
 
     >>> torch.distributed.fsdp.FullStateDictConfig(rank0_only=True)
@@ -178,7 +178,7 @@ class FullOptimStateDictConfig(OptimStateDictConfig):
     """Options of whole states.
 
     Args:
-        offload_to_cpu: accepted.
+        offload_to_cpu: whether tensors are on the CPU.
         rank0_only: rank 0 alone gets the state, and the others an empty one.
 
     >>> torch.distributed.fsdp.FullOptimStateDictConfig()

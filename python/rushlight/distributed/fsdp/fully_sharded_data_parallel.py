@@ -19,6 +19,7 @@ from . import _optim_state
 from ._arguments import (
     HYBRID,
     check_alike,
+    device_of,
     ignored_of,
     materialise,
     names_of,
@@ -29,7 +30,7 @@ from ._arguments import (
 )
 from ._flat import NAME, PREFIX, Flat, FlatUnit
 from ._norm import clipped
-from ._unit import cast, owned
+from ._unit import cast, move, owned
 from .api import (
     BackwardPrefetch,
     CPUOffload,
@@ -89,13 +90,13 @@ class FullyShardedDataParallel(Module):
         process_group: the ranks; by default all. For ``HYBRID_SHARD`` a pair: the ranks that share the parameters, and those
             that have copies of a part.
         sharding_strategy: a `ShardingStrategy`, by default ``FULL_SHARD``.
-        cpu_offload: accepted; parts are on the CPU.
+        cpu_offload: a `CPUOffload`: parts, their gradients and so the states of the optimizer are on the CPU.
         auto_wrap_policy: chooses the modules that are wrapped themselves: one of `torch.distributed.fsdp.wrap`.
         backward_prefetch: accepted.
         mixed_precision: a `MixedPrecision`.
         ignored_modules: modules whose parameters stay as they are.
         param_init_fn: fills a module whose parameters have no memory yet (``device="meta"``). Without it `reset_parameters` does.
-        device_id: accepted for the CPU.
+        device_id: the device to which the module is moved, by default none. The whole parameters are on that of the module.
         sync_module_states: copy parameters and buffers of rank 0 to the others first.
         forward_prefetch, limit_all_gathers: accepted.
         use_orig_params: the module keeps its parameters. Each of them is what this rank has of it, flat, and may be empty.
@@ -136,8 +137,7 @@ class FullyShardedDataParallel(Module):
         device_mesh=None,
     ):
         super().__init__()
-        if device_id is not None and torch.device(device_id).type != "cpu":
-            raise NotImplementedError("FullyShardedDataParallel: parameters of CUDA devices\n  Leave device_id out.")
+        device = device_of(device_id)
         if mixed_precision is not None and mixed_precision.keep_low_precision_grads:
             raise NotImplementedError("MixedPrecision: gradients have the dtype of their parameters.")
         strategy = ShardingStrategy.FULL_SHARD if sharding_strategy is None else sharding_strategy
@@ -156,6 +156,8 @@ class FullyShardedDataParallel(Module):
                 "sharding_strategy": strategy,
                 "mixed_precision": mixed_precision,
                 "param_init_fn": param_init_fn,
+                "cpu_offload": cpu_offload,
+                "device_id": device_id,
                 "sync_module_states": sync_module_states,
                 "use_orig_params": use_orig_params,
                 "ignored_states": ignored,
@@ -165,7 +167,9 @@ class FullyShardedDataParallel(Module):
         self.mixed_precision = mixed_precision or MixedPrecision()
         self._use_orig_params, self._inside, self._loading = use_orig_params, False, contextlib.ExitStack()
         self._settings = settings_of(StateDictType.FULL_STATE_DICT)
-        materialise(module, param_init_fn)
+        materialise(module, param_init_fn, device)
+        if device is not None:
+            move([*owned([module], ignored), *module.buffers()], device)
         if sync_module_states:
             synchronise(module, ignored, group, copies)
         if strategy is ShardingStrategy.NO_SHARD:
@@ -178,10 +182,11 @@ class FullyShardedDataParallel(Module):
             size, rank = (1, 0) if group is None else (group.size(), group.rank())
             known = [names[places[0]] for places in found.values()]
             dtype = self.mixed_precision.param_dtype
-            pieces.append(Flat(module, known, found, size, rank, dtype, use_orig_params))
+            offloads = cpu_offload is not None and cpu_offload.offload_params
+            pieces.append(Flat(module, known, found, size, rank, dtype, use_orig_params, offloads))
         self._fsdp_wrapped_module = module
         reshards = False if strategy in _ZERO2 else None
-        FlatUnit([self], group, copies, self.mixed_precision, reshards, pieces)
+        FlatUnit([self], group, copies, self.mixed_precision, reshards, pieces, device or torch.device("cpu"))
         self._buffer_dtypes: dict = {}
         self.register_forward_pre_hook(lambda *_: self._cast_buffers())
         self.register_load_state_dict_post_hook(lambda *_: self._loading.close())
@@ -263,7 +268,7 @@ class FullyShardedDataParallel(Module):
             recurse: also the instances inside of it.
             writeback: keep changes of the parameters.
             rank0_only: on rank 0 alone.
-            offload_to_cpu: accepted.
+            offload_to_cpu: the whole parameters are on the CPU.
             with_grads: the parameters have whole gradients, with `use_orig_params`.
 
         Raises:
@@ -293,7 +298,7 @@ class FullyShardedDataParallel(Module):
             yield
             return
         (piece,) = unit.pieces
-        values = self._whole()
+        values = [value.cpu() for value in self._whole()] if offload_to_cpu else self._whole()
         grads = None
         if with_grads and unit.on_any(any(one.grad is not None for one in piece.originals)):
             dtype = piece.originals[0].dtype
@@ -473,7 +478,10 @@ class FullyShardedDataParallel(Module):
         for name, value in found.items():
             module, _, own = name.removeprefix(inner).rpartition(".")
             before = self._saved_dtype(module, own)
-            state[prefix + name.removeprefix(inner)] = value if before is None else value.to(before)
+            value = value if before is None else value.to(before)
+            if settings.state_dict_config.offload_to_cpu and isinstance(value, torch.Tensor):
+                value = value.cpu()
+            state[prefix + name.removeprefix(inner)] = value
         return state
 
     def _saved_dtype(self, module, name):
@@ -484,7 +492,7 @@ class FullyShardedDataParallel(Module):
         return self._buffer_dtypes.get((dict(self.named_modules()).get(path), name))
 
     def _mesh(self):
-        return DeviceMesh.from_group(self._fsdp_unit.group or self.process_group, "cpu")
+        return DeviceMesh.from_group(self._fsdp_unit.group or self.process_group, self._fsdp_unit.device.type)
 
     def _rows(self, value):
         if value.dim() == 0:
@@ -530,7 +538,8 @@ class FullyShardedDataParallel(Module):
         settings = FullyShardedDataParallel.get_state_dict_type(model)
         full = settings.state_dict_type is StateDictType.FULL_STATE_DICT
         rank0_only = full and settings.optim_state_dict_config.rank0_only
-        return _optim_state.saved(model, optim, optim_state_dict, full, rank0_only)
+        offloads = settings.optim_state_dict_config.offload_to_cpu
+        return _optim_state.saved(model, optim, optim_state_dict, full, rank0_only, offloads)
 
     @staticmethod
     def optim_state_dict_to_load(
@@ -557,12 +566,12 @@ class FullyShardedDataParallel(Module):
     @staticmethod
     def full_optim_state_dict(model, optim, optim_input=None, rank0_only=True, group=None):
         """The whole state of an optimizer, by default on rank 0 alone. `optim_state_dict` takes its place."""
-        return _optim_state.saved(model, optim, None, True, rank0_only)
+        return _optim_state.saved(model, optim, None, True, rank0_only, True)
 
     @staticmethod
     def sharded_optim_state_dict(model, optim, group=None):
         """The rows of an optimizer's state. `optim_state_dict` takes its place."""
-        return _optim_state.saved(model, optim, None, False, False)
+        return _optim_state.saved(model, optim, None, False, False, True)
 
     @staticmethod
     def shard_full_optim_state_dict(full_optim_state_dict, model, optim_input=None, optim=None):

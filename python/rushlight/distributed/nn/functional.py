@@ -64,7 +64,7 @@ def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None):
         op: a `ReduceOp`. Gradients are those of a sum.
         group: the ranks that take part, by default all.
     """
-    return _ReduceScatter.apply(op, resolve(group), output, *input_list)
+    return _Reduce_Scatter.apply(op, resolve(group), output, *input_list)
 
 
 def all_gather(tensor, group=None):
@@ -161,7 +161,7 @@ class _Reduce(Function):
         return None, None, None, _Broadcast.apply(ctx.dst, ctx.group, grad)
 
 
-class _ReduceScatter(Function):
+class _Reduce_Scatter(Function):
     @staticmethod
     def forward(ctx, op, group, output, *tensors):
         ctx.group = group
@@ -184,7 +184,7 @@ class _AllGather(Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        return None, _ReduceScatter.apply(ReduceOp.SUM, ctx.group, torch.empty_like(grads[0]), *grads)
+        return None, _Reduce_Scatter.apply(ReduceOp.SUM, ctx.group, torch.empty_like(grads[0]), *grads)
 
 
 class _AllGatherBase(Function):
@@ -198,7 +198,7 @@ class _AllGatherBase(Function):
     @staticmethod
     def backward(ctx, grad):
         parts = grad.chunk(ctx.group.size())
-        return None, _ReduceScatter.apply(ReduceOp.SUM, ctx.group, torch.empty_like(parts[0]), *parts), None
+        return None, _Reduce_Scatter.apply(ReduceOp.SUM, ctx.group, torch.empty_like(parts[0]), *parts), None
 
 
 class _AlltoAll(Function):

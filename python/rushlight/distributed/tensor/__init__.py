@@ -1,7 +1,7 @@
 """Tensors whose parts are on several ranks (`torch.distributed.tensor`)."""
 
 from rushlight._checkpoint.allowed import OWN
-from rushlight.distributed.device_mesh import DeviceMesh
+from rushlight.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from . import _functions, placement_types
 from ._api import (
@@ -50,4 +50,4 @@ def __getattr__(name: str):
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "experimental", "parallel", "placement_types"]
+    return [*__all__, "DeviceMesh", "experimental", "init_device_mesh", "parallel", "placement_types"]

@@ -50,7 +50,7 @@ class DTensor(Tensor):
         """A tensor of the parts that the ranks have.
 
         Args:
-            local_tensor: this rank's part.
+            local_tensor: this rank's part. It is moved to the mesh's kind of device.
             device_mesh: the mesh.
             placements: how the parts lie, by default all alike.
             run_check: copy the part of the first rank to those that should be alike.
@@ -59,6 +59,7 @@ class DTensor(Tensor):
             grad_placements: accepted; gradients lie like the tensor.
         """
         placements = checked(placements, device_mesh, local_tensor.dim())
+        local_tensor = _on(device_mesh, local_tensor)
         if shape is None:
             shape = list(local_tensor.shape)
             for dim, placement in enumerate(placements):
@@ -146,6 +147,11 @@ class DTensor(Tensor):
         return leaf, (elements(self).detach(), self._spec, self.requires_grad)
 
 
+def _on(mesh, tensor):
+    """A tensor on the mesh's kind of device."""
+    return tensor if tensor.is_meta or tensor.device.type == mesh.device_type else tensor.to(mesh.device_type)
+
+
 def wrapped(local, spec):
     """A part with its history, as a `DTensor`."""
     _expect_overrides()
@@ -166,7 +172,7 @@ def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_ran
     """Gives each rank its part of a tensor.
 
     Args:
-        tensor: the whole tensor, of which that of the first rank of the mesh counts.
+        tensor: the whole tensor, of which that of the first rank of the mesh counts. It is moved to the mesh's kind of device.
         device_mesh: the mesh.
         placements: how it shall lie, by default whole on every rank.
         src_data_rank: 0, or None to take each rank's own values without communication.
@@ -195,7 +201,7 @@ def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_ran
     placements = checked(placements, device_mesh, tensor.dim())
     spec = Spec(device_mesh, placements, tensor.shape)
     with torch.no_grad():
-        local = tensor.detach()
+        local = _on(device_mesh, tensor.detach())
         if src_data_rank is not None and not local.is_meta:
             local = local.clone(memory_format=torch.contiguous_format)
             for dim in range(device_mesh.ndim):
@@ -248,22 +254,23 @@ def _factory(name, fill):
     def make(*size, dtype=None, layout=torch.strided, requires_grad=False, device_mesh=None, placements=None):
         size = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
         spec = Spec(device_mesh, checked(placements, device_mesh, len(size)), torch.Size(size))
-        return leaf(fill(local_shape(spec), dtype), spec, requires_grad)
+        return leaf(fill(local_shape(spec), dtype=dtype, device=device_mesh.device_type), spec, requires_grad)
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"`torch.{name}` on a mesh: each rank makes its part."
     return make
 
 
-zeros = _factory("zeros", lambda shape, dtype: torch.zeros(shape, dtype=dtype))
-ones = _factory("ones", lambda shape, dtype: torch.ones(shape, dtype=dtype))
-empty = _factory("empty", lambda shape, dtype: torch.empty(shape, dtype=dtype))
+zeros = _factory("zeros", torch.zeros)
+ones = _factory("ones", torch.ones)
+empty = _factory("empty", torch.empty)
 
 
 def full(size, fill_value, *, dtype=None, layout=torch.strided, requires_grad=False, device_mesh=None, placements=None):
     """`torch.full` on a mesh: each rank makes its part."""
     spec = Spec(device_mesh, checked(placements, device_mesh, len(size)), torch.Size(size))
-    return leaf(torch.full(local_shape(spec), fill_value, dtype=dtype), spec, requires_grad)
+    made = torch.full(local_shape(spec), fill_value, dtype=dtype, device=device_mesh.device_type)
+    return leaf(made, spec, requires_grad)
 
 
 def _random(name, draw):

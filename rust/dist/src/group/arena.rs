@@ -18,11 +18,15 @@ use rushlight_core::{Error, Result};
 
 use super::places::Places;
 
-/// The bytes of a slot: the slots of a few ranks stay in a second-level cache.
+/// The least bytes of a slot, and the most for one machine: each piece costs a meeting, and the slots of a few ranks stay
+/// in the caches.
 const PIECE: usize = 256 << 10;
-/// The same for several machines, where each piece costs a round through the network, and what all slots may take.
-const LONG_PIECE: usize = 2 << 20;
+const LONG_PIECE: usize = 1 << 20;
+/// The most for several machines, where each piece costs a round through the network, and what all slots may take.
+const LONGEST_PIECE: usize = 2 << 20;
 const LONG_PIECES: usize = 64 << 20;
+/// At least so many pieces are made of a message, if they are long enough: one is written while another is read.
+const OVERLAPPED: usize = 4;
 /// The bytes of all rings together are near this.
 const RINGS: usize = 64 << 20;
 const LONGEST_REASON: usize = 400;
@@ -114,10 +118,8 @@ fn ring_bytes(places: &Places) -> usize {
 }
 
 fn piece(places: &Places) -> usize {
-    if !places.spans() {
-        return PIECE;
-    }
-    (LONG_PIECES / places.ranks() / PIECE * PIECE).clamp(PIECE, LONG_PIECE)
+    let most = if places.spans() { LONGEST_PIECE } else { LONG_PIECE };
+    (LONG_PIECES / places.ranks() / PIECE * PIECE).clamp(PIECE, most)
 }
 
 fn lengths_at(ranks: usize) -> usize {
@@ -154,6 +156,11 @@ impl Arena {
         // The address stays valid without a pin.
         storage.expose()?;
         Ok(Arena { _storage: storage, base, piece: piece(&places), places, ranks, rank })
+    }
+
+    /// The bytes of the pieces of a message.
+    pub fn piece_of(&self, bytes: usize) -> usize {
+        if self.places.spans() { self.piece } else { (bytes / OVERLAPPED / PIECE * PIECE).clamp(PIECE, self.piece) }
     }
 
     fn at(&self, offset: usize) -> *mut u8 {

@@ -213,7 +213,7 @@ impl Channel {
                 if span.bytes <= SMALL {
                     return steps.spread(span.bytes, Some(&span), |arena, slots, piece| {
                         // SAFETY: slots have the size of a piece.
-                        unsafe { reduce_slots(arena, slots, 0, piece, *reduction, *dtype, span.start) };
+                        unsafe { reduce_slots(arena, slots, 0, None, piece, *reduction, *dtype, span.start) };
                     });
                 }
                 steps.reduce(&span, *reduction, *dtype, true)
@@ -262,7 +262,7 @@ impl Channel {
                     }
                     let piece = piece(output.bytes, size, number);
                     // SAFETY: the parts of a slot have the size of a piece.
-                    unsafe { reduce_slots(arena, slots, part, piece, *reduction, *dtype, output.start) };
+                    unsafe { reduce_slots(arena, slots, part, None, piece, *reduction, *dtype, output.start) };
                     Ok(())
                 })
             }
@@ -298,22 +298,28 @@ fn arena_message(arena: &Arena, slots: usize, from: usize, expected: usize, name
     )))
 }
 
-/// Reduces a piece of all slots, in the order of the ranks, into the message at `start`.
+/// Reduces a piece of all slots, in the order of the ranks, into the message at `start`. `own` is what this rank gives,
+/// if that is not in its slot.
 ///
 /// # Safety
-/// The piece lies in the message, and in each slot from `part` on.
+/// The piece lies in the message, and in each slot from `part` on; so many bytes lie behind `own`.
+#[expect(clippy::too_many_arguments)]
 unsafe fn reduce_slots(
     arena: &Arena,
     slots: usize,
     part: usize,
+    own: Option<*const u8>,
     piece: Piece,
     reduction: Reduction,
     dtype: DType,
     start: *mut u8,
 ) {
-    let sources: Vec<*const u8> =
+    let mut sources: Vec<*const u8> =
         (0..arena.ranks).map(|rank| arena.slot(slots, rank).wrapping_add(part).cast_const()).collect();
-    // SAFETY: the caller's contract. Pieces and parts begin at multiples of an element.
+    if let Some(own) = own {
+        sources[arena.rank] = own;
+    }
+    // SAFETY: the caller's contract.
     unsafe { reduce::reduce(reduction, dtype, start.wrapping_add(piece.at), &sources, piece.bytes) };
 }
 
@@ -380,11 +386,11 @@ impl Steps<'_, '_> {
         given: Option<&Pinned<'_>>,
         mut read: impl FnMut(&Arena, usize, Piece),
     ) -> Result<()> {
-        let arena = self.arena;
-        let count = bytes.div_ceil(arena.piece).max(1);
+        let (arena, size) = (self.arena, self.arena.piece_of(bytes));
+        let count = bytes.div_ceil(size).max(1);
         let write = |slots, number| {
             if let Some(given) = given {
-                given.give(piece(bytes, arena.piece, number), arena.slot(slots, arena.rank));
+                given.give(piece(bytes, size, number), arena.slot(slots, arena.rank));
             }
         };
         let to = match self.call {
@@ -394,14 +400,14 @@ impl Steps<'_, '_> {
         let mut slots = self.next();
         write(slots, 0);
         for number in 0..count {
-            let now = given.map_or(0, |given| piece(given.bytes, arena.piece, number).bytes);
+            let now = given.map_or(0, |given| piece(given.bytes, size, number).bytes);
             self.meet(Transfer::Slot { side: slots, bytes: now, to })?;
             let ready = slots;
             if number + 1 < count {
                 slots = self.next();
                 write(slots, number + 1);
             }
-            read(arena, ready, piece(bytes, arena.piece, number));
+            read(arena, ready, piece(bytes, size, number));
         }
         Ok(())
     }
@@ -449,28 +455,39 @@ impl Steps<'_, '_> {
     /// Each rank reduces a range of every piece, and those that are to have the whole result take it.
     fn reduce(&mut self, span: &Pinned<'_>, reduction: Reduction, dtype: DType, wanted: bool) -> Result<()> {
         let (arena, bytes) = (self.arena, span.bytes);
-        let count = bytes.div_ceil(arena.piece).max(1);
+        let size = arena.piece_of(bytes);
+        let count = bytes.div_ceil(size).max(1);
         let mut slots = self.next();
         let to = match self.call {
             Collective::Reduce { root, .. } => Some(*root),
             _ => None,
         };
-        span.give(piece(bytes, arena.piece, 0), arena.slot(slots, arena.rank));
-        self.meet(Transfer::Ranges { side: slots, bytes: piece(bytes, arena.piece, 0).bytes })?;
+        // No other rank reads the range that this one reduces, so it stays in the message.
+        let own = |piece: Piece| {
+            let at = range_start(piece.bytes, arena.rank, arena.ranks);
+            Piece { at, bytes: range_start(piece.bytes, arena.rank + 1, arena.ranks) - at }
+        };
+        let give = |slots, number| {
+            let (piece, slot) = (piece(bytes, size, number), arena.slot(slots, arena.rank));
+            let Piece { at, bytes } = own(piece);
+            let end = at + bytes;
+            span.give(Piece { at: piece.at, bytes: at }, slot);
+            span.give(Piece { at: piece.at + end, bytes: piece.bytes - end }, slot.wrapping_add(end));
+            piece
+        };
+        let first = give(slots, 0);
+        self.meet(Transfer::Ranges { side: slots, bytes: first.bytes })?;
         for number in 0..count {
-            let (ready, now) = (slots, piece(bytes, arena.piece, number));
-            let result = arena.slot(ready, arena.ranks);
-            let at = range_start(now.bytes, arena.rank, arena.ranks);
-            let range = Piece { at, bytes: range_start(now.bytes, arena.rank + 1, arena.ranks) - at };
-            // SAFETY: the range lies in the piece, and so in the slots, at the same place in each.
-            unsafe { reduce_slots(arena, ready, range.at, range, reduction, dtype, result) };
+            let (ready, now) = (slots, piece(bytes, size, number));
+            let (result, range) = (arena.slot(ready, arena.ranks), own(now));
+            let given = span.start.wrapping_add(now.at + range.at).cast_const();
+            // SAFETY: the range lies in the piece, and so in the message and in the slots, at the same place in each.
+            unsafe { reduce_slots(arena, ready, range.at, Some(given), range, reduction, dtype, result) };
             self.results = Transfer::Results { side: ready, bytes: now.bytes, to };
             let mut given = Transfer::Nothing;
             if number + 1 < count {
                 slots = self.next();
-                let next = piece(bytes, arena.piece, number + 1);
-                span.give(next, arena.slot(slots, arena.rank));
-                given = Transfer::Ranges { side: slots, bytes: next.bytes };
+                given = Transfer::Ranges { side: slots, bytes: give(slots, number + 1).bytes };
             }
             self.meet(given)?;
             if wanted {

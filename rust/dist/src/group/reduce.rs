@@ -99,7 +99,10 @@ macro_rules! integers {
             #[inline(always)]
             fn max(a: $type, b: $type) -> $type { Ord::max(a, b) }
             #[inline(always)]
-            fn divide(a: $type, by: usize) -> $type { a.wrapping_div(by as $type) }
+            fn divide(a: $type, by: usize) -> $type {
+                // More ranks than the type can count.
+                <$type>::try_from(by).map_or_else(|_| (a as i128 / by as i128) as $type, |by| a.wrapping_div(by))
+            }
         }
     )*};
 }
@@ -119,14 +122,14 @@ multiversion! {
             unsafe {
                 let wide = tile.as_mut_ptr().cast::<T::Wide>();
                 for i in 0..count {
-                    *wide.add(i) = (*sources[0].add(at + i)).widen();
+                    *wide.add(i) = sources[0].add(at + i).read_unaligned().widen();
                 }
                 for source in &sources[1..] {
                     let source = source.add(at);
                     macro_rules! with {
                         ($combine:path) => {
                             for i in 0..count {
-                                *wide.add(i) = $combine(*wide.add(i), (*source.add(i)).widen());
+                                *wide.add(i) = $combine(*wide.add(i), source.add(i).read_unaligned().widen());
                             }
                         };
                     }
@@ -143,7 +146,7 @@ multiversion! {
                     }
                 }
                 for i in 0..count {
-                    *dst.add(at + i) = T::narrow(*wide.add(i));
+                    dst.add(at + i).write_unaligned(T::narrow(*wide.add(i)));
                 }
             }
             at += count;
@@ -186,11 +189,11 @@ unsafe fn multiply<T: Number<Wide = W>, W: Copy>(
         // SAFETY: the caller gives n elements behind each pointer.
         unsafe {
             let wide = |z: Complex<T>| Complex::new(z.re.widen(), z.im.widen());
-            let mut all = wide(*sources[0].add(i));
+            let mut all = wide(sources[0].add(i).read_unaligned());
             for source in &sources[1..] {
-                all = product(all, wide(*source.add(i)));
+                all = product(all, wide(source.add(i).read_unaligned()));
             }
-            *dst.add(i) = Complex::new(T::narrow(all.re), T::narrow(all.im));
+            dst.add(i).write_unaligned(Complex::new(T::narrow(all.re), T::narrow(all.im)));
         }
     }
 }
@@ -216,7 +219,8 @@ pub fn check(reduction: Reduction, dtype: DType) -> Result<()> {
 /// Combines `bytes` bytes of each source.
 ///
 /// # Safety
-/// All pointers are aligned for the dtype and have so many bytes behind them; `dst` is none of the sources.
+/// All pointers have so many bytes behind them; `dst` is none of the sources. A tensor may begin anywhere in a buffer of a
+/// program, so that they need not be aligned.
 pub unsafe fn reduce(reduction: Reduction, dtype: DType, dst: *mut u8, sources: &[*const u8], bytes: usize) {
     let n = bytes / dtype.size();
     macro_rules! with {

@@ -109,15 +109,24 @@ def _averages(tensors, group):
     return [part.view(tensor.shape) for part, tensor in zip(parts, tensors)]
 
 
+def _seed(generator):
+    """The next number that NumPy's ``RandomState(seed).randint(1_000_000_000)`` draws, as torch's hook does."""
+    while True:
+        # NumPy takes the lowest 30 bits of a word, and another word if they are too large.
+        drawn = torch.empty((), dtype=torch.int32).random_(generator=generator).item() & (1 << 30) - 1
+        if drawn < 1_000_000_000:
+            return drawn
+
+
 def _approximate(state, group, key, matrices):
     """The averages of matrices over all ranks, as products of narrow matrices."""
     known = state.q_memory_dict.get(key) if state.warm_start else None
     if known is None:
-        known = []
+        known, generator = [], torch.Generator().manual_seed(_seed(state.generator))
         for matrix in matrices:
             rank = min(*matrix.shape, state.matrix_approximation_rank)
-            drawn = torch.randn(matrix.shape[1], rank, generator=state.generator, dtype=matrix.dtype)
-            known.append(_orthogonal(drawn, state.orthogonalization_epsilon))
+            drawn = torch.randn(matrix.shape[1], rank, generator=generator, dtype=matrix.dtype)
+            known.append(_orthogonal(drawn.to(matrix.device), state.orthogonalization_epsilon))
     left = _averages([matrix @ q for matrix, q in zip(matrices, known)], group)
     left = [_orthogonal(p, state.orthogonalization_epsilon) for p in left]
     right = _averages([matrix.mT @ p for matrix, p in zip(matrices, left)], group)

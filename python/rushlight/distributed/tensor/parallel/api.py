@@ -39,10 +39,11 @@ def parallelize_module(module, device_mesh=None, parallelize_plan=None, *, src_d
     >>> dist.destroy_process_group()
     """
     if device_mesh is None:
-        from rushlight.distributed._groups import get_world_size
+        from rushlight.distributed._groups import get_default_group
         from rushlight.distributed.device_mesh import init_device_mesh
 
-        device_mesh = init_device_mesh("cpu", (get_world_size(),))
+        world = get_default_group()
+        device_mesh = init_device_mesh(world._object_device().type, (world.size(),))
     if device_mesh.ndim > 1:
         raise ValueError(
             f"Tensor Parallel only accepts a 1D DeviceMesh, but found {device_mesh.ndim}D!\nIf you have a 2-D or N-D "
