@@ -277,10 +277,20 @@ SKELETONS = {
     **{
         f"attention of {element} and {mask} with {columns} columns": f"""
         #include "attention_half.cuh"
+        #include "attention_half_gradients.cuh"
         using namespace rushlight;
-        extern "C" __global__ void __launch_bounds__(THREADS, HALF_BLOCKS<{mask}, {columns}>) forward(
+        extern "C" __global__ void __launch_bounds__(THREADS, HALF_BLOCKS<{columns}>) forward(
             AttentionOperands operands, Loops<5> batch, u64 batches, AttentionSizes sizes, u8* out, f32* sums) {{
             attention_half<{element}, {mask}, {columns}>(operands, batch, batches, sizes, out, sums);
+        }}
+        extern "C" __global__ void __launch_bounds__(THREADS) of_queries(
+            AttentionOperands operands, Loops<5> batch, u64 batches, AttentionSizes sizes, const f32* sums, const f32* means, u8* out) {{
+            attention_half_of_queries<{element}, {mask}, {columns}>(operands, batch, batches, sizes, sums, means, out);
+        }}
+        extern "C" __global__ void __launch_bounds__(THREADS) of_keys(
+            AttentionOperands operands, Loops<5> batch, u64 batches, AttentionSizes sizes, const f32* sums, const f32* means,
+            u8* of_keys, u8* of_values) {{
+            attention_half_of_keys<{element}, {mask}, {columns}>(operands, batch, batches, sizes, sums, means, of_keys, of_values);
         }}
     """
         for element, mask, columns in [

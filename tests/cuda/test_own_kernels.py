@@ -93,16 +93,37 @@ def test_attention_in_half_precision(shape, mask, dtype):
     )
 
 
+def in_half_precision(operands, grad, dtype, **options):
+    """The results and gradients of attention on the device, and those of the same numbers in `float32` on the CPU."""
+    outcomes = []
+    for device, wide in (("cuda", dtype), ("cpu", torch.float32)):
+        own = [x.to(dtype).to(device, wide).requires_grad_() for x in operands]
+        result = F.scaled_dot_product_attention(*own, **options)
+        grads = torch.autograd.grad(result, own, grad.to(dtype).to(device, wide))
+        outcomes.append([x.detach().cpu().float() for x in (result, *grads)])
+    return outcomes
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("width", range(16, 129, 16))
-def test_results_of_attention_in_half_precision(width, dtype):
-    """Each width has a kernel of its own. The results differ from those in `float32` by the rounding of weights and results."""
+def test_attention_in_half_precision_of_each_width(width, dtype):
+    """Each width has kernels of its own. Results and gradients differ from those in `float32` by the rounding of weights, of what
+    they are multiplied with, and of the results."""
     torch.manual_seed(3)
-    operands = [torch.randn(1, 200, width).to(dtype) * 2 for _ in range(3)]
-    found = F.scaled_dot_product_attention(*(x.cuda() for x in operands), is_causal=True)
-    wanted = F.scaled_dot_product_attention(*(x.float() for x in operands), is_causal=True)
-    tolerance = 2 ** (-10 if dtype == torch.float16 else -7)
-    assert torch.allclose(found.cpu().float(), wanted, rtol=tolerance, atol=4 * tolerance)
+    *operands, grad = (torch.randn(1, 150, width) for _ in range(4))
+    tolerance = 2 ** (-9 if dtype == torch.float16 else -6)
+    for found, wanted in zip(*in_half_precision(operands, grad, dtype, is_causal=True), strict=True):
+        assert (found - wanted).abs().max() <= tolerance * wanted.abs().max()
+
+
+@pytest.mark.parametrize("scale", [-0.4, 0.0, 2.0])
+def test_attention_in_half_precision_with_any_scale(scale):
+    """A negative factor turns the order of scores, and zero makes all weights equal; hidden keys stay hidden."""
+    torch.manual_seed(4)
+    *operands, grad = (torch.randn(1, 40, 24) for _ in range(4))
+    found, wanted = in_half_precision(operands, grad, torch.float16, is_causal=True, scale=scale)
+    for one, other in zip(found, wanted, strict=True):
+        assert (one - other).abs().max() <= 2e-3 * max(1, float(other.abs().max()))
 
 
 def test_attention_of_strided_and_repeated_operands():

@@ -1,5 +1,5 @@
-//! Attention without the matrix of scores. The kernels are `attention.cuh`, and `attention_half.cuh` for the results in half
-//! precision.
+//! Attention without the matrix of scores. The kernels are `attention.cuh`, and in half precision `attention_half.cuh` and
+//! `attention_half_gradients.cuh`.
 
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::loop_nest::LoopNest;
@@ -36,10 +36,10 @@ pub const WIDEST: u64 = 128;
 /// The queries or keys of a block (`SQUARE` in the kernel), and the distance between a thread's columns (`SIDE`).
 const SQUARE: u64 = 64;
 const SIDE: u64 = 16;
-/// The queries of a block in `attention_half.cuh`.
-const BLOCK_QUERIES: u64 = 128;
-/// The most queries, keys and blocks that it takes, with room for a block.
-const MOST_OF_HALVES: u64 = i32::MAX as u64 - BLOCK_QUERIES;
+/// The queries or keys of a block in half precision (`BLOCK_ROWS` in `half_tiles.cuh`).
+const BLOCK_ROWS: u64 = 128;
+/// The most queries, keys and blocks of these kernels, with room for a block.
+const MOST_OF_HALVES: u64 = i32::MAX as u64 - BLOCK_ROWS;
 const MOST_BATCHES: usize = 65535;
 
 /// A call: its operands, the places of its batch, and the dtype of the mask.
@@ -63,45 +63,54 @@ impl Attention<'_> {
             && sizes.queries.max(sizes.keys).div_ceil(SQUARE) <= i32::MAX as u64
     }
 
-    /// The blocks of `attention_half.cuh`, if it takes the call: cards have its instructions since compute capability 8.0.
-    fn blocks_of_halves(&self, card: &Card) -> Option<u32> {
-        let sizes = &self.sizes;
-        let blocks = sizes.queries.div_ceil(BLOCK_QUERIES).saturating_mul(self.batch.numel() as u64);
-        let takes = matches!(self.dtype, DType::F16 | DType::BF16)
+    /// Whether the kernels for half precision take the call: cards have their instructions since compute capability 8.0.
+    fn halves(&self, card: &Card) -> bool {
+        let most = self.sizes.queries.max(self.sizes.keys);
+        let blocks = most.div_ceil(BLOCK_ROWS).saturating_mul(self.batch.numel() as u64);
+        matches!(self.dtype, DType::F16 | DType::BF16)
             && card.properties.major >= 8
-            && sizes.queries.max(sizes.keys).max(blocks) <= MOST_OF_HALVES;
-        takes.then_some(blocks as u32)
+            && most.max(blocks) <= MOST_OF_HALVES
     }
 
-    fn program(&self, card: &Card) -> Result<Program> {
+    /// The kernel of the results, or those of the gradients.
+    fn program(&self, card: &Card, gradients: bool) -> Result<Program> {
         let columns = self.sizes.width.max(self.sizes.depth).div_ceil(SIDE);
         let mask = self.mask.map_or(u8::MAX, |mask| Kind::Of(mask).code());
-        let halves = self.blocks_of_halves(card).is_some();
-        let key = [Kind::Of(self.dtype).code(), mask, columns as u8, u8::from(halves), 0, 0, 0, 0];
-        Program::find(card, ("attention", key), &[c"forward", c"of_queries", c"of_keys"], || {
-            let (element, mask) = (type_name(self.dtype), self.mask.map_or("Unmasked", type_name));
-            let (forward, bounds) = if halves {
-                ("attention_half", format!("THREADS, HALF_BLOCKS<{mask}, {columns}>"))
-            } else {
-                ("attention", "THREADS".to_owned())
-            };
-            format!(
-                r#"#include "{forward}.cuh"
+        let halves = self.halves(card);
+        let key = [Kind::Of(self.dtype).code(), mask, columns as u8, u8::from(halves), u8::from(gradients), 0, 0, 0];
+        let names: &[_] = if gradients { &[c"of_queries", c"of_keys"] } else { &[c"forward"] };
+        Program::find(card, ("attention", key), names, || {
+            let kernel = if halves { "attention_half" } else { "attention" };
+            let arguments =
+                format!("{}, {}, {columns}", type_name(self.dtype), self.mask.map_or("Unmasked", type_name));
+            if gradients {
+                let header = if halves { "attention_half_gradients" } else { "attention" };
+                format!(
+                    r#"#include "{header}.cuh"
 using namespace rushlight;
-extern "C" __global__ void __launch_bounds__({bounds}) forward(AttentionOperands operands, Loops<5> batch, u64 batches,
-                                                               AttentionSizes sizes, u8* out, f32* sums) {{
-    {forward}<{element}, {mask}, {columns}>(operands, batch, batches, sizes, out, sums);
+extern "C" __global__ void __launch_bounds__(THREADS) of_queries(AttentionOperands operands, Loops<5> batch, u64 batches,
+                                                                 AttentionSizes sizes, const f32* sums, const f32* means, u8* out) {{
+    {kernel}_of_queries<{arguments}>(operands, batch, batches, sizes, sums, means, out);
 }}
-extern "C" __global__ void of_queries(AttentionOperands operands, Loops<5> batch, u64 batches, AttentionSizes sizes,
-                                      const f32* sums, const f32* means, u8* out) {{
-    attention_of_queries<{element}, {mask}, {columns}>(operands, batch, batches, sizes, sums, means, out);
-}}
-extern "C" __global__ void of_keys(AttentionOperands operands, Loops<5> batch, u64 batches, AttentionSizes sizes,
-                                   const f32* sums, const f32* means, u8* of_keys, u8* of_values) {{
-    attention_of_keys<{element}, {mask}, {columns}>(operands, batch, batches, sizes, sums, means, of_keys, of_values);
+extern "C" __global__ void __launch_bounds__(THREADS) of_keys(AttentionOperands operands, Loops<5> batch, u64 batches,
+                                                              AttentionSizes sizes, const f32* sums, const f32* means,
+                                                              u8* of_keys, u8* of_values) {{
+    {kernel}_of_keys<{arguments}>(operands, batch, batches, sizes, sums, means, of_keys, of_values);
 }}
 "#
-            )
+                )
+            } else {
+                let blocks = if halves { format!(", HALF_BLOCKS<{columns}>") } else { String::new() };
+                format!(
+                    r#"#include "{kernel}.cuh"
+using namespace rushlight;
+extern "C" __global__ void __launch_bounds__(THREADS{blocks}) forward(AttentionOperands operands, Loops<5> batch, u64 batches,
+                                                                      AttentionSizes sizes, u8* out, f32* sums) {{
+    {kernel}<{arguments}>(operands, batch, batches, sizes, out, sums);
+}}
+"#
+                )
+            }
         })
     }
 
@@ -117,8 +126,14 @@ extern "C" __global__ void of_keys(AttentionOperands operands, Loops<5> batch, u
         Ok(operands)
     }
 
-    fn grid(&self, rows: u64) -> [u32; 2] {
-        [rows.div_ceil(SQUARE) as u32, self.batch.numel().min(MOST_BATCHES) as u32]
+    /// The blocks for that many queries or keys.
+    fn grid(&self, card: &Card, rows: u64) -> [u32; 2] {
+        let batches = self.batch.numel();
+        if self.halves(card) {
+            [(rows.div_ceil(BLOCK_ROWS) * batches as u64) as u32, 1]
+        } else {
+            [rows.div_ceil(SQUARE) as u32, batches.min(MOST_BATCHES) as u32]
+        }
     }
 
     /// Enqueues the results, and the logarithms of the sums of exponentials in `f32`.
@@ -128,9 +143,10 @@ extern "C" __global__ void of_keys(AttentionOperands operands, Loops<5> batch, u
     /// likewise.
     pub unsafe fn forward(&self, card: &Card, stream: StreamId, [mut out, mut sums]: [u64; 2]) -> Result<()> {
         let mut operands = self.first()?;
-        let (program, mut loops, mut batches) = (self.program(card)?, Loops::of(self.batch), self.batch.numel() as u64);
+        let (program, mut loops, mut batches) =
+            (self.program(card, false)?, Loops::of(self.batch), self.batch.numel() as u64);
         let mut sizes = self.sizes;
-        let grid = self.blocks_of_halves(card).map_or_else(|| self.grid(sizes.queries), |blocks| [blocks, 1]);
+        let grid = self.grid(card, sizes.queries);
         let mut arguments = [
             argument(&mut operands),
             argument(&mut loops),
@@ -156,9 +172,10 @@ extern "C" __global__ void of_keys(AttentionOperands operands, Loops<5> batch, u
         [mut of_queries, mut of_keys, mut of_values]: [u64; 3],
     ) -> Result<()> {
         let mut operands = self.first()?;
-        let (program, mut loops, mut batches) = (self.program(card)?, Loops::of(self.batch), self.batch.numel() as u64);
+        let (program, mut loops, mut batches) =
+            (self.program(card, true)?, Loops::of(self.batch), self.batch.numel() as u64);
         let mut sizes = self.sizes;
-        let (queries, keys) = (self.grid(sizes.queries), self.grid(sizes.keys));
+        let (queries, keys) = (self.grid(card, sizes.queries), self.grid(card, sizes.keys));
         let mut arguments = [
             argument(&mut operands),
             argument(&mut loops),
@@ -169,7 +186,7 @@ extern "C" __global__ void of_keys(AttentionOperands operands, Loops<5> batch, u
             argument(&mut of_queries),
         ];
         // SAFETY: guaranteed by the caller; the arguments have the types of the program.
-        unsafe { launch(card, program.kernel(1), queries, stream, &mut arguments)? };
+        unsafe { launch(card, program.kernel(0), queries, stream, &mut arguments)? };
         let mut arguments = [
             argument(&mut operands),
             argument(&mut loops),
@@ -181,6 +198,6 @@ extern "C" __global__ void of_keys(AttentionOperands operands, Loops<5> batch, u
             argument(&mut of_values),
         ];
         // SAFETY: see above.
-        unsafe { launch(card, program.kernel(2), keys, stream, &mut arguments) }
+        unsafe { launch(card, program.kernel(1), keys, stream, &mut arguments) }
     }
 }
