@@ -51,7 +51,7 @@ def test_operators_have_the_names_and_arguments_of_torchs_traces():
     assert second.output().type().sizes() == [2, 2, 12, 12]
     (dropout,) = graph.findAllNodes("aten::dropout")
     assert [dropout.inputsAt(1).toIValue(), dropout.inputsAt(2).toIValue()] == [0.25, True]
-    assert result.shape == (2, 5) and list(graph.outputs())[0].type().sizes() == [2, 5]
+    assert result.shape == (2, 5) and next(graph.outputs()).type().sizes() == [2, 5]
 
 
 def test_the_inputs_are_the_arguments_and_the_parameters():

@@ -34,10 +34,10 @@ def _tuple(number: Any, count: int) -> tuple[Any, ...]:
 
 
 def _of_convolution(transposed: bool, args: Any, kwargs: Any) -> tuple[str, list[Any]]:
-    def plain(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):  # type: ignore[no-untyped-def]
+    def plain(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
         return input, weight, bias, stride, padding, dilation, 0, groups
 
-    def transpose(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):  # type: ignore[no-untyped-def]
+    def transpose(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
         return input, weight, bias, stride, padding, dilation, output_padding, groups
 
     input, weight, bias, stride, padding, dilation, output_padding, groups = (transpose if transposed else plain)(

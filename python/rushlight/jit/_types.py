@@ -103,24 +103,24 @@ class Type:
         return isinstance(self, TensorType) and type(other) is TensorType and other.sizes() is None
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.containedTypes() == other.containedTypes()  # type: ignore[attr-defined]
+        return type(self) is type(other) and self.containedTypes() == other.containedTypes()
 
     def __repr__(self) -> _Str:
         return self.annotation_str
+
+
+_singles: dict[type, Any] = {}
 
 
 class _Single(Type):
     """A type without parts."""
 
     _word = ""
-    _only: Self | None = None
 
     @classmethod
     def get(cls) -> Self:
         """The only object of this class."""
-        if cls._only is None:
-            cls._only = cls.__new__(cls)
-        return cls._only
+        return _singles.setdefault(cls, cls.__new__(cls))
 
     def __init__(self) -> None:
         raise TypeError(f"torch._C.{type(self).__name__}: No constructor defined!")
@@ -190,7 +190,9 @@ class TensorType(_Single):
     """
 
     _word = "Tensor"
-    _example: torch.Tensor | None = None
+    # Comments, because an annotation would be looked up in `torch`, the public module of the class.
+    _example = None  # type: torch.Tensor | None
+    _device = None  # type: torch.device | None
 
     @classmethod
     def getInferred(cls) -> Self:
@@ -208,8 +210,6 @@ class TensorType(_Single):
         made._example = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta")
         made._device = tensor.device
         return made
-
-    _device: torch.device | None = None
 
     def sizes(self) -> list[int] | None:
         """The sizes of the dimensions, or None."""
@@ -477,7 +477,7 @@ def type_of(value: Any) -> Type:
         ((torch.dtype, torch.layout, torch.memory_format), IntType),
         (type(None), NoneType),
     ):
-        if isinstance(value, kind):  # type: ignore[arg-type]
+        if isinstance(value, kind):
             return found.get()
     return PyObjectType.get()
 
