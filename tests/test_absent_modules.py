@@ -21,6 +21,7 @@ REFUSED = {
     "jit": "load save export_opnames CompilationUnit ScriptFunction",
     "package": "PackageImporter PackageExporter",
     "distributed.rpc": "init_rpc remote RRef",
+    "distributed.autograd": "backward get_gradients context",
     "distributed.optim": "DistributedOptimizer as_functional_optim",
     "distributed.checkpoint": "HuggingFaceStorageReader",
     "distributed.fsdp": "share_comm_ctx DataParallelMeshDims",
@@ -44,7 +45,7 @@ def test_calls_are_refused_with_one_sentence(name):
 
 def test_questions_have_answers():
     assert torch.onnx.is_in_onnx_export() is False
-    assert torch.distributed.rpc.is_available() is False
+    assert torch.distributed.rpc.is_available() is False and torch.distributed.autograd.is_available() is False
     assert torch.package.is_from_package(torch.nn.Linear(1, 1)) is False
     assert torch.utils.cpp_extension.is_ninja_available() is False
     assert torch._dynamo.is_compiling() is False and torch._dynamo.list_backends() == []

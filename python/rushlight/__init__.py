@@ -128,6 +128,13 @@ _ELSEWHERE = {
         "quantized_max_pool2d quantized_max_pool3d".split(),
         "_quantized_functions",
     ),
+    **dict.fromkeys(
+        "AnyType AwaitType BoolType ComplexType DeviceObjType DictType FloatType FutureType InferredType IntType "
+        "ListType NoneType NumberType OptionalType PyObjectType RRefType StreamObjType StringType SymBoolType SymIntType "
+        "TensorType TupleType Type UnionType".split(),
+        "jit._types",
+    ),
+    **dict.fromkeys("Graph TracingState Use Value".split(), "jit._graph"),
     "FileCheck": "testing",
     "JITException": "jit",
     "Tag": "_tags",
@@ -510,6 +517,34 @@ if TYPE_CHECKING:
     from rushlight.jit import ScriptModule as ScriptModule
     from rushlight.jit import fork as fork
     from rushlight.jit import wait as wait
+    from rushlight.jit._graph import Graph as Graph
+    from rushlight.jit._graph import TracingState as TracingState
+    from rushlight.jit._graph import Use as Use
+    from rushlight.jit._graph import Value as Value
+    from rushlight.jit._types import AnyType as AnyType
+    from rushlight.jit._types import AwaitType as AwaitType
+    from rushlight.jit._types import BoolType as BoolType
+    from rushlight.jit._types import ComplexType as ComplexType
+    from rushlight.jit._types import DeviceObjType as DeviceObjType
+    from rushlight.jit._types import DictType as DictType
+    from rushlight.jit._types import FloatType as FloatType
+    from rushlight.jit._types import FutureType as FutureType
+    from rushlight.jit._types import InferredType as InferredType
+    from rushlight.jit._types import IntType as IntType
+    from rushlight.jit._types import ListType as ListType
+    from rushlight.jit._types import NoneType as NoneType
+    from rushlight.jit._types import NumberType as NumberType
+    from rushlight.jit._types import OptionalType as OptionalType
+    from rushlight.jit._types import PyObjectType as PyObjectType
+    from rushlight.jit._types import RRefType as RRefType
+    from rushlight.jit._types import StreamObjType as StreamObjType
+    from rushlight.jit._types import StringType as StringType
+    from rushlight.jit._types import SymBoolType as SymBoolType
+    from rushlight.jit._types import SymIntType as SymIntType
+    from rushlight.jit._types import TensorType as TensorType
+    from rushlight.jit._types import TupleType as TupleType
+    from rushlight.jit._types import Type as Type
+    from rushlight.jit._types import UnionType as UnionType
     from rushlight.nested._functions import _nested_from_padded as _nested_from_padded
     from rushlight.nested._functions import _nested_get_lengths as _nested_get_lengths
     from rushlight.nested._functions import _nested_get_max_seqlen as _nested_get_max_seqlen

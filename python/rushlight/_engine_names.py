@@ -79,6 +79,10 @@ def __getattr__(name: str) -> Any:
         return load("rushlight._C._functorch")
     if name in ("DispatchKey", "DispatchKeySet"):
         return getattr(load("rushlight._dispatch_keys"), name)
+    if name in load("rushlight.jit._types").__all__:
+        return getattr(load("rushlight.jit._types"), name)
+    if name in load("rushlight.jit._graph").__all__:
+        return getattr(load("rushlight.jit._graph"), name)
     if name == "_LinAlgError":
         return torch.linalg.LinAlgError
     if name == "ScriptModule":
@@ -123,10 +127,10 @@ def _is_alias_of(data: torch.Tensor, other: torch.Tensor) -> bool:
     return data.untyped_storage() is other.untyped_storage()
 
 
-def _get_tracing_state() -> None:
-    """The trace that is being recorded: always None.
+def _get_tracing_state() -> Any:
+    """The trace that `torch.jit._get_trace_graph` is recording, with its scopes; else None.
 
     >>> torch._C._get_tracing_state() is None
     True
     """
-    return None
+    return load("rushlight.jit._trace_graph").current()

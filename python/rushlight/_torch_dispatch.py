@@ -202,6 +202,14 @@ def divide(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
             got = f", got {type(args[0]).__name__}" if name == "tolist" else "."
             raise RuntimeError(f".{name}() is not supported for tensor subclasses{got}")
         return plainly(func, args, kwargs)
+    modes = active_dispatch_modes()
+    take_whole = getattr(modes[-1], "take_whole", None) if modes else None
+    if take_whole is not None:
+        # A trace has some functions as one operator.
+        with without_dispatch_modes(len(modes) - 1):
+            whole = take_whole(name, func, args, kwargs)
+        if whole is not None:
+            return whole[0]
     composed = _decomposition(func)
     if composed is not None:
         result = composed(*args, **kwargs)

@@ -351,6 +351,10 @@ def __getattr__(name):
         from typing import Final
 
         return Final
+    if name == "_get_trace_graph":
+        from ._trace_graph import _get_trace_graph
+
+        return _get_trace_graph
     if name == "ScriptModule":
         from ._script_module import ScriptModule
 

@@ -133,8 +133,7 @@ fn roots(outputs: &[Tensor], grads: &[Option<Tensor>]) -> Result<Vec<(Edge, Tens
                 "element {index} of tensors does not require grad and does not have a grad_fn"
             )));
         };
-        let meta = &edge.node().outputs()[edge.output as usize];
-        let weight = validate::fit(|| "GraphRoot", index, &weight, meta)?.unwrap_or(weight);
+        let weight = validate::fit(|| "GraphRoot", index, &weight, &edge)?.unwrap_or(weight);
         roots.push((edge, weight));
     }
     Ok(roots)

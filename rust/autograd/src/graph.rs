@@ -180,6 +180,8 @@ pub(crate) struct AutogradMeta {
     /// The accumulator's hooks, stored here because the accumulator lives only as long as a graph that leads to it.
     pub(crate) hooks: OnceBox<Arc<NodeHooks>>,
     pub(crate) after_accumulate: HookList<AfterAccumulate>,
+    /// The dtype that the program has chosen for the gradient, `Some(None)` for any.
+    pub(crate) grad_dtype: Slot<Option<DType>>,
 }
 
 /// The `output`-th output of `node`'s forward function.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::layout::Shape;
-use rushlight_core::{Error, Result};
+use rushlight_core::{DType, Error, Result};
 use smallvec::smallvec;
 
 use crate::graph::{
@@ -324,11 +324,12 @@ impl Tensor {
             if grad.ptr_eq(self) {
                 return Err(Error::runtime("can't assign Variable as its own grad"));
             }
-            if grad.dtype() != self.dtype() {
+            let wanted = self.chosen_grad_dtype().unwrap_or(Some(self.dtype()));
+            if let Some(wanted) = wanted.filter(|wanted| grad.dtype() != *wanted) {
                 return Err(Error::runtime(format!(
                     "attempting to assign a gradient with dtype '{}' to a tensor with grad_dtype '{}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You can set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. Set grad_dtype with caution. Diverging the dtypes of a tensor and its gradient may break downstream systems that assume they match.",
                     grad.dtype().c_name(),
-                    self.dtype().display_name()
+                    wanted.display_name()
                 )));
             }
             if grad.device().kind() != self.device().kind() {
@@ -347,6 +348,37 @@ impl Tensor {
             }
         }
         self.put_grad(grad);
+        Ok(())
+    }
+
+    /// The dtype that the program has chosen for the gradient: `Some(None)` for any, `None` if it has not chosen.
+    pub(crate) fn chosen_grad_dtype(&self) -> Option<Option<DType>> {
+        self.0.autograd_meta.get().and_then(|autograd_meta| autograd_meta.grad_dtype.get())
+    }
+
+    /// The dtype of a leaf's gradient, `None` if it may have any.
+    pub fn grad_dtype(&self) -> Result<Option<DType>> {
+        if !self.is_leaf() {
+            return Err(Error::runtime("grad_dtype can only be accessed on leaf tensors."));
+        }
+        Ok(self.chosen_grad_dtype().unwrap_or(Some(self.dtype())))
+    }
+
+    /// Sets the dtype of a leaf's gradient, `None` for any. Backward casts the gradient to it.
+    pub fn set_grad_dtype(&self, dtype: Option<DType>) -> Result<()> {
+        if !self.is_leaf() {
+            return Err(Error::runtime("grad_dtype can only be set on leaf tensors."));
+        }
+        if let (Some(dtype), Some(grad)) = (dtype, self.grad())
+            && grad.dtype() != dtype
+        {
+            return Err(Error::runtime(format!(
+                "Cannot set grad_dtype to '{}' because there is already a gradient with dtype '{}'. Please clear the gradient (.grad = None) before changing grad_dtype, or ensure the new grad_dtype matches the existing gradient's dtype.",
+                dtype.display_name(),
+                grad.dtype().c_name()
+            )));
+        }
+        self.autograd_meta().grad_dtype.replace(Some(dtype));
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
 
 use crate::arithmetic::arithmetic;
-use crate::graph::{Gradients, Node, OutputMeta, Tensor};
+use crate::graph::{AccumulateGrad, Edge, Gradients, Node, Tensor};
 
 /// Checks a node's results: as many gradients as inputs, each shaped like its input. Broadcast dimensions are summed,
 /// and another dtype is cast.
@@ -21,8 +21,7 @@ pub(crate) fn check_results(node: &Node, results: &mut Gradients) -> Result<()> 
     for (index, (result, edge)) in results.iter_mut().zip(node.edges()).enumerate() {
         match (&result, edge) {
             (Some(grad), Some(edge)) => {
-                let meta = &edge.node().outputs()[edge.output as usize];
-                if let Some(fitted) = fit(|| node.name(), index, grad, meta)? {
+                if let Some(fitted) = fit(|| node.name(), index, grad, edge)? {
                     *result = Some(fitted);
                 }
             }
@@ -37,8 +36,9 @@ pub(crate) fn fit<'a>(
     function: impl Fn() -> &'a str,
     index: usize,
     grad: &Tensor,
-    meta: &OutputMeta,
+    edge: &Edge,
 ) -> Result<Option<Tensor>> {
+    let meta = &edge.node().outputs()[edge.output as usize];
     let mut fitted = None;
     if grad.sizes() != &meta.sizes {
         if !is_stretched(grad.sizes(), &meta.sizes) {
@@ -62,8 +62,14 @@ pub(crate) fn fit<'a>(
             meta.dtype
         )));
     }
-    if grad.dtype() != meta.dtype {
-        fitted = Some((arithmetic()?.cast)(fitted.as_ref().unwrap_or(grad), meta.dtype)?);
+    let leaf = edge.node().function_as::<AccumulateGrad>().map(AccumulateGrad::variable);
+    let wanted = leaf.and_then(Tensor::chosen_grad_dtype).unwrap_or(Some(meta.dtype));
+    if let Some(wanted) = wanted.filter(|wanted| grad.dtype() != *wanted) {
+        if !wanted.is_differentiable() {
+            return Err(Error::runtime("isDifferentiableType(grad.scalar_type()) INTERNAL ASSERT FAILED")
+                .hint(format!("The gradient of a leaf cannot have its grad_dtype, {wanted}.")));
+        }
+        fitted = Some((arithmetic()?.cast)(fitted.as_ref().unwrap_or(grad), wanted)?);
     }
     if grad.device() != meta.device {
         return Err(Error::runtime(format!(

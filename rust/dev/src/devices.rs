@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use rushlight::linalg::out_dtype;
 use rushlight::{sparse, table};
 use rushlight_dispatch::operator::OnCuda;
 
@@ -20,7 +21,7 @@ struct Count {
 
 pub fn run() {
     let mut kinds: BTreeMap<&'static str, Count> = BTreeMap::new();
-    for op in table::OPERATORS.iter().chain(sparse::OPERATORS).copied() {
+    for op in table::OPERATORS.iter().chain(sparse::OPERATORS).chain(out_dtype::OPERATORS).copied() {
         let count = kinds.entry(op.implementation.kind()).or_default();
         match op.implementation.on_cuda() {
             OnCuda::Own(()) => count.own += 1,

@@ -1,7 +1,7 @@
 //! torch-style signatures: one line of text for the argument parser, the stubs and the documentation.
 //!
 //! `"(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor"`. The types are `Tensor`, `Tensor|Scalar`,
-//! `Scalar`, `int`, `float`, `bool`, `truth` (any object with a truth value), `int[]` (also separate numbers if it is
+//! `Tensor|float`, `Scalar`, `int`, `float`, `bool`, `truth` (any object with a truth value), `int[]` (also separate numbers if it is
 //! the only positional argument), `int[1]` (also one number), `float[]`, `Scalar[]`, `object`, `Tensor[]` (separate tensors with a star
 //! before its name), `ScalarType`, `Device`, `Layout`, `MemoryFormat`, `str`, `Generator`; a `?` after a type allows
 //! `None`. Results are `Tensor`, `(Tensor values, Tensor indices)`, `Tensor[]`, `bool`, `int`, `float`, `ScalarType`,
@@ -15,6 +15,8 @@ pub enum Kind {
     Tensor,
     /// A tensor, or a number that is treated as a 0-d tensor.
     Operand,
+    /// A tensor, or a number that stays one.
+    TensorOrFloat,
     Scalar,
     Int,
     Float,
@@ -45,6 +47,7 @@ impl Kind {
         Some(match text {
             "Tensor" => Kind::Tensor,
             "Tensor|Scalar" => Kind::Operand,
+            "Tensor|float" => Kind::TensorOrFloat,
             "Scalar" => Kind::Scalar,
             "int" => Kind::Int,
             "float" => Kind::Float,
@@ -69,7 +72,7 @@ impl Kind {
     /// The type's name in torch's messages.
     pub fn display_name(self) -> &'static str {
         match self {
-            Kind::Tensor | Kind::Operand => "Tensor",
+            Kind::Tensor | Kind::Operand | Kind::TensorOrFloat => "Tensor",
             Kind::Scalar => "Number",
             Kind::Int => "int",
             Kind::Float => "float",
@@ -93,6 +96,7 @@ impl Kind {
         match self {
             Kind::Tensor => "Tensor",
             Kind::Operand => "Tensor | Number",
+            Kind::TensorOrFloat => "Tensor | float",
             Kind::Scalar => "Number",
             Kind::Int => "int",
             Kind::Float => "float",
@@ -114,8 +118,9 @@ impl Kind {
 }
 
 /// The kinds of arguments that may hold a tensor, and those that may hold a number.
-pub(crate) const TENSOR: &[Kind] = &[Kind::Tensor, Kind::Operand];
-pub(crate) const NUMBER: &[Kind] = &[Kind::Scalar, Kind::Operand, Kind::Int, Kind::Float, Kind::Bool, Kind::Truth];
+pub(crate) const TENSOR: &[Kind] = &[Kind::Tensor, Kind::Operand, Kind::TensorOrFloat];
+pub(crate) const NUMBER: &[Kind] =
+    &[Kind::Scalar, Kind::Operand, Kind::TensorOrFloat, Kind::Int, Kind::Float, Kind::Bool, Kind::Truth];
 
 pub struct Param {
     pub name: &'static str,

@@ -1,5 +1,5 @@
-//! The operators, and the Rust API. All operators are in one table, except those of sparse tensors and the two entry
-//! points of `vmap`.
+//! The operators, and the Rust API. All operators are in one table, except those of sparse tensors, the two entry
+//! points of `vmap`, and products that the CPU refuses (`linalg/out_dtype.rs`).
 //!
 //! - `table` lists the operators, `names` maps them to Python's names.
 //! - `expr_ext` declares the operators that derivatives use most as methods, `expr_ext_impl` implements the methods;

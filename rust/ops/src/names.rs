@@ -4,6 +4,7 @@ use rushlight_dispatch::operator::{Operator, Variants};
 use rushlight_dispatch::signature::Param;
 use std::collections::BTreeMap;
 
+use crate::linalg::out_dtype;
 use crate::table::OPERATORS;
 
 /// How a name is called.
@@ -30,7 +31,7 @@ pub type Names = BTreeMap<(&'static str, String, CallForm), Vec<&'static Operato
 
 pub fn collect() -> Names {
     let mut names = Names::new();
-    for op in OPERATORS {
+    for op in OPERATORS.iter().chain(out_dtype::OPERATORS).copied() {
         let own = (op.namespace, op.python_name());
         let aliases = op.aliases.iter().map(|alias| alias.rsplit_once('.').unwrap_or(("", alias)));
         for (namespace, name) in std::iter::once(own).chain(aliases) {

@@ -1,6 +1,7 @@
 //! Requirements on every operator definition, checked on the table itself. Python tests check their results
 //! (`tests/ops/test_table_*.py`) against NumPy.
 
+use rushlight::linalg::out_dtype;
 use rushlight::sparse::bodies::BODIES;
 use rushlight::{sparse, table, vmap};
 use rushlight_dispatch::operator::{Derivative, Implementation, OnCuda, Operator, Promote, Sparse};
@@ -16,7 +17,7 @@ const WITHOUT_OWN_CUDA_FORM: usize = 19;
 
 /// Fails with a line for every operator for which `wrong` returns an error.
 fn every_operator(wrong: impl Fn(&'static Operator) -> Option<String>) {
-    let rows = table::OPERATORS.iter().chain(sparse::OPERATORS).chain(vmap::OPERATORS);
+    let rows = table::OPERATORS.iter().chain(sparse::OPERATORS).chain(vmap::OPERATORS).chain(out_dtype::OPERATORS);
     let lines: Vec<String> = rows.filter_map(|op| wrong(op).map(|text| format!("{}: {text}", op.name))).collect();
     assert!(lines.is_empty(), "{} rows\n{}", lines.len(), lines.join("\n"));
 }
@@ -24,13 +25,14 @@ fn every_operator(wrong: impl Fn(&'static Operator) -> Option<String>) {
 /// Whether an operator is not in the table: its documentation is in Python, and samples are dense tensors outside of
 /// `vmap`.
 fn is_apart(op: &'static Operator) -> bool {
-    sparse::OPERATORS.iter().chain(vmap::OPERATORS).any(|other| std::ptr::eq(*other, op))
+    sparse::OPERATORS.iter().chain(vmap::OPERATORS).chain(out_dtype::OPERATORS).any(|other| std::ptr::eq(*other, op))
 }
 
 fn kind_text(kind: Kind) -> &'static str {
     match kind {
         Kind::Tensor => "Tensor",
         Kind::Operand => "Tensor|Scalar",
+        Kind::TensorOrFloat => "Tensor|float",
         Kind::Scalar => "Scalar",
         Kind::Int => "int",
         Kind::Float => "float",

@@ -9,7 +9,7 @@ use rushlight::view::{complex, transpose};
 use rushlight::{Device, Tensor};
 use rushlight_dispatch::{interpreter, op};
 
-use crate::dtype::{device_object, dtype_of, layout_name, layout_object};
+use crate::dtype::{PyDType, device_object, dtype_object, dtype_of, layout_name, layout_object};
 use crate::errors::{kind_of, raise};
 use crate::object;
 use crate::overrides::{self, Public};
@@ -122,6 +122,25 @@ static ATTRIBUTES: &[Attribute] = &[
             Some(assigned(value, "assigned grad expected to be a Tensor or None but got grad of type")?.clone())
         };
         t.set_grad(grad).map_err(raise)
+    }),
+    attribute(c"grad_dtype", c"The dtype of a leaf's gradient, or None for any.", |py, t| {
+        match t.grad_dtype().map_err(raise)? {
+            Some(dtype) => Ok(dtype_object(py, dtype)?.into_bound(py).into_any()),
+            None => Ok(py.None().into_bound(py)),
+        }
+    })
+    .writable(|value, t| {
+        let dtype = match value.cast::<PyDType>() {
+            Ok(dtype) if !dtype.get().quantized => Some(dtype.get().dtype),
+            _ if value.is_none() => None,
+            _ => {
+                return Err(PyRuntimeError::new_err(format!(
+                    "grad_dtype must be a torch.dtype or None, but got {}",
+                    kind_of(value)
+                )));
+            }
+        };
+        t.set_grad_dtype(dtype).map_err(raise)
     }),
     attribute(c"_grad", c"The gradient that backward() accumulated, or None.", |py, t| optional(py, t.grad())),
     attribute(c"grad_fn", c"The node that made this tensor, or None.", |py, t| match t.grad_fn().map_err(raise)? {

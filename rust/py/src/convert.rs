@@ -1,5 +1,6 @@
 //! From Python objects to the engine's values and back.
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple};
@@ -24,7 +25,7 @@ fn optional_tensor(object: &Bound<'_, PyAny>) -> PyResult<Option<Option<Tensor>>
 
 /// Reads an argument as a parameter of `kind`; `None` if it does not fit.
 pub fn value<'a>(object: Borrowed<'a, '_, PyAny>, kind: Kind, optional: bool) -> PyResult<Option<Value<'a>>> {
-    if let (Kind::Tensor | Kind::Operand, Some(tensor)) = (kind, object::as_tensor(object)) {
+    if let (Kind::Tensor | Kind::Operand | Kind::TensorOrFloat, Some(tensor)) = (kind, object::as_tensor(object)) {
         return Ok(Some(Value::Tensor(tensor)));
     }
     let object = &*object;
@@ -37,8 +38,14 @@ pub fn value<'a>(object: Borrowed<'a, '_, PyAny>, kind: Kind, optional: bool) ->
         Kind::Scalar => scalar(object)?.map(Value::Scalar),
         Kind::Int => int(object)?.map(Value::Int),
         // Also an int of any number of bits.
-        Kind::Float if object.is_instance_of::<PyInt>() => Some(Value::Float(object.extract()?)),
-        Kind::Float => scalar(object)?.filter(|scalar| !scalar.is_complex()).map(|scalar| Value::Float(scalar.f64())),
+        Kind::Float | Kind::TensorOrFloat if object.is_instance_of::<PyInt>() => Some(Value::Float(object.extract()?)),
+        Kind::Float | Kind::TensorOrFloat => match scalar(object)? {
+            Some(Scalar::Complex(_)) if object::as_tensor(object.as_borrowed()).is_none() => None,
+            Some(Scalar::Complex(number)) if number.im != 0.0 => {
+                return Err(PyRuntimeError::new_err("value cannot be converted to type double without overflow"));
+            }
+            number => number.map(|number| Value::Float(number.f64())),
+        },
         Kind::Bool => {
             if object.is_instance_of::<PyBool>() {
                 Some(Value::Bool(object.extract()?))

@@ -49,11 +49,21 @@ impl Callable {
         }
     }
 
+    fn signatures(&self) -> &Signatures {
+        self.signatures.get_or_init(|| Signatures::new(&self.overloads, self.method))
+    }
+
+    /// Whether every keyword of a call names a parameter.
+    fn knows_keywords(&self, call: &Call) -> bool {
+        call.keywords().all(|(keyword, _)| {
+            self.overloads.iter().any(|overload| overload.has_name(keyword)) || self.signatures().have_name(keyword)
+        })
+    }
+
     /// The error of a call that no overload takes.
     #[cold]
     fn refusal(&self, call: &Call) -> PyErr {
-        let signatures = self.signatures.get_or_init(|| Signatures::new(&self.overloads, self.method));
-        no_match(&self.display_name(), &self.overloads, signatures, call)
+        no_match(&self.display_name(), &self.overloads, self.signatures(), call)
     }
 
     /// The name in torch's error messages about arguments: `linalg_cholesky`.
@@ -115,7 +125,9 @@ unsafe fn run(
     let receiver = callable.method.then_some(receiver);
     // SAFETY: CPython passes these arguments and keeps them alive during the call.
     let call = unsafe { Call::fastcall(py, receiver, args, count, names) };
-    let answer = || overrides::answer(&callable.public(), &call);
+    // A keyword that no signature has is an error before anyone is asked.
+    let answer =
+        || if callable.knows_keywords(&call) { overrides::answer(&callable.public(), &call) } else { Ok(None) };
     if overrides::ever_overridden()
         && let Some(answer) = answer()?
     {

@@ -17,6 +17,7 @@ pub mod lu;
 pub mod matrix;
 pub mod norms;
 mod on_cuda;
+pub mod out_dtype;
 pub mod powers;
 pub mod qr;
 pub mod rank;

@@ -30,7 +30,7 @@ pub static MATRIX_RANK: Operator = Operator {
     name: "matrix_rank",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
-    signature: "(Tensor self, *, Tensor|Scalar? atol=None, Tensor|Scalar? rtol=None, bool hermitian=False) -> Tensor",
+    signature: "(Tensor self, *, Tensor|float? atol=None, Tensor|float? rtol=None, bool hermitian=False) -> Tensor",
     doc: "The number of singular values larger than `max(atol, rtol * the largest)`.
 
     >>> torch.linalg.matrix_rank(torch.ones(3, 3))
@@ -57,7 +57,7 @@ pub static MATRIX_RANK_TOL: Operator = Operator {
     name: "matrix_rank.tol",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
-    signature: "(Tensor self, Tensor|Scalar tol, bool hermitian=False) -> Tensor",
+    signature: "(Tensor self, Tensor|float tol, bool hermitian=False) -> Tensor",
     doc: "The number of singular values larger than `tol`.
 
     >>> torch.linalg.matrix_rank(torch.eye(3), 2.0)
@@ -80,7 +80,7 @@ pub static PINV: Operator = Operator {
     name: "pinv",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
-    signature: "(Tensor self, *, Tensor|Scalar? atol=None, Tensor|Scalar? rtol=None, bool hermitian=False) -> Tensor",
+    signature: "(Tensor self, *, Tensor|float? atol=None, Tensor|float? rtol=None, bool hermitian=False) -> Tensor",
     doc: "The pseudo-inverses of matrices; singular values up to `max(atol, rtol * the largest)` count as zero.
 
     >>> torch.linalg.pinv(torch.tensor([[2., 0.], [0., 0.]]))
@@ -109,7 +109,7 @@ pub static PINV_RCOND: Operator = Operator {
     name: "pinv.rcond",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
-    signature: "(Tensor self, Tensor|Scalar rcond, bool hermitian=False) -> Tensor",
+    signature: "(Tensor self, Tensor|float rcond, bool hermitian=False) -> Tensor",
     doc: "The pseudo-inverses of matrices; singular values up to `rcond` times the largest count as zero.
 
     >>> torch.linalg.pinv(torch.tensor([[2., 0.], [0., 1.]]), 0.9)
@@ -228,6 +228,10 @@ struct Tolerance {
 fn given(args: &Args, arg: Arg) -> Result<Option<Expr>> {
     if let Some(tensor) = args.optional_tensor(arg) {
         if tensor.dtype().is_complex() {
+            if args.values.iter().any(|value| matches!(value, Value::Float(_))) {
+                // torch has a form for two tensors and one for two numbers, which a tensor beside a number becomes.
+                return Err(Error::runtime("value cannot be converted to type double without overflow"));
+            }
             // torch passes the older arguments on by their newer names, or has this one.
             let name = match args.param(arg).name {
                 "tol" => "atol",

@@ -107,6 +107,11 @@ impl Overload {
         self.op.schema().positional.min(self.shown)
     }
 
+    /// Whether a keyword names a parameter.
+    pub fn has_name(&self, keyword: Borrowed<'_, '_, PyString>) -> bool {
+        self.place(keyword).is_some() || self.takes_out && says(keyword, c"out")
+    }
+
     /// The index of the parameter with a keyword's name.
     pub(super) fn place(&self, keyword: Borrowed<'_, '_, PyString>) -> Option<usize> {
         let params = self.params();

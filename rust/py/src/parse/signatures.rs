@@ -1,6 +1,9 @@
 //! torch's signatures of a name, from which the sentence about a refused call follows. They are the operators' own, in
 //! which a parameter `Tensor|Scalar` stands for two of torch's signatures, except for the names in `OTHERS`.
 
+use pyo3::Borrowed;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
 use rushlight_dispatch::operator::{Args, Operator};
 use rushlight_dispatch::signature::{Kind, Param, Returns};
 use rushlight_dispatch::value::Value;
@@ -298,6 +301,12 @@ impl Signatures {
             overloads.iter().flat_map(|one| Signature::of(one).split()).filter_map(|one| one.of_method(own)).collect()
         };
         Signatures { listed, has_deprecated: is_one_of(DEPRECATED) }
+    }
+
+    /// Whether one of them has a parameter of this name.
+    pub fn have_name(&self, keyword: Borrowed<'_, '_, PyString>) -> bool {
+        let is_named = |param: &Expected| keyword.to_str().is_ok_and(|text| text == param.name);
+        self.listed.iter().any(|signature| signature.params.iter().any(is_named))
     }
 
     /// The signatures of a function that is written in Python; `None` if a text is not a signature.
