@@ -32,7 +32,9 @@ def test_checks_that_hold(check):
         (FileCheck().check("gamma").check("alpha"), 'Expected to find "alpha" but did not find it'),
         (FileCheck().check("alpha").check_same("gamma"), 'Expected to not find "\\n" but found it'),
         (FileCheck().check("alpha").check_next("epsilon"), 'Expected to not find "\\n" but found it'),
-        (FileCheck().check("alpha").check_next("beta"), 'Expected to find "\\n" but did not find it'),
+        (FileCheck().check("alpha").check_next("beta"), 'Expected to not find "\\n" but found it'),
+        (FileCheck().check("epsilon beta\n").check_next("x"), 'Expected to find "\\n" but did not find it'),
+        (FileCheck().check('a"b\\\t'), 'Expected to find "a\\"b\\\\\\t" but did not find it'),
         (FileCheck().check_not("beta"), 'Expected to not find "beta" but found it'),
         (
             FileCheck().check("alpha").check_not("delta").check("epsilon"),
@@ -50,6 +52,30 @@ def test_checks_that_fail(check, told):
     with pytest.raises(RuntimeError) as caught:
         check.run(TEXT)
     assert str(caught.value).startswith(told)
+
+
+LINES = "alpha\nbeta gamma\ndelta\nepsilon zeta\neta\ntheta\niota"
+EXCERPTS = {
+    FileCheck().check("nope"): "alpha\n~~~~ <--- HERE\nbeta gamma\ndelta\nFrom",
+    FileCheck().check("delta").check("alpha"): "alpha\nbeta gamma\ndeltaFrom",
+    FileCheck().check_not("zeta"): "beta gamma\ndelta\nepsilon zeta\n        ~~~~ <--- HERE\neta\ntheta\nFrom",
+    FileCheck().check_count("a", 99): "eta\ntheta\niotaFrom",
+    FileCheck().check_same("zeta"): "alpha\nbeta gamma\ndelta\nepsilon zeta\nFrom",
+    FileCheck().check("alpha").check_next("delta"): "alpha\nbeta gamma\ndelta\nepsilon zeta\neta\nFrom",
+    FileCheck().check_not("gamma\nde"): "alpha\nbeta gamma\n     ~~~~~\ndelta\n~~ <--- HERE\nepsilon zeta\neta\nFrom",
+    FileCheck().check_regex("z.*q"): "Searched string:\nFrom",
+    FileCheck().check_source_highlighted("beta"): "not.\nalpha\n~~~~ <--- HERE\nbeta gamma\ndelta\n",
+    FileCheck().check_source_highlighted("gamma"): "not.\nalpha\n~~~~~ <--- HERE\nbeta gamma\ndelta\n",
+    FileCheck().check_source_highlighted("iota"): "not.\neta\ntheta\n",
+}
+
+
+@pytest.mark.parametrize("check", EXCERPTS, ids=str)
+def test_errors_show_the_lines_around(check):
+    """torch's excerpts."""
+    with pytest.raises(RuntimeError) as caught:
+        check.run(LINES)
+    assert EXCERPTS[check] in str(caught.value)
 
 
 def test_checks_in_comments():

@@ -13,6 +13,49 @@ _COMMENT = re.compile(r"#\s*CHECK(?:-([A-Z-]*?[A-Z])(?:-(\d+))?)?:(.*)")
 _KINDS = (None, "SAME", "NEXT", "NOT", "DAG", "COUNT", "COUNT-EXACTLY", "REGEX", "SOURCE-HIGHLIGHTED")
 
 
+#: How many ends of lines an excerpt has on either side.
+_CONTEXT = 3
+
+
+def _excerpt(text: str, start: int, end: int) -> str:
+    """The lines around a part of a text, with a mark under the part, as torch prints them."""
+    if end - start == len(text):
+        return text
+    end = min(end, len(text))
+    first = text.rfind("\n", 0, start) + 1
+    for _ in range(_CONTEXT - 1):
+        first = text.rfind("\n", 0, max(first - 1, 0)) + 1
+    last = end - 1
+    for _ in range(_CONTEXT):
+        last = text.find("\n", last + 1) if last < len(text) else last
+        last = len(text) if last < 0 else last
+    told, place = text[first:start], start
+    while place < end:
+        line_end = text.find("\n", place)
+        line_end = len(text) if line_end < 0 else line_end
+        told += text[place:line_end] + "\n" + _mark(text, start, place, min(end, line_end), end)
+        place = line_end + 1
+    rest = text[place:last]
+    return told + rest + ("\n" if rest and not rest.endswith("\n") else "")
+
+
+def _mark(text: str, start: int, place: int, stop: int, end: int) -> str:
+    """The line below one that has a part of the excerpt's subject."""
+    begin = text.rfind("\n", 0, place) + 1
+    blank = next((at for at in range(begin, stop) if at >= start and text[at] != " "), stop)
+    if blank == stop:
+        return ""
+    return " " * (blank - begin) + "~" * (stop - blank) + (" <--- HERE" if stop == end else "") + "\n"
+
+
+def _quoted(word: str) -> str:
+    """A text in quotes, with marks for what does not print."""
+    shown = (
+        word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
+    )
+    return f'"{shown}"'
+
+
 class _Check:
     """One expectation: the word after ``CHECK-``, the text to look for, and how often."""
 
@@ -133,25 +176,36 @@ class FileCheck:
         if check.kind == "DAG":
             places = [self._find(text, each, place) for each in group]
             return min(start for start, _ in places), max(end for _, end in places)
+        if check.kind == "SOURCE-HIGHLIGHTED":
+            return self._highlighted(text, check, place)
+        if check.kind == "NEXT":
+            end_of_line = text.find("\n", place)
+            if end_of_line < 0:
+                self._not_found(text, "\n", check, place)
+            place = end_of_line + 1
         start, end = self._find(text, check, place) if check.count else (place, place)
         for _ in range(check.count - 1):
             _, end = self._find(text, check, end)
-        lines = text.count("\n", place, start)
-        if lines > {"SAME": 0, "NEXT": 1}.get(check.kind or "", lines):
-            self._fail(f'Expected to not find "\\n" but found it\n{text}', check)
-        if check.kind == "NEXT" and not lines:
-            self._fail(f'Expected to find "\\n" but did not find it\nSearched string:\n{text}', check)
-        if check.kind == "SOURCE-HIGHLIGHTED":
-            end = self._highlighted(text, check, start)
+        if check.kind in ("SAME", "NEXT"):
+            self._refuse_text(text, "\n", check, place, start)
         return start, end
 
-    def _highlighted(self, text: str, check: _Check, start: int) -> int:
-        column = start - (text.rfind("\n", 0, start) + 1)
-        line = text.find("\n", start)
-        below = text[line + 1 :].split("\n", 1)[0] if line >= 0 else ""
-        if below[column : column + len(check.text)] != "~" * len(check.text):
-            raise RuntimeError(f'Expected to find "{check.text}"highlighted but it is not.\n{text}')
-        return line + 1 + column + len(check.text)
+    def _highlighted(self, text: str, check: _Check, place: int) -> tuple[int, int]:
+        start = text.find(check.text, place)
+        if start < 0:
+            self._not_found(text, check.text, check, place)
+        mark, failed = "~" * len(check.text), place
+        while start >= 0:
+            line = text.find("\n", start)
+            below = len(text) if line < 0 else line + 1 + start - (text.rfind("\n", 0, start) + 1)
+            if text.startswith(mark, below):
+                return start, below + len(mark)
+            if below + len(mark) > len(text):
+                failed = start
+                break
+            start = text.find(check.text, start + 1)
+        told = _excerpt(text, failed, len(check.text))
+        raise RuntimeError(f"Expected to find {_quoted(check.text)}highlighted but it is not.\n{told}")
 
     def _find(self, text: str, check: _Check, place: int) -> tuple[int, int]:
         if check.kind == "REGEX":
@@ -163,14 +217,24 @@ class FileCheck:
                 return match.span()
         elif (start := text.find(check.text, place)) >= 0:
             return start, start + len(check.text)
-        kind = "regex " if check.kind == "REGEX" else ""
-        self._fail(f'Expected to find {kind}"{check.text}" but did not find it\nSearched string:\n{text}', check)
+        self._not_found(text, check.text, check, place)
+
+    def _not_found(self, text: str, word: str, check: _Check, place: int) -> NoReturn:
+        # torch counts the end of the excerpt's subject from the beginning of the text.
+        is_regex = check.kind == "REGEX"
+        kind, told = ("regex ", "") if is_regex else ("", _excerpt(text, place, len(word)))
+        self._fail(f"Expected to find {kind}{_quoted(word)} but did not find it\nSearched string:\n{told}", check)
 
     def _refuse(self, text: str, absent: list[_Check], start: int, end: int) -> None:
         for check in absent:
-            if text.find(check.text, start, end) >= 0:
-                self._fail(f'Expected to not find "{check.text}" but found it\n{text}', check)
+            self._refuse_text(text, check.text, check, start, end)
+
+    def _refuse_text(self, text: str, word: str, check: _Check, start: int, end: int) -> None:
+        found = text.find(word, start, end)
+        if found >= 0:
+            told = _excerpt(text, found, found + len(word))
+            self._fail(f"Expected to not find {_quoted(word)} but found it\n{told}", check)
 
     @staticmethod
     def _fail(told: str, check: _Check) -> NoReturn:
-        raise RuntimeError(f"{told}\nFrom {check}\n")
+        raise RuntimeError(f"{told}From {check}\n")
