@@ -82,6 +82,15 @@ _SUBMODULES = frozenset(
     "library linalg masked monitor mps mtia multiprocessing nested nn npz onnx ops optim overrides package profiler quantization quasirandom random return_types safetensors serialization signal sparse special "
     "storage testing torch_version types utils version xpu __config__ __future__".split()
 )
+_HIDDEN_SUBMODULES = (
+    "_dynamo",
+    "_functorch",
+    "_higher_order_ops",
+    "_inductor",
+    "_jit_internal",
+    "_ops",
+    "_tensor_str",
+)
 _ELSEWHERE = {
     **dict.fromkeys(
         "chain_matmul einsum gesv gradient histogramdd lu tensordot unique unique_consecutive unravel_index".split(),
@@ -106,7 +115,8 @@ _ELSEWHERE = {
         "_checks",
     ),
     **dict.fromkeys(
-        "_assert_async _assert_scalar _assert_tensor_metadata _is_all_true _is_any_true".split(), "_value_checks"
+        "_assert_async _assert_scalar _assert_tensor_metadata _has_compatible_shallow_copy_type _is_all_true _is_any_true".split(),
+        "_value_checks",
     ),
     **dict.fromkeys(
         "PyTorchFileReader PyTorchFileWriter ScriptObject SymBool SymFloat SymInt".split(), "_absent_names"
@@ -436,6 +446,7 @@ if TYPE_CHECKING:
     from rushlight._value_checks import _assert_async as _assert_async
     from rushlight._value_checks import _assert_scalar as _assert_scalar
     from rushlight._value_checks import _assert_tensor_metadata as _assert_tensor_metadata
+    from rushlight._value_checks import _has_compatible_shallow_copy_type as _has_compatible_shallow_copy_type
     from rushlight._value_checks import _is_all_true as _is_all_true
     from rushlight._value_checks import _is_any_true as _is_any_true
     from rushlight._vendor_names import cudnn_affine_grid_generator as cudnn_affine_grid_generator
@@ -592,7 +603,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        if name in _SUBMODULES or name in ("_dynamo", "_functorch", "_jit_internal", "_tensor_str"):
+        if name in _SUBMODULES or name in _HIDDEN_SUBMODULES:
             return _load(f"rushlight.{name}")
         if name == "torch":  # libraries write `torch.torch.Tensor`
             return _load("rushlight")

@@ -83,6 +83,8 @@ def __getattr__(name: str) -> Any:
         return getattr(load("rushlight.jit._types"), name)
     if name in load("rushlight.jit._graph").__all__:
         return getattr(load("rushlight.jit._graph"), name)
+    if name == "Tag":
+        return torch.Tag
     if name == "_LinAlgError":
         return torch.linalg.LinAlgError
     if name == "ScriptModule":

@@ -16,6 +16,11 @@ class SparseSemiStructuredTensor(Tensor):
 
     __torch_function__ = _disabled_torch_function_impl  # type: ignore[assignment] # never bound
 
+    # What programs ask of the class: the kernels' settings.
+    BACKEND = ""
+    _DEFAULT_ALG_ID = 0
+    _FORCE_CUTLASS = _FUSE_TRANSPOSE = _PROTOTYPE_WARNING_SHOWN = False
+
     @classmethod
     def from_dense(cls, original_tensor: Tensor) -> NoReturn:
         """Raises an error: a subclass defines it."""

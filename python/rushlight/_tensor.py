@@ -4,7 +4,7 @@ from functools import wraps
 from types import NoneType
 
 from rushlight import _C, _utils
-from rushlight._C import DisableTorchFunctionSubclass, Tensor, UntypedStorage, _expect_overrides
+from rushlight._C import DisableTorchFunction, Tensor, UntypedStorage, _expect_overrides
 from rushlight._C import _disabled_torch_function_impl as _disabled
 from rushlight._C import channels_last as _channels_last
 from rushlight._C import channels_last_3d as _channels_last_3d
@@ -62,7 +62,7 @@ def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
     >>> x
     tensor([-1., -1.])
     """
-    with DisableTorchFunctionSubclass():
+    with DisableTorchFunction():
         return func(*args, **(kwargs or {}))
 
 

@@ -129,5 +129,25 @@ def _is_any_true(input: Tensor) -> Tensor:
     return input.any()
 
 
-for _function in (_assert_async, _assert_scalar, _assert_tensor_metadata, _is_all_true, _is_any_true):
+@compiled()
+def _has_compatible_shallow_copy_type(input: Tensor, from_: Tensor) -> bool:
+    """Whether ``input.data = from_`` keeps the kind of tensor: both strided, or both sparse in the same way.
+
+    >>> x = torch.ones(2)
+    >>> torch._has_compatible_shallow_copy_type(x, x.double()), torch._has_compatible_shallow_copy_type(x, x.to_sparse())
+    (True, False)
+    """
+    compressed = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+    kinds = [2 if one.layout in compressed else int(one.layout == torch.sparse_coo) for one in (input, from_)]
+    return kinds[0] == kinds[1] and input.is_quantized == from_.is_quantized
+
+
+for _function in (
+    _assert_async,
+    _assert_scalar,
+    _assert_tensor_metadata,
+    _has_compatible_shallow_copy_type,
+    _is_all_true,
+    _is_any_true,
+):
     set_module("rushlight", _function)

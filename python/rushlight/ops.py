@@ -241,6 +241,8 @@ def _function_of(namespace: str, name: str) -> Callable[..., Any] | None:
     if namespace == "profiler":
         ranges = load("rushlight.profiler._record_ops")
         return getattr(ranges, name) if name in ranges.__all__ else None
+    if "c10d" in namespace:
+        return load("rushlight.distributed._registered_ops").OF.get(namespace, {}).get(name)
     return _aten_function(name) if namespace == "aten" else None
 
 

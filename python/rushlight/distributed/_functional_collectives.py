@@ -14,6 +14,7 @@ from rushlight.distributed.device_mesh import DeviceMesh
 from rushlight.distributed.nn import functional
 
 __all__ = [
+    "AsyncCollectiveTensor",
     "all_gather_into_tensor_coalesced",
     "all_gather_single",
     "all_gather_single_autograd",
@@ -39,6 +40,24 @@ _by_ranks: dict[tuple[int, ...], ProcessGroup] = {}
 
 def __dir__() -> list[str]:
     return __all__
+
+
+class AsyncCollectiveTensor(torch.Tensor):
+    """The result of a collective call that may still run. Programs ask for it; no call returns one, because results are
+    there when a call returns.
+
+    >>> from rushlight.distributed._functional_collectives import AsyncCollectiveTensor
+    >>> isinstance(torch.ones(1), AsyncCollectiveTensor)
+    False
+    """
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def wait(self):
+        """The tensor, once it is there."""
+        return self.as_subclass(torch.Tensor)
+
+    trigger_wait = wait
 
 
 def _group(given):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-__all__ = ["ScalingType", "SwizzleType", "grouped_mm", "scaled_mm"]
+__all__ = ["ScalingType", "SwizzleType", "grouped_mm", "scaled_grouped_mm", "scaled_mm"]
 
 
 class ScalingType(IntEnum):
@@ -284,4 +284,69 @@ def scaled_mm(
     return _scaled_mm(mat_a, mat_b, first, second, bias, None, output_dtype, use_fast_accum)
 
 
-set_module("rushlight.nn.functional", ScalingType, SwizzleType, grouped_mm, scaled_mm)
+@overridable
+def scaled_grouped_mm(
+    mat_a: Tensor,
+    mat_b: Tensor,
+    scale_a: Tensor | list[Tensor],
+    scale_recipe_a: ScalingType | list[ScalingType],
+    scale_b: Tensor | list[Tensor],
+    scale_recipe_b: ScalingType | list[ScalingType],
+    swizzle_a: SwizzleType | list[SwizzleType] | None = None,
+    swizzle_b: SwizzleType | list[SwizzleType] | None = None,
+    bias: Tensor | None = None,
+    offs: Tensor | None = None,
+    output_dtype: torch.dtype | None = torch.bfloat16,
+    contraction_dim: Sequence[int] = (),
+    use_fast_accum: bool = False,
+) -> Tensor:
+    """`grouped_mm` of matrices of 8-bit floats on a GPU, with a factor for each row of ``mat_a`` and column of ``mat_b``.
+
+    Args:
+        mat_a: ``(groups, M, K)``, or ``(M, K)`` for all groups together.
+        mat_b: ``(groups, K, N)``, or ``(K, N)`` for all groups together.
+        scale_a: float32 factors ``(groups, M)`` or ``(M,)``; ``(groups * M,)`` for two single matrices.
+        scale_recipe_a: ``RowWise``.
+        scale_b: float32 factors ``(groups, N)`` or ``(N,)``; ``(groups * N,)`` for two single matrices.
+        scale_recipe_b: ``RowWise``.
+        swizzle_a, swizzle_b: ``NO_SWIZZLE`` or None.
+        bias: must be None.
+        offs: an int32 vector with the end of each group, if an operand is a single matrix.
+        output_dtype: the dtype of the result.
+        contraction_dim, use_fast_accum: accepted; they have no effect.
+
+    Raises:
+        NotImplementedError: the tensors are on the CPU.
+        ValueError: the matrices are no 8-bit floats, or the factors have another form.
+
+    >>> F = torch.nn.functional
+    >>> try:
+    ...     x, ones = torch.ones(1, 16, 16).to(torch.float8_e4m3fn), torch.ones(1, 16)
+    ...     F.scaled_grouped_mm(x, x, ones, F.ScalingType.RowWise, ones, F.ScalingType.RowWise)
+    ... except NotImplementedError as error:
+    ...     print(str(error).partition(" with arguments")[0])
+    Could not run 'aten::_scaled_grouped_mm_v2'
+    """
+    recipes = [recipe.value for recipe in (*_listed(scale_recipe_a), *_listed(scale_recipe_b))]
+    if mat_a.is_cpu:
+        raise NotImplementedError(
+            "Could not run 'aten::_scaled_grouped_mm_v2' with arguments from the 'CPU' backend. This could be because the "
+            "operator doesn't exist for this backend, or was omitted during the selective/custom build process (if using "
+            "custom build).\n  Only GPUs have it: multiply by the factors and call grouped_mm."
+        )
+    scales = [*_listed(scale_a), *_listed(scale_b)]
+    if recipes != [ScalingType.RowWise] * 2 or len(scales) != 2 or any((*_listed(swizzle_a), *_listed(swizzle_b))):
+        raise ValueError("Invalid scaling configuration")
+    if any(matrix.dtype.itemsize != 1 or not matrix.is_floating_point() for matrix in (mat_a, mat_b)):
+        raise ValueError(f"Expected matrices of 8-bit floats, got {mat_a.dtype} and {mat_b.dtype}")
+    first, second = scales
+    if offs is not None and mat_a.dim() == mat_b.dim() == 2:
+        # Each group has factors of its own, which multiply the product.
+        product = _multiplied(mat_a.float(), mat_b.float(), offs, bias, None)
+        factors = first.view(-1, mat_a.size(0), 1) * second.view(-1, 1, mat_b.size(1))
+        return (product * factors).to(output_dtype or mat_a.dtype)
+    left, right = mat_a.float() * first.unsqueeze(-1), mat_b.float() * second.unsqueeze(-2)
+    return _multiplied(left, right, offs, bias, None).to(output_dtype or mat_a.dtype)
+
+
+set_module("rushlight.nn.functional", ScalingType, SwizzleType, grouped_mm, scaled_grouped_mm, scaled_mm)

@@ -42,6 +42,7 @@ from ._grid import affine_grid as affine_grid
 from ._grouped_mm import ScalingType as ScalingType
 from ._grouped_mm import SwizzleType as SwizzleType
 from ._grouped_mm import grouped_mm as grouped_mm
+from ._grouped_mm import scaled_grouped_mm as scaled_grouped_mm
 from ._grouped_mm import scaled_mm as scaled_mm
 from ._interpolate import interpolate as interpolate
 from ._interpolate import upsample as upsample

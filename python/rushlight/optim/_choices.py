@@ -57,3 +57,50 @@ def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
     """The types of devices on which torch's optimizers can be part of a graph."""
     devices = ["cuda", "xpu", "hpu", _get_privateuse1_backend_name()]
     return [*devices, "xla"] if supports_xla else devices
+
+
+def _get_value(x: Any) -> Any:
+    """The number in a tensor; other values as they are.
+
+    >>> from rushlight.optim.optimizer import _get_value
+    >>> _get_value(torch.tensor(3.0)), _get_value(2)
+    (3.0, 2)
+    """
+    return x.item() if isinstance(x, torch.Tensor) else x
+
+
+def _stack_if_compiling(x: Any) -> Any:
+    """Its argument. While a program is compiled, torch stacks a list of tensors."""
+    return x
+
+
+def _view_as_real(params: list[Tensor], *state_and_grads: list[Tensor]) -> None:
+    """Replaces complex parameters in a list, and what belongs to them in other lists, by their views as real numbers.
+
+    >>> from rushlight.optim.optimizer import _view_as_real
+    >>> params, grads = [torch.ones(2, dtype=torch.complex64)], [torch.zeros(2, dtype=torch.complex64)]
+    >>> _view_as_real(params, grads)
+    >>> params[0].shape, grads[0].shape
+    (torch.Size([2, 2]), torch.Size([2, 2]))
+    """
+    for at, param in enumerate(params):
+        if param.is_complex():
+            for one in (params, *state_and_grads):
+                one[at] = torch.view_as_real(one[at])
+
+
+def _to_scalar(x: Any) -> Any:
+    """A tensor of one element without dimensions; other values as they are."""
+    return x.squeeze() if isinstance(x, torch.Tensor) and x.dim() != 0 else x
+
+
+def __getattr__(name: str) -> Any:
+    """Types of annotations in libraries, which are made when they are first asked for."""
+    from collections.abc import Iterable
+    from typing import Any
+
+    if name == "ParamsT":
+        return Iterable[torch.Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, torch.Tensor]]
+    if name == "StateDict":
+        return dict[str, Any]
+    raise AttributeError(f"module 'torch.optim._choices' has no attribute {name!r}")

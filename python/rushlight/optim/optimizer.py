@@ -474,7 +474,21 @@ def step_dtype(fused: bool | None = None) -> torch.dtype:
     return torch.float64
 
 
+#: Names that only optimizers of libraries use.
+_IN_CHOICES = (
+    "ParamsT",
+    "StateDict",
+    "_default_to_fused_or_foreach",
+    "_get_capturable_supported_devices",
+    "_get_value",
+    "_stack_if_compiling",
+    "_to_scalar",
+    "_use_grad_for_differentiable",
+    "_view_as_real",
+)
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("_default_to_fused_or_foreach", "_get_capturable_supported_devices", "_use_grad_for_differentiable"):
+    if name in _IN_CHOICES:
         return getattr(load("rushlight.optim._choices"), name)
     raise AttributeError(f"module 'torch.optim.optimizer' has no attribute {name!r}")

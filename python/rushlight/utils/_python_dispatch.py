@@ -9,7 +9,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["TorchDispatchMode", "is_traceable_wrapper_subclass", "is_traceable_wrapper_subclass_type"]
+__all__ = [
+    "TorchDispatchMode",
+    "is_traceable_wrapper_subclass",
+    "is_traceable_wrapper_subclass_type",
+    "return_and_correct_aliasing",
+]
 
 
 class TorchDispatchMode:
@@ -66,6 +71,29 @@ def is_traceable_wrapper_subclass_type(t: type[Any]) -> bool:
         and hasattr(t, "__tensor_flatten__")
         and hasattr(t, "__tensor_unflatten__")
     )
+
+
+def return_and_correct_aliasing(func: Any, args: Any, kwargs: Any, out: Any) -> Any:
+    """What a ``__torch_dispatch__`` returns: the tensor that the operator has changed, if it changes one, else ``out``.
+
+    A class that wraps other tensors computes with these, and returns a new wrapper. After ``x.add_(1)`` the program
+    must get ``x`` itself. Views are returned as they are: a wrapper has no storage that its views could share.
+
+    Args:
+        func: the operator.
+        args, kwargs: its arguments, as the program gave them.
+        out: the result of the computation.
+
+    >>> from rushlight.utils._python_dispatch import return_and_correct_aliasing
+    >>> x = torch.ones(2)
+    >>> return_and_correct_aliasing(torch.ops.aten.add_.Tensor, (x, 1), {}, torch.zeros(2)) is x
+    True
+    """
+    if (target := (kwargs or {}).get("out")) is not None:
+        return target
+    name = func.overloadpacket.__name__
+    changes = (name.endswith("_") and not name.endswith("__")) or name.startswith("__i")
+    return args[0] if changes and args and isinstance(args[0], torch.Tensor) else out
 
 
 def __dir__() -> list[str]:

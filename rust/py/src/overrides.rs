@@ -149,25 +149,48 @@ unsafe fn someone(py: Python<'_>, mut arguments: impl Iterator<Item = Raw>) -> b
     match STATE.get() {
         TorchFunctionState::AllDisabled => false,
         _ if MODES.get() > 0 => true,
-        TorchFunctionState::SubclassesDisabled => false,
+        // A handler of functions that calls one leaves its operators to the class.
         // SAFETY: guaranteed by the caller (see `# Safety`).
-        TorchFunctionState::Enabled => arguments.any(|raw| unsafe { anyone(py, raw) }),
+        TorchFunctionState::SubclassesDisabled => arguments.any(|raw| unsafe { anyone(py, raw, handles_operators) }),
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        TorchFunctionState::Enabled => arguments.any(|raw| unsafe { anyone(py, raw, overrides) }),
     }
 }
 
 /// Whether an argument has a handler, or is a list with an element that has.
 ///
 /// # Safety
-/// `raw` is a living object.
-unsafe fn anyone(py: Python<'_>, raw: Raw) -> bool {
+/// `raw` is a living object, and `has` asks for nothing else.
+unsafe fn anyone(py: Python<'_>, raw: Raw, has: unsafe fn(Python<'_>, Raw) -> bool) -> bool {
     // SAFETY: a living object; the items of a list are read with the GIL.
     unsafe {
         if ffi::PyTuple_Check(raw) != 0 || ffi::PyList_Check(raw) != 0 {
             let items = Bound::from_borrowed_ptr(py, raw);
-            return items.try_iter().is_ok_and(|items| items.flatten().any(|item| overrides(py, item.as_ptr())));
+            return items.try_iter().is_ok_and(|items| items.flatten().any(|item| has(py, item.as_ptr())));
         }
-        overrides(py, raw)
+        has(py, raw)
     }
+}
+
+/// Whether an object is a tensor whose class has a `__torch_dispatch__` of its own.
+///
+/// # Safety
+/// `raw` is a living object.
+unsafe fn handles_operators(py: Python<'_>, raw: Raw) -> bool {
+    // SAFETY: a living object has a living type, and the class of tensors is never freed.
+    let (class, own) = unsafe {
+        let class = ffi::Py_TYPE(raw);
+        if class == object::class() || ffi::PyType_IsSubtype(class, object::class()) == 0 {
+            return false;
+        }
+        (Bound::from_borrowed_ptr(py, class.cast()), Bound::from_borrowed_ptr(py, object::class().cast()))
+    };
+    let handler = |class: &Bound<'_, PyAny>| {
+        let found = class.getattr(intern!(py, "__torch_dispatch__"))?;
+        // A class method is bound to each class anew.
+        found.getattr(intern!(py, "__func__")).or(Ok::<_, PyErr>(found))
+    };
+    matches!((handler(&class), handler(&own)), (Ok(handler), Ok(own)) if !handler.is(&own))
 }
 
 /// Whether an object's class has a `__torch_function__` of its own.

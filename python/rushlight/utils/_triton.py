@@ -1,0 +1,36 @@
+"""Questions about Triton, the compiler of kernels for GPUs, which rushlight does not use."""
+
+from __future__ import annotations
+
+from rushlight._absent import declare
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = [
+    *declare(
+        globals(),
+        "there are no kernels in Triton",
+        """
+        has_triton() = False
+        has_triton_package() = False
+        has_triton_experimental_host_tma() = False
+        has_triton_stable_tma_api() = False
+        has_triton_tensor_descriptor_host_tma() = False
+        has_triton_tma() = False
+        has_triton_tma_device() = False
+        has_datacenter_blackwell_tma_device() = False
+        get_triton_version(fallback=(0, 0)) = fallback
+        triton_backend triton_hash_with_backend
+        """,
+    ),
+]
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+
+def __dir__() -> list[str]:
+    return __all__
