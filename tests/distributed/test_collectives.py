@@ -485,3 +485,29 @@ def _refusals(rank):
 
 def test_refusals_leave_the_group_usable(ranks):
     ranks(_refusals, 2)
+
+
+def _huge(rank):
+    """More bytes than 32 bits count."""
+    tensor = torch.full((3_200_000_000,), rank + 1, dtype=torch.uint8)
+    tensor[2**31], tensor[-1] = 9 + rank, 7
+    dist.all_reduce(tensor)
+    assert [tensor[place].item() for place in (0, 2**31, 2**31 + 1, -2, -1)] == [3, 19, 3, 3, 14]
+    if rank == 0:
+        tensor[-2] = 77
+        dist.send(tensor, 1)
+    else:
+        tensor.zero_()
+        dist.recv(tensor, 0)
+    assert [tensor[place].item() for place in (0, 2**31, -2, -1)] == [3, 19, 77, 14]
+    if rank == 1:
+        tensor.zero_()
+    dist.broadcast(tensor, 0)
+    assert [tensor[place].item() for place in (0, 2**31, -2, -1)] == [3, 19, 77, 14]
+
+
+@pytest.mark.parametrize("ranks", [1], indirect=True, ids=["one_machine"])
+def test_tensors_of_three_gigabytes(ranks, thorough):
+    if not thorough:
+        pytest.skip("takes seven gigabytes of memory: --thorough")
+    ranks(_huge, 2)

@@ -8,6 +8,7 @@ import rushlight as torch
 from rushlight._set_module import set_module
 from rushlight.distributed import _backends, _engine_group
 from rushlight.distributed._backends import Backend, BackendConfig
+from rushlight.distributed._mpiexec import place
 from rushlight.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
 from rushlight.distributed.rendezvous import rendezvous
 from rushlight.distributed.store import PrefixStore, Store
@@ -218,7 +219,8 @@ def init_process_group(
         backend: `gloo` or `mpi`, which are the same engine for tensors on the CPU, `nccl` for tensors on GPUs, or one for each
             type of device: ``cpu:gloo,cuda:nccl``. None is this, if there are GPUs and NCCL, and `gloo` otherwise.
         init_method: ``env://`` (the default: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE), ``tcp://HOST:PORT`` or
-            ``file:///PATH``.
+            ``file:///PATH``. With the backend `mpi` and no RANK, processes have their places from mpiexec or srun, and need no
+            address if it is the mpiexec of MPICH.
         timeout: how long this and each call of the group may take, a timedelta, by default half an hour, with `nccl` ten minutes.
         world_size, rank: the number of processes and the number of this one, where the method does not tell.
         store: a store that all processes share, in place of `init_method`.
@@ -255,7 +257,11 @@ def init_process_group(
     name = group_name or "0"
     backend = Backend(Backend.UNDEFINED if backend is None else backend)
     if store is None:
-        method = "env://" if init_method is None else init_method
+        # With MPI, processes have their places from its launcher.
+        launched = (
+            backend == Backend.MPI and rank == world_size == -1 and "RANK" not in os.environ and place() is not None
+        )
+        method = init_method or ("mpi://" if launched else "env://")
         store, rank, world_size = next(rendezvous(method, rank, world_size, timeout=timeout, token=token))
         store.set_timeout(timeout)
     if not 0 <= rank < world_size:

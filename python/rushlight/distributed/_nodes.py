@@ -133,14 +133,18 @@ class Nodes:
             time.sleep(0.05)
 
     def fail(self, current, why):
-        """Tells the other nodes that a process of this one failed; the first reason stands."""
-        self._at(current.number).compare_set("failed", "", why)
+        """Tells the other nodes that a process of this one failed.
+
+        The first reason for an end stands, because the processes of a node that ends fail those of the others.
+        """
+        self._at(current.number).compare_set("news", "", f"failure {why}")
 
     def news(self, current) -> tuple[bool, str] | None:
         """Whether all processes end because of a failure, and why; None while they go on."""
         store = self._at(current.number)
-        if store.check(["failed"]):
-            return True, store.get("failed").decode()
+        if store.check(["news"]):
+            kind, _, why = store.get("news").decode().partition(" ")
+            return kind == "failure", why
         if len(current.counts) == 1 and self._bounds[1] == 1:
             return None
         now = time.monotonic()
@@ -154,7 +158,7 @@ class Nodes:
                 if now - self._beats[other][1] > self._patience.silence and not store.check([f"done/{other}"]):
                     self.fail(current, f"machine {other} does not answer")
         if len(current.counts) < self._bounds[1] and self._all.add("waiting", 0) > 0:
-            return False, "another machine came"
+            store.compare_set("news", "", "change another machine came")
         return None
 
     def next(self, current):

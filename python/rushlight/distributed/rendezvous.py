@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlparse, urlunparse
 
+from rushlight.distributed import _mpiexec
 from rushlight.distributed._file_store import FileStore
 from rushlight.distributed.constants import default_pg_timeout
 from rushlight.distributed.store import DistNetworkError, DistStoreError, PrefixStore, TCPStore
@@ -135,6 +136,12 @@ def _from_environment(url, timeout=default_pg_timeout, token="", **_):
     yield from _once("env", store, rank, world_size)
 
 
+def _from_launcher(url, timeout=default_pg_timeout, token="", **_):
+    rank, world_size = _mpiexec.place()
+    yield from _once("mpi", _mpiexec.meet(rank, world_size, timeout, token), rank, world_size)
+
+
 register_rendezvous_handler("tcp", _from_tcp)
 register_rendezvous_handler("file", _from_file)
 register_rendezvous_handler("env", _from_environment)
+register_rendezvous_handler("mpi", _from_launcher)
