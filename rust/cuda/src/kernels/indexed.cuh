@@ -9,7 +9,7 @@ namespace rushlight {
 
 /// Adds the bytes that indices stand for to the offsets at `to`, or begins them; without `to` indices are only checked. The
 /// operands of the loops are a row-major list of eight bytes for each index, and the indices. `outside` becomes the first
-/// position whose index is out of range.
+/// position whose index is out of range; see `report`.
 DEVICE void locate(u8* to, const u8* indices, u64 count, const Loops<2>& loops, i64 size, i64 step, bool wraps, bool begins,
                    u64* outside) {
     for (u64 element = first_element(); element < count; element += element_step()) {
@@ -18,7 +18,7 @@ DEVICE void locate(u8* to, const u8* indices, u64 count, const Loops<2>& loops, 
         const i64 value = load<i64>(indices + offsets[1]), index = wraps && value < 0 ? value + size : value;
         const bool inside = index >= 0 && index < size;
         if (!inside) {
-            atomicMin(outside, u64(offsets[0]) / sizeof(i64));
+            report(outside, u64(offsets[0]) / sizeof(i64));
         }
         if (to) {
             const i64 before = begins ? 0 : load<i64>(to + offsets[0]);

@@ -95,6 +95,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("pool.cuh", include_str!("pool.cuh")),
     ("prelude.cuh", include_str!("prelude.cuh")),
     ("random.cuh", include_str!("random.cuh")),
+    ("ranges.cuh", include_str!("ranges.cuh")),
     ("recurrent.cuh", include_str!("recurrent.cuh")),
     ("reduce.cuh", include_str!("reduce.cuh")),
     ("sampling.cuh", include_str!("sampling.cuh")),
