@@ -91,6 +91,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("optimizer.cuh", include_str!("optimizer.cuh")),
     ("order.cuh", include_str!("order.cuh")),
     ("pairs.cuh", include_str!("pairs.cuh")),
+    ("pivots.cuh", include_str!("pivots.cuh")),
     ("platform.cuh", include_str!("platform.cuh")),
     ("pool.cuh", include_str!("pool.cuh")),
     ("prelude.cuh", include_str!("prelude.cuh")),

@@ -3,10 +3,11 @@
 //!
 //! A handle has a stream and memory of its own. A call takes one of its stream out of a list and puts it back, so that neither
 //! threads nor streams share one at a time. `factors` has the factorisations,
-//! `triangles` the triangular systems, and `batches` what takes a whole batch at once.
+//! `triangles` the triangular systems, `batches` what takes a whole batch at once, and `pivots` the rows that were exchanged.
 
 pub mod batches;
 pub mod factors;
+pub mod pivots;
 pub mod triangles;
 
 use std::collections::BTreeMap;

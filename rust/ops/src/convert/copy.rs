@@ -67,7 +67,7 @@ pub static COPY: Operator = Operator {
 };
 
 /// torch's error for a copy inside of a graph from or to memory of the host that may be elsewhere when the graph runs.
-fn check_capture(to: &Tensor, from: &Tensor) -> Result<()> {
+pub(super) fn check_capture(to: &Tensor, from: &Tensor) -> Result<()> {
     let (device, host) = match (to.device(), from.device()) {
         (Device::Cuda(device), Device::Cpu) => (device, from),
         (Device::Cpu, Device::Cuda(device)) => (device, to),

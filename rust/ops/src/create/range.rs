@@ -2,7 +2,7 @@
 
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::operator::{Args, DTypes, Implementation, Operator, Out, Variants, operator};
-use rushlight_dispatch::value::{Arg, Output};
+use rushlight_dispatch::value::{Arg, Output, Value};
 use std::ops::{Add, Div, Mul, Sub};
 
 use rushlight_autograd::Tensor;
@@ -162,6 +162,13 @@ pub static ARANGE_START: Operator = Operator {
     out: RANGE,
     ..RANGES
 };
+
+/// Integers from a first one, to one that is excluded, in steps.
+pub fn integers(range: [i64; 3], dtype: DType, device: Device) -> Result<Tensor> {
+    let range = range.map(|number| Value::Scalar(Scalar::Int(number)));
+    let options = [Value::DType(dtype), Value::None, Value::Device(device), Value::None, Value::None];
+    Args { op: &ARANGE_START, values: range.into_iter().chain(options).collect() }.call()?.into_tensor()
+}
 
 /// One of the two ends: a number, or a 0-d tensor.
 fn end_of(args: &Args, arg: Arg) -> Result<Scalar> {
