@@ -173,7 +173,8 @@ _ELSEWHERE = {
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
     **dict.fromkeys(["load", "save"], "serialization"),
     **dict.fromkeys(
-        "dsmm hsmm hspmm native_norm _sparse_sum saddmm smm sparse_coo_tensor spmm sspaddmm".split(), "sparse"
+        "dsmm hsmm hspmm native_norm resize_as_sparse_ _sparse_sum saddmm smm sparse_coo_tensor spmm sspaddmm".split(),
+        "sparse",
     ),
     **dict.fromkeys(
         "_convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo sparse_bsc_tensor sparse_bsr_tensor "
@@ -579,6 +580,7 @@ if TYPE_CHECKING:
     from rushlight.sparse import hsmm as hsmm
     from rushlight.sparse import hspmm as hspmm
     from rushlight.sparse import native_norm as native_norm
+    from rushlight.sparse import resize_as_sparse_ as resize_as_sparse_
     from rushlight.sparse import saddmm as saddmm
     from rushlight.sparse import smm as smm
     from rushlight.sparse import sparse_coo_tensor as sparse_coo_tensor

@@ -278,6 +278,30 @@ def sparse_resize_(self, size, sparse_dim, dense_dim):
 
 
 @_method
+@compiled("Tensor the_template", is_method=True, overridable=False)
+def resize_as_sparse_(self, the_template):
+    """Changes the sizes of a sparse tensor to those of another one. Its elements stay where they are, as in `sparse_resize_`.
+
+    >>> torch.eye(2).to_sparse().resize_as_sparse_(torch.ones(2, 3).to_sparse()).shape
+    torch.Size([2, 3])
+    """
+    if not self.is_sparse and self.layout is rushlight.strided:
+        raise RuntimeError("self.is_sparse() INTERNAL ASSERT FAILED: not a sparse tensor")
+    if not self.is_sparse or (not the_template.is_sparse and the_template.layout is not rushlight.strided):
+        for place, one in (("src", the_template), ("self", self)):
+            if one.is_sparse or one.layout is rushlight.strided:
+                kind = "Sparse" if one.is_sparse else "Strided"
+                raise RuntimeError(
+                    f"resize_as_sparse_compressed_: {place}  expected sparse compressed tensor layout but got {kind}"
+                )
+        raise NotImplementedError("resize_as_sparse_: tensors of compressed layouts keep their sizes")
+    sparse, dense = (
+        (the_template.sparse_dim(), the_template.dense_dim()) if the_template.is_sparse else (0, the_template.dim())
+    )
+    return _resized_sparse("resize_as_sparse_", self, tuple(the_template.shape), sparse, dense, False)
+
+
+@_method
 @compiled("int[] size, int sparse_dim, int dense_dim", is_method=True, overridable=False)
 def sparse_resize_and_clear_(self, size, sparse_dim, dense_dim):
     """Changes the sizes of a sparse tensor and removes its elements.

@@ -228,6 +228,17 @@ def test_sparse_resize_keeps_the_elements_where_they_are():
     assert torch.zeros(3, 3).to_sparse().sparse_resize_((2,), 1, 0).shape == (2,)
 
 
+def test_resize_as_sparse_takes_the_sizes_of_another_tensor():
+    x = torch.eye(2).to_sparse()
+    assert torch.resize_as_sparse_(x, torch.ones(3, 4).to_sparse()) is x
+    assert x.shape == (3, 4) and x.to_dense()[:2, :2].tolist() == [[1, 0], [0, 1]] and x._nnz() == 2
+    assert torch.zeros(2, 2).to_sparse().resize_as_sparse_(torch.ones(2, 2, 2).to_sparse(2)).dense_dim() == 1
+    with pytest.raises(RuntimeError, match=r"shrinking the size of sparse dimensions \(from \[3, 4\] to \[2, 2\]\)"):
+        x.resize_as_sparse_(torch.eye(2).to_sparse())
+    with pytest.raises(RuntimeError, match="src  expected sparse compressed tensor layout but got Sparse"):
+        torch.eye(2).to_sparse_csr().resize_as_sparse_(x)
+
+
 def test_sparse_resize_and_clear_removes_the_elements():
     x = torch.eye(3).to_sparse().sparse_resize_and_clear_((4, 2, 2), 1, 2)
     assert x.shape == (4, 2, 2)

@@ -9,6 +9,7 @@ from rushlight import nn
 from rushlight.utils.checkpoint import (
     CheckpointError,
     CheckpointPolicy,
+    GraphExecGroup,
     SelectiveCheckpointContext,
     check_backward_validity,
     checkpoint,
@@ -300,3 +301,24 @@ def test_a_function_reads_its_saved_tensors_once(monkeypatch):
     monkeypatch.setattr(Saves, "times", 2)
     with pytest.raises(CheckpointError, match="Unpack is being triggered for a tensor that was already unpacked once"):
         y.sum().backward()
+
+
+def test_a_group_of_passes_computes_a_function_again_once():
+    runs = []
+
+    def function(x):
+        runs.append(1)
+        return x.sin(), x.exp().exp()
+
+    x = torch.zeros(2, requires_grad=True)
+    first, second = checkpoint(function, x, use_reentrant=False)
+    with GraphExecGroup():
+        first.sum().backward(retain_graph=True)
+        second.sum().backward()
+        assert len(runs) == 2
+        with pytest.raises(CheckpointError, match="Performing two backward calls that overlap"):
+            first.sum().backward()
+        with pytest.raises(RuntimeError, match="GraphExecGroup contexts cannot be nested"), GraphExecGroup():
+            pass
+    with GraphExecGroup():
+        pass

@@ -535,6 +535,16 @@ def sspaddmm(
     return _into(out, sparse_coo_tensor(indices, torch.cat([first._values(), second._values()]), input.shape))
 
 
+@compiled()
+def resize_as_sparse_(input: Tensor, the_template: Tensor) -> Tensor:
+    """`Tensor.resize_as_sparse_` as a function.
+
+    >>> torch.resize_as_sparse_(torch.eye(2).to_sparse(), torch.ones(2, 3).to_sparse()).shape
+    torch.Size([2, 3])
+    """
+    return input.resize_as_sparse_(the_template)
+
+
 @compiled("Tensor input, Scalar p=2", "Tensor input, Scalar? p, int[1] dim, bool keepdim, ScalarType? dtype")
 def native_norm(
     input: Tensor,

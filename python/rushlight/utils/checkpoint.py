@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager, nullcontext
+from weakref import WeakKeyDictionary
 
 import rushlight as torch
 from rushlight._set_module import set_public_module
@@ -23,6 +25,7 @@ __all__ = [
     "CheckpointFunction",
     "CheckpointPolicy",
     "DefaultDeviceType",
+    "GraphExecGroup",
     "SelectiveCheckpointContext",
     "check_backward_validity",
     "checkpoint",
@@ -285,6 +288,65 @@ class CheckpointFunction(torch.autograd.Function):
         return None, None, *[arg.grad if isinstance(arg, torch.Tensor) else None for arg in args]
 
 
+_groups = threading.local()
+
+
+class GraphExecGroup:
+    """A context in which a checkpointed function is computed again at most once, however many backward passes there are.
+
+    It has an effect on `checkpoint` with ``use_reentrant=False``. Each tensor that the function saves may be used by
+    one of the passes.
+
+    Raises:
+        RuntimeError: such contexts are nested.
+
+    >>> from rushlight.utils.checkpoint import GraphExecGroup, checkpoint
+    >>> x = torch.zeros(2, requires_grad=True)
+    >>> first, second = checkpoint(lambda x: (x.sin(), x.exp()), x, use_reentrant=False)
+    >>> with GraphExecGroup():
+    ...     first.sum().backward()
+    ...     second.sum().backward()
+    >>> x.grad
+    tensor([2., 2.])
+    """
+
+    def __init__(self) -> None:
+        #: The tensors that its passes have used, by index.
+        self._used: WeakKeyDictionary[_Recomputation, set[int]] = WeakKeyDictionary()
+
+    def __enter__(self) -> GraphExecGroup:
+        current = self._get_current_group()
+        if current is not None:
+            raise RuntimeError(f"GraphExecGroup contexts cannot be nested. Already inside group {current}")
+        _groups.current = self
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _groups.current = None
+
+    @classmethod
+    def _get_current_group(cls) -> GraphExecGroup | None:
+        """The group of this thread."""
+        return getattr(_groups, "current", None)
+
+    def _note_use(self, recomputation: _Recomputation, number: int) -> None:
+        used = self._used.setdefault(recomputation, set())
+        if number in used:
+            raise CheckpointError(
+                f"{_USED_TWICE}Performing two backward calls that overlap (i.e. require the same saved activation in order "
+                "to compute gradients) is not allowed while under the torch.utils.checkpoint.GraphExecGroup context. "
+                f"{_ONCE}"
+            )
+        used.add(number)
+
+
+_USED_TWICE = "torch.utils.checkpoint: Unpack is being triggered for a tensor that was already unpacked once. "
+_ONCE = (
+    "If you are calling ctx.saved_tensors in backward, make sure to do so only once. Otherwise please open an issue with "
+    "details on your use case."
+)
+
+
 class _StopRecomputation(Exception):
     """Raised when everything that is needed has been computed again."""
 
@@ -325,6 +387,10 @@ class _Recomputation:
 
     def _note_use(self, number: int) -> None:
         """Raises CheckpointError if the current backward pass, if any, has used the tensor already."""
+        group = GraphExecGroup._get_current_group()
+        if group is not None:
+            group._note_use(self, number)
+            return
         current = self.passes.current()
         if current is None:
             try:
@@ -332,11 +398,7 @@ class _Recomputation:
             except RuntimeError:  # outside of a backward pass
                 return
         if number in current.found:
-            raise CheckpointError(
-                "torch.utils.checkpoint: Unpack is being triggered for a tensor that was already unpacked once. If you are "
-                "calling ctx.saved_tensors in backward, make sure to do so only once. Otherwise please open an issue with "
-                "details on your use case."
-            )
+            raise CheckpointError(_USED_TWICE + _ONCE)
         current.found[number] = None
 
     def _recompute(self) -> None:

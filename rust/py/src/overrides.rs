@@ -185,12 +185,13 @@ unsafe fn handles_operators(py: Python<'_>, raw: Raw) -> bool {
         }
         (Bound::from_borrowed_ptr(py, class.cast()), Bound::from_borrowed_ptr(py, object::class().cast()))
     };
-    let handler = |class: &Bound<'_, PyAny>| {
-        let found = class.getattr(intern!(py, "__torch_dispatch__"))?;
-        // A class method is bound to each class anew.
-        found.getattr(intern!(py, "__func__")).or(Ok::<_, PyErr>(found))
-    };
-    matches!((handler(&class), handler(&own)), (Ok(handler), Ok(own)) if !handler.is(&own))
+    matches!((operator_handler(&class), operator_handler(&own)), (Ok(handler), Ok(own)) if !handler.is(&own))
+}
+
+/// The function behind the `__torch_dispatch__` of a class, which is bound to each class anew.
+fn operator_handler<'py>(class: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let found = class.getattr(intern!(class.py(), "__torch_dispatch__"))?;
+    found.getattr(intern!(class.py(), "__func__")).or(Ok(found))
 }
 
 /// Whether an object's class has a `__torch_function__` of its own.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable  # noqa: TC003
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from ..dataset import Dataset, IterableDataset
 
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe", "functional_datapipe"]
+
+
+#: The type of a pipe's items.
+_T_co = TypeVar("_T_co", covariant=True)
 
 
 class _Pipe:
@@ -45,7 +49,7 @@ class _Pipe:
     __repr__ = __str__
 
 
-class MapDataPipe(_Pipe, Dataset[Any]):
+class MapDataPipe(_Pipe, Dataset[_T_co]):
     """A pipe with an index: subclasses define ``__getitem__`` and ``__len__``.
 
     >>> class Squares(torch.utils.data.MapDataPipe):
@@ -61,7 +65,7 @@ class MapDataPipe(_Pipe, Dataset[Any]):
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}
 
 
-class IterDataPipe(_Pipe, IterableDataset[Any]):
+class IterDataPipe(_Pipe, IterableDataset[_T_co]):
     """A pipe that is a stream: subclasses define ``__iter__``, and ``reset`` if each pass begins with something.
 
     A pipe has one iterator at a time: an earlier one is refused after another has been made.
@@ -80,6 +84,9 @@ class IterDataPipe(_Pipe, IterableDataset[Any]):
         super().__init_subclass__(**options)
         if "__iter__" in vars(cls):
             cls.__iter__ = _with_one_iterator(cls.__iter__)  # type: ignore[method-assign]
+
+    def __iter__(self) -> Iterator[_T_co]:
+        return self  # type: ignore[return-value] # a class without `__iter__` has `__next__`
 
     def reset(self) -> None:
         """Called before each pass."""
@@ -115,7 +122,7 @@ def _described(pipe: Any) -> str:
     return f"{type(pipe).__name__}({', '.join(f'{name}={vars(pipe)[name]}' for name in names)})"
 
 
-class DFIterDataPipe(IterDataPipe):
+class DFIterDataPipe(IterDataPipe[Any]):
     """A pipe of data frames.
 
     >>> issubclass(torch.utils.data.DFIterDataPipe, torch.utils.data.IterDataPipe)
