@@ -18,7 +18,7 @@ from rushlight._handlers import (
 from rushlight._value_checks import _dtype_names
 
 from ._api import DTensor, wrapped
-from ._layout import Spec, cut, everywhere, is_cut, order
+from ._layout import Spec, cut, everywhere, is_cut, order, whole_strides
 from ._loss import is_parallel
 from ._rules import elementwise
 from ._sharded import SHARDED
@@ -308,12 +308,13 @@ def _numel(func, tensor):
 
 @handles("stride")
 def _stride(func, tensor, dim=None):
-    return tensor._spec.stride if dim is None else tensor._spec.stride[dim]
+    strides = whole_strides(elements(tensor), tensor._spec)
+    return strides if dim is None else strides[dim]
 
 
 @handles("is_contiguous")
 def _is_contiguous(func, tensor, *args, **kwargs):
-    return True
+    return func(elements(tensor), *args, **kwargs)
 
 
 @handles("__len__")

@@ -106,6 +106,20 @@ def local_shape(spec, count=None):
     return extent(spec, count)[0]
 
 
+def whole_strides(part, spec):
+    """The strides of the whole tensor, of which each rank has a part that lies in this way."""
+    # Those of parts of one row, or of none, may be anything.
+    if part.is_contiguous():
+        return spec.stride
+    strides, own = list(part.stride()), part.stride()
+    for cut_dim in {placement.dim for placement in spec.placements if is_cut(placement)}:
+        for dim, stride in enumerate(own):
+            # The dimensions outside of one that is cut are farther apart in the whole.
+            if (stride, cut_dim) > (own[cut_dim], dim):
+                strides[dim] = strides[dim] * spec.shape[cut_dim] // part.size(cut_dim)
+    return tuple(strides)
+
+
 def cut(tensor, spec, mesh_dim):
     """This rank's part of a tensor along a dimension of the mesh."""
     dim = spec.placements[mesh_dim].dim

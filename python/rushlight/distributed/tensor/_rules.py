@@ -243,7 +243,8 @@ def regrouped(tensor, shape):
     ranks = [tensor._spec.mesh.size(dim) for dim, one in enumerate(tensor._spec.placements) if is_cut(one)]
     kept = []
     for first, second in _groups(old, shape):
-        if all(old[first] % count == 0 and shape[second] % count == 0 for count in ranks):
+        same = old[first] == shape[second]
+        if same or all(old[first] % count == 0 and shape[second] % count == 0 for count in ranks):
             kept.append((first, second))
     cut = [placement.dim for placement in tensor._spec.placements if is_cut(placement)]
     if len(set(cut)) < len(cut):

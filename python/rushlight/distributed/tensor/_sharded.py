@@ -6,7 +6,7 @@ import rushlight as torch
 from rushlight._handlers import registering
 
 from ._api import DTensor
-from ._layout import Spec, extent
+from ._layout import Spec, extent, local_shape
 from ._loss import cross_entropy_of_classes, is_parallel
 from ._rules import P, R, Strategy, along, product, reduction, regrouped, run, whole_of
 from .placement_types import Shard
@@ -97,6 +97,34 @@ def _of_lines(func, input, dim=None, *args, **options):
     kept = [Strategy((Shard(one),), Shard(one)) for one in range(input.dim()) if one != dim % input.dim()]
     call = lambda spec, part: func(part, dim, *args, **options)
     return run([input], [*kept, whole_of(1)], input._spec.shape, call)
+
+
+@rule("sort")
+def _sorted(func, input, dim=-1, *args, **options):
+    return _lines_and_places(input, dim, None, lambda part: func(part, dim, *args, **options))
+
+
+@rule("topk")
+def _largest(func, input, k, dim=-1, *args, **options):
+    return _lines_and_places(input, dim, k, lambda part: func(part, k, dim, *args, **options))
+
+
+def _lines_and_places(input, dim, count, call):
+    """Elements of each line along a dimension and their places, so many or all."""
+    shape = list(input._spec.shape)
+    if not isinstance(dim, int) or not -len(shape) <= dim < len(shape):
+        return NotImplemented
+    kept = [Strategy((Shard(one),), Shard(one)) for one in range(len(shape)) if one != dim % len(shape)]
+    shape[dim] = shape[dim] if count is None else count
+    kind = []
+
+    def both(spec, part):
+        result = call(part)
+        kind.append(type(result))
+        return result
+
+    found = run([input], [*kept, whole_of(1)], [shape, shape], both, several=True)
+    return kind[0](found)
 
 
 @rule("layer_norm", "rms_norm")
@@ -250,6 +278,28 @@ def _permute(func, input, *places, dims=None):
     if sorted(dim % count for dim in dims) != list(range(count)):
         return NotImplemented
     return _permuted(input, [dim % count for dim in dims], lambda spec, part: part.permute(dims))
+
+
+@rule("expand")
+def _expanded(func, input, *shape, **options):
+    sizes, old = _sizes(shape or tuple(options.values())), input._spec.shape
+    new = len(sizes) - len(old)
+    if new < 0 or not all(isinstance(size, int) for size in sizes) or any(size < 0 for size in sizes[:new]):
+        return NotImplemented
+    sizes = [*sizes[:new], *(own if size == -1 else size for size, own in zip(sizes[new:], old))]
+    if any(own not in (1, size) for size, own in zip(sizes[new:], old)):
+        return NotImplemented
+    kept = [(dim, new + dim) for dim, own in enumerate(old) if own == sizes[new + dim]]
+    return along(input, kept, sizes, lambda spec, part: part.expand(local_shape(spec)))
+
+
+@rule("flip")
+def _flipped(func, input, *dims, **options):
+    dims, count = _sizes(dims or tuple(options.values())), input.dim()
+    if not all(isinstance(dim, int) and -count <= dim < count for dim in dims):
+        return NotImplemented
+    kept = [(dim, dim) for dim in range(count) if dim not in {one % count for one in dims}]
+    return along(input, kept, input._spec.shape, lambda spec, part: part.flip(dims))
 
 
 @rule("unsqueeze")
