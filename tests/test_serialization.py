@@ -706,6 +706,29 @@ def test_slices_of_storages_and_classes_with_their_source():
     assert whole[1] == 20.0
 
 
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_slices_of_storages_share_memory(weights_only):
+    whole, first, again, other = (object() for _ in range(4))
+    storage = ("storage", named("torch", "FloatStorage"), "7", "cpu", 4)
+    views = {whole: None, first: ("70", 1, 2), again: ("70", 1, 2), other: ("71", 2, 2)}
+    ids = {id(one): (*storage, view) for one, view in views.items()}
+    file = legacy(ids, [*views], ["7"], [[1.0, 2.0, 3.0, 4.0]])
+    found = load(file, weights_only=weights_only)
+    assert [list(one) for one in found] == [[1, 2, 3, 4], [2, 3], [2, 3], [3, 4]]
+    found[1][1] = 30.0
+    assert (found[0][2], found[2][1], found[3][0]) == (30, 30, 30)
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+@pytest.mark.parametrize("view", [("70", 3, 2), ("70", -1, 2), ("70", 0, -1), ("70", 2**62, 2**62)])
+def test_slices_outside_of_their_storage_are_refused(weights_only, view):
+    part = object()
+    ids = {id(part): ("storage", named("torch", "FloatStorage"), "7", "cpu", 4, view)}
+    file = legacy(ids, [part], ["7"], [[1.0, 2.0, 3.0, 4.0]])
+    with pytest.raises((RuntimeError, pickle.UnpicklingError), match="slice"):
+        load(file, weights_only=weights_only)
+
+
 def test_plain_pickles_of_torch(tmp_path):
     """`python -m rushlight` reads what a program pickled with torch, without `torch.save`."""
     script = tmp_path / "program.py"

@@ -83,10 +83,12 @@ SEVERAL = {
     "embedding.default": lambda x: F.embedding(FIRST, x),
     "native_batch_norm.default": lambda x: F.batch_norm(x, None, None, training=True),
     "layer_norm.default": lambda x: F.layer_norm(x, (3,)),
-    "conv1d.default": lambda x: F.conv1d(x, E.unsqueeze(1)[:, :, :2].contiguous().expand(2, 2, 2)),
+    "unsqueeze.default convolution.default squeeze.dim": lambda x: F.conv1d(
+        x, E.unsqueeze(1)[:, :, :2].contiguous().expand(2, 2, 2)
+    ),
     "linalg_vector_norm.default": lambda x: torch.norm(x, 3),
     "linalg_norm.default": lambda x: torch.linalg.norm(x, 2),
-    "unsqueeze.default scaled_dot_product_attention.default": lambda x: F.scaled_dot_product_attention(
+    "unsqueeze.default _scaled_dot_product_flash_attention_for_cpu.default": lambda x: F.scaled_dot_product_attention(
         y := x[None], y, y
     ),
     "index.Tensor select.int": lambda x: x[torch.ones(2, 3, dtype=torch.bool)][0],
@@ -147,7 +149,7 @@ def test_functions_are_divided_as_in_torch(names):
     with Noted():
         result = call(x)
     assert torch.equal(result, plain)
-    if "conv1d" not in names:
+    if "convolution" not in names:
         assert [one for one in seen if one not in ignored] == expected
 
 
@@ -276,8 +278,6 @@ def test_tensors_with_elements_handle_operators_too():
 def test_what_is_no_wrapper():
     with pytest.raises(TypeError, match="Tensor must define __torch_dispatch__"):
         torch.Tensor._make_wrapper_subclass(torch.Tensor, (2,))
-    with pytest.raises(NotImplementedError, match="a wrapper requires no gradient"):
-        torch.Tensor._make_wrapper_subclass(Wrapper, (2,), requires_grad=True)
 
 
 def test_modes_see_every_operator():
@@ -287,7 +287,12 @@ def test_modes_see_every_operator():
         y = (x + 1) * x
         torch.nn.Linear(2, 2).requires_grad_(False)(x)
         assert y.shape == (2,)
-    assert seen[:2] == ["add.Tensor", "mul.Tensor"] and seen[-1] == "linear.default"
+    assert seen[:2] == ["add.Tensor", "mul.Tensor"] and seen[-4:] == [
+        "view.default",
+        "t.default",
+        "addmm.default",
+        "view.default",
+    ]
     seen.clear()
     assert (x + 1).tolist() == [2, 2] and seen == []
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import _C, ops
-from rushlight._loading import load
+from rushlight._torch_dispatch import divide, handle, has_handler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from rushlight import Tensor
@@ -31,6 +31,58 @@ def _matmul(input: Tensor, other: Tensor) -> Any:
     wide = [x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:]) for x in (input, other)]
     product = aten.bmm.default(*(x if x.dim() == 3 else x.reshape(-1, *x.shape[-2:]) for x in wide))
     return product if list(product.shape) == sizes else aten.view.default(product, sizes)
+
+
+def _as(overload: Any, args: tuple[Any, ...], function: Callable[..., Any], own: tuple[Any, ...], **kwargs: Any) -> Any:
+    """The result of an operator of torch's registry, which the engine records as one of its own that does the same."""
+    handled = handle(overload, args, kwargs, (function, own))
+    return overload(*args, **kwargs) if handled is None else handled[0]
+
+
+def _linear(input: Tensor, weight: Tensor) -> Any:
+    across = aten.t.default(weight)
+    if input.dim() == 1:
+        return aten.squeeze.dim(aten.mm.default(aten.unsqueeze.default(input, 0), across), 0)
+    product = aten.mm.default(_rows(input), across)
+    return product if input.dim() == 2 else aten._unsafe_view.default(product, [*input.shape[:-1], weight.size(0)])
+
+
+def _affine(bias: Tensor, input: Tensor, weight: Tensor) -> Any:
+    product = aten.addmm.default(bias, _rows(input), aten.t.default(weight))
+    return product if input.dim() == 2 else aten.view.default(product, [*input.shape[:-1], weight.size(0)])
+
+
+def _rows(input: Tensor) -> Any:
+    """A sequence of batches as one batch."""
+    return input if input.dim() == 2 else aten.view.default(input, [-1, input.size(-1)])
+
+
+def _conv(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Any:
+    space = input.dim() - 2
+    before, after = list(padding[:space]), list(padding[space:])
+    own = (input, weight, bias, stride, padding, dilation, groups)
+    if before != after:
+        return aten._conv.default(*own)
+    extra = [0] * space
+    args = (input, weight, bias, list(stride), before, list(dilation), False, extra, groups)
+    return _as(aten.convolution.default, args, _C._conv, own)
+
+
+def _attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float
+) -> Any:
+    own = (query, key, value, attn_mask, is_causal, scale)
+    mask = {} if attn_mask is None else {"attn_mask": attn_mask}
+    args = (query, key, value, 0.0, is_causal)
+    return _as(aten._scaled_dot_product_flash_attention_for_cpu.default, args, _C._attention, own, **mask, scale=scale)
 
 
 def _slice(input: Tensor, dim: int, start: int, length: int, step: int = 1) -> Any:
@@ -57,12 +109,35 @@ _DIVIDED: dict[str, Callable[..., Any]] = {
         grad, like, target, weight, reduction, ignored, total
     ),
     "_silu_backward": lambda grad, input: aten.silu_backward.default(grad, input),
-    "_affine": lambda bias, input, weight: aten.addmm.default(bias, input, weight),
+    "_affine": _affine,
+    "_linear": _linear,
+    "_conv": _conv,
+    "_attention": _attention,
+    "_gelu": lambda input: _as(aten.gelu.default, (input,), _C._gelu, (input,)),
+    "_gelu_tanh": lambda input: _as(aten.gelu.default, (input,), _C._gelu_tanh, (input,), approximate="tanh"),
+    "_nll_loss": lambda *own: _as(aten.nll_loss_forward.default, own, _C._nll_loss, own),
 }
 
 
+def detach(tensor: Tensor) -> Any:
+    """The same elements without history, from the class of a tensor that handles operators."""
+    return aten.detach.default(tensor)
+
+
+def item(tensor: Tensor) -> Any:
+    """The only element, from the class of a tensor that handles operators."""
+    return aten._local_scalar_dense.default(tensor)
+
+
 def call(namespace: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], in_place: bool) -> Any:
-    """The results of an operator that a derivative calls, from the modes of this thread."""
+    """The results of an operator that a derivative calls, from the handlers of this thread and of the operands.
+
+    NotImplemented if there is none.
+    """
+    if not has_handler(args, kwargs):
+        return NotImplemented
+    if isinstance(kwargs.get("memory_format"), str):
+        kwargs["memory_format"] = getattr(torch, kwargs["memory_format"])
     divided = None if in_place or namespace else _DIVIDED.get(name)
     if divided is not None:
         return divided(*args, **kwargs)
@@ -70,7 +145,7 @@ def call(namespace: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any
         function = getattr(torch.Tensor, f"{name}_")
     else:
         function = _C._functions[namespace].get(name) or getattr(torch.Tensor, name)
-    return load("rushlight._torch_dispatch").divide(function, args, kwargs)
+    return divide(function, args, kwargs)
 
 
 def gradients(
@@ -155,6 +230,38 @@ def silu_backward(grad_output: Tensor, self: Tensor) -> Tensor:
     tensor([0.5000])
     """
     return _C._silu_backward(grad_output, self)
+
+
+def nll_loss_forward(
+    self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
+) -> tuple[Tensor, Tensor]:
+    """The negative log likelihood, and the sum of the weights of its targets. The reduction is a number: 0 for none, 1 for the
+    mean, 2 for the sum.
+
+    >>> torch.ops.aten.nll_loss_forward(torch.zeros(1, 2), torch.tensor([1]), None, 2, -100)
+    (tensor(0.), tensor(1.))
+    """
+    return _C._nll_loss(self, target, weight, reduction, ignore_index)
+
+
+def _scaled_dot_product_flash_attention_for_cpu(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The attention of queries to keys, and the logarithms of the sums of its weights.
+
+    >>> x = torch.zeros(1, 1, 2, 1)
+    >>> torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(x, x, x)[0].shape
+    torch.Size([1, 1, 2, 1])
+    """
+    factor = query.size(-1) ** -0.5 if scale is None else scale
+    return _C._attention(query, key, value, attn_mask, is_causal, factor)
 
 
 def nll_loss_backward(

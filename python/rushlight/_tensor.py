@@ -4,7 +4,7 @@ from functools import wraps
 from types import NoneType
 
 from rushlight import _C, _utils
-from rushlight._C import DisableTorchFunction, Tensor, UntypedStorage, _expect_overrides
+from rushlight._C import Tensor, UntypedStorage, _expect_overrides
 from rushlight._C import _disabled_torch_function_impl as _disabled
 from rushlight._C import channels_last as _channels_last
 from rushlight._C import channels_last_3d as _channels_last_3d
@@ -62,8 +62,7 @@ def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
     >>> x
     tensor([-1., -1.])
     """
-    with DisableTorchFunction():
-        return func(*args, **(kwargs or {}))
+    return _C._unhandled(func, tuple(args), kwargs or {})
 
 
 def _make_wrapper_subclass(cls, size, *args, **options):

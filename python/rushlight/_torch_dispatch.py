@@ -4,8 +4,9 @@ A handler gets ``torch.ops.aten.add.Tensor`` where ``__torch_function__`` gets `
 `rushlight.overrides` passes the public function to `divide`, if a mode is active or an argument's class handles operators;
 `divide` calls the function's operators in `torch.ops`; and each of these calls `handle`.
 
-Modes also see the operators that backward runs, which the engine passes to `rushlight._derivatives`. Classes do not, so that a
-wrapper requires no gradient.
+Handlers run below autograd: the engine records the operator and takes the handler's result as its own. An operator that the engine
+composes of others is handled in these parts if it is recorded. What backward runs, the engine passes to `rushlight._derivatives`.
+A class whose tensors have elements is the exception: its handler runs above autograd, and does not see backward.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["divide", "handle", "_make_wrapper_subclass", "plainly"]
+__all__ = ["divide", "handle", "has_handler", "_make_wrapper_subclass", "plainly"]
+
+aten = ops.aten
 
 #: Methods that tell shape, dtype, place and the like, or have no operator in torch.
 _METADATA = frozenset(
     """size dim stride numel nelement ndimension storage_offset is_contiguous element_size data_ptr untyped_storage storage
     requires_grad_ is_floating_point is_complex is_conj is_neg is_inference is_signed get_device as_subclass retain_grad
-    register_hook is_same_size is_shared share_memory_ has_names type __hash__ __len__ __repr__ __format__ __dir__
+    register_hook _is_view is_same_size is_shared share_memory_ has_names type __hash__ __len__ __repr__ __format__ __dir__
     __reduce_ex__ __deepcopy__ numpy tolist __array__ __dlpack__ __dlpack_device__ result_type can_cast
     is_tensor is_storage""".split()
 )
@@ -78,8 +81,30 @@ def _handling_classes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[typ
     return found
 
 
-def handle(overload: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
-    """The result of the first handler of an operator: the innermost mode, and then the classes. None if there is none.
+#: Functions that torch composes of operators in every case.
+_COMPOSED = frozenset("linear conv1d conv2d conv3d scaled_dot_product_attention cross_entropy matmul nll_loss".split())
+
+
+def has_handler(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a mode, or the class of an argument, handles operators."""
+    return bool(active_dispatch_modes() or _handling_classes(args, kwargs))
+
+
+#: Operators without a derivative, and those that the engine does not run as operators.
+_NOT_RECORDED = frozenset(
+    "detach lift_fresh _local_scalar_dense equal is_same_size allclose set_ resize_ resize_as_ requires_grad_".split()
+)
+
+
+def handle(
+    overload: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    recorded: tuple[Callable[..., Any], tuple[Any, ...]] | None = None,
+) -> tuple[Any] | None:
+    """The result of the handlers of an operator, which is recorded as the operator's. None if there is no handler.
+
+    ``recorded`` is a function of the engine and its arguments that is recorded in place of the operator.
 
     Raises:
         TypeError: all handlers return NotImplemented.
@@ -87,18 +112,67 @@ def handle(overload: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     classes, modes = _handling_classes(args, kwargs), active_dispatch_modes()
     if not classes and not modes:
         return None
+    operands = [one for one in _leaves((*args, *kwargs.values())) if isinstance(one, Tensor)]
+    has_elements = not modes and not any(map(_C._is_handled, operands))
+    if overload._operator is not None or has_elements:
+        return (_first_result(overload, classes, modes, args, kwargs),)
+    requires_grad = kwargs.get("requires_grad", False)
+    if "requires_grad" in kwargs:
+        kwargs = {name: value for name, value in kwargs.items() if name != "requires_grad"}
+
+    def compute() -> Any:
+        return _first_result(overload, classes, modes, args, kwargs)
+
+    name = overload.overloadpacket.__name__
+    if recorded is None and name in _INDEXED:
+        recorded = _by_places(overload, args)
+    function, given = recorded or (overload.overloadpacket._function, args)
+    named = {} if recorded else kwargs
+    is_composed = not recorded and isinstance(function, FunctionType) and name not in ops._SINGLE
+    if not recorded and name in _COMPOSED:
+        result = _C._in_parts(function, args, kwargs)
+    elif name in _NOT_RECORDED or not _C._is_recorded(operands):
+        result = _C._as_views(operands, _C._below_autograd(compute, (), {}))
+    elif is_composed:
+        result = _C._in_parts(function, args, kwargs)
+    else:
+        result = _C._handled(function, operands[0], given, named, compute)
+    if requires_grad:
+        result.requires_grad_()
+    return (result,)
+
+
+#: Operators that take a list of indices, which may be masks.
+_INDEXED = frozenset({"index", "index_put", "index_put_"})
+
+
+def _by_places(overload: Any, args: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
+    """What is recorded for masks without elements among the indices: the same with the places. None if there is no such mask."""
+    if not any(one is not None and one.dtype == torch.bool and _C._is_handled(one) for one in args[1]):
+        return None
+    indices: list[Any] = []
+    for one in args[1]:
+        is_mask = one is not None and one.dtype == torch.bool
+        indices.extend(aten.unbind.int(aten.nonzero.default(one), 1) if is_mask else [one])
+    return overload.overloadpacket._function, (args[0], indices, *args[2:])
+
+
+def _first_result(
+    overload: Any, classes: list[type], modes: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """The result of the first handler of an operator: the innermost mode, and then the classes."""
     refused = []
     for count in range(len(modes), 0, -1):
         with without_dispatch_modes(count - 1):
             result = modes[count - 1].__torch_dispatch__(overload, tuple(classes), args, kwargs)
         if result is not NotImplemented:
-            return (_checked(overload, result),)
+            return _checked(overload, result)
         refused.append(f"mode object {modes[count - 1]!r}")
     with without_dispatch_modes(0) if modes else nullcontext():
         for kind in classes:
             result = kind.__torch_dispatch__(overload, tuple(classes), args, kwargs)  # type: ignore[attr-defined]
             if result is not NotImplemented:
-                return (_checked(overload, result),)
+                return _checked(overload, result)
             refused.append(f"tensor subclass {kind!r}")
     listed = "\n".join(f"  - {one}" for one in refused)
     raise TypeError(
@@ -240,11 +314,6 @@ def divide(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
 def _attribute(owner: Any, func: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     name = getattr(owner, "__name__", "")
     if func.__name__ == "__get__":
-        device = args[0].__dict__.get("_wrapper_device")
-        if device is not None and name == "device":
-            return device
-        if device is not None and name in ("is_cpu", "is_cuda", "is_meta"):
-            return device.type == name[3:]
         if name in ATTRIBUTES:
             return ATTRIBUTES[name](args[0])
     return plainly(func, args, {})
@@ -270,18 +339,12 @@ def _make_wrapper_subclass(
     """`Tensor._make_wrapper_subclass`: a tensor without elements that tells a form and a device."""
     if not handles_operators(cls):
         raise TypeError(f"{cls.__name__} must define __torch_dispatch__")
-    if requires_grad:
-        raise NotImplementedError(
-            "_make_wrapper_subclass: a wrapper requires no gradient, because its __torch_dispatch__ sees no operators of backward"
-        )
     if cls.__torch_function__ is _C._disabled_torch_function_impl:  # type: ignore[attr-defined]
         cls.__torch_function__ = classmethod(_function)  # type: ignore[attr-defined]
         _C._expect_overrides()
     options = {"dtype": dtype, "device": "meta"}
     data = torch.empty(size, **options) if strides is None else torch.empty_strided(size, strides, **options)
-    made: Any = Tensor._make_subclass(cls, data)
-    made.__dict__["_wrapper_device"] = torch.device("cpu" if device is None else device)
-    return made
+    return _C._make_handled(cls, data, torch.device("cpu" if device is None else device), requires_grad)
 
 
 def _function(

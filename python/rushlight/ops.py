@@ -114,7 +114,12 @@ _UNNAMED: dict[str, Callable[..., Any]] = {
 
 
 #: Operators that derivatives call, which `torch` does not have as functions either.
-_OF_DERIVATIVES = frozenset({"convolution_backward", "gelu_backward", "nll_loss_backward", "silu_backward"})
+_OF_DERIVATIVES = frozenset(
+    """convolution_backward gelu_backward nll_loss_backward nll_loss_forward silu_backward
+    _scaled_dot_product_flash_attention_for_cpu""".split()
+)
+#: Operators whose functions in Python call one operator of the engine.
+_SINGLE = (_OF_DERIVATIVES | set(_UNNAMED)) - {"convolution_backward"}
 
 
 class OpOverload:

@@ -123,13 +123,18 @@ def _storage(storages, slices, restore, kind, key, location, elements, view=None
         storage = torch.UntypedStorage(elements * kind.dtype.itemsize)
         storages[key] = storage, TypedStorage(wrap_storage=restore(storage, _text(location)), dtype=kind.dtype)
     whole = storages[key][1]
-    if view is None:
-        return whole
-    name, start, count = _text(view[0]), view[1], view[2]
+    return whole if view is None else part(slices, whole, (_text(view[0]), *view[1:]))
+
+
+def part(slices: dict[str, TypedStorage], whole: TypedStorage, view: tuple[str, int, int]) -> TypedStorage:
+    """The slice of a storage with a name, a start and a count. Slices of one name are one storage."""
+    name, start, count = view
+    if not 0 <= start <= start + count <= len(whole):
+        raise RuntimeError(f"the slice {name} lies outside of its storage. The file might be corrupted.")
     if name not in slices:
-        size = kind.dtype.itemsize
-        part = whole.untyped()[start * size : (start + count) * size]
-        slices[name] = TypedStorage(wrap_storage=part, dtype=kind.dtype)
+        size = whole.dtype.itemsize
+        elements = whole.untyped()[start * size : (start + count) * size]
+        slices[name] = TypedStorage(wrap_storage=elements, dtype=whole.dtype)
     return slices[name]
 
 

@@ -16,6 +16,7 @@ from rushlight.storage import TypedStorage
 from rushlight.utils.serialization import config
 
 from .errors import translated
+from .legacy import part
 from .options import LoadEndianness, skipping_data
 from .pickler import Global
 from .rebuild import find_known, home
@@ -90,6 +91,7 @@ class Checkpoint:
         self._mapped = mapped
         self._swapped = False
         self._storages: dict = {}
+        self._slices: dict = {}
         self._safe = safe
         # Set by `_open` or `_locate_legacy`, depending on the format.
         self._reader: Any = None
@@ -172,14 +174,15 @@ class Checkpoint:
         found = find_known(module, name)
         return Global(module, name) if found is None else found
 
-    def _load_storage(self, kind, key: str, location: str, elements: int):
+    def _load_storage(self, kind, key: str, location: str, elements: int, view: tuple[str, int, int] | None = None):
         if key not in self._storages:
             if not isinstance(kind, StorageClass):
                 raise TypeError(f"the class of a storage cannot be {kind!r}")
             read = self._read_record if self._reader is not None else self._read_legacy
             storage = self._restore(read(key, elements, kind.dtype), location)
             self._storages[key] = TypedStorage(wrap_storage=storage, dtype=kind.dtype)
-        return self._storages[key]
+        whole = self._storages[key]
+        return whole if view is None else part(self._slices, whole, view)
 
     def _read_record(self, key: str, elements: int, dtype):
         name = f"data/{key}"

@@ -117,7 +117,7 @@ def _places(value: Any) -> tuple[Any, ...]:
 def _weights(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
     """The initial gradients, one per output. The engine checks their shapes and dtypes."""
     if grads is None:
-        return _ones(outputs) if _C._overridden(()) else (None,) * len(outputs)
+        return _ones(outputs) if _C._overridden(outputs) else (None,) * len(outputs)
     grads = _sequence(grads)
     if len(grads) != len(outputs):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")

@@ -8,7 +8,16 @@ from typing import Any, ClassVar
 import rushlight as torch
 from rushlight import _C
 
-from .optimizer import Optimizer, any_sparse, check_foreach, loss_of, step_dtype, tensor_steps, with_gradients
+from .optimizer import (
+    Optimizer,
+    any_handled,
+    any_sparse,
+    check_foreach,
+    loss_of,
+    step_dtype,
+    tensor_steps,
+    with_gradients,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +104,9 @@ class ElementwiseOptimizer(Optimizer):
         decay, sign, factor = float(group.get("weight_decay", 0)), -1.0 if group["maximize"] else 1.0, 1.0
         if group.get("decoupled_weight_decay"):
             decay, factor = 0.0, 1 - float(group["lr"]) * decay
-        composed = group.get("differentiable") or grad.is_sparse or param.device.type != "cpu"
+        composed = (
+            group.get("differentiable") or grad.is_sparse or param.device.type != "cpu" or any_handled([param, grad])
+        )
         rule = None if composed else self._rule(group, own)
         if rule is not None:
             name, state, numbers = rule

@@ -8,6 +8,7 @@ from rushlight import _C
 from ._functional import skipped, step_lists, unscaled
 from .optimizer import (
     Optimizer,
+    any_handled,
     any_sparse,
     check_betas,
     check_foreach,
@@ -131,6 +132,9 @@ class Adam(Optimizer):
             if group["differentiable"]:
                 with torch.enable_grad():
                     self._step_by_operators(group, params, grads)
+            elif any_handled(params + grads):
+                with torch.no_grad():
+                    self._step_by_operators(group, params, grads)
             else:
                 self._step_fused(group, params, grads)
         return loss
@@ -142,7 +146,8 @@ class Adam(Optimizer):
         """Steps parameters whose states are given instead of those of an optimizer."""
         optimizer = cls.__new__(cls)
         optimizer.state = dict(zip(params, owns))  # type: ignore[assignment] # complete, so that no default is needed
-        step = optimizer._step_by_operators if group["differentiable"] else optimizer._step_fused
+        by_operators = group["differentiable"] or any_handled(params + grads)
+        step = optimizer._step_by_operators if by_operators else optimizer._step_fused
         step(group, params, grads)
 
     def _state_of(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from copy import deepcopy
 from itertools import chain
 
 import rushlight as torch
+from rushlight import _C
 from rushlight._loading import load
 from rushlight._text import typename
 from rushlight._warnings import warn
@@ -405,6 +406,11 @@ def any_sparse(grads: list[Tensor]) -> bool:
         if grad.is_sparse:
             return True
     return False
+
+
+def any_handled(tensors: list[Tensor]) -> bool:
+    """Whether the class of a tensor without elements handles operators, so that no kernel can step it."""
+    return any(map(_C._is_handled, tensors))
 
 
 def check_rate(lr: Any, foreach: bool | None = None, capturable: bool = True) -> None:

@@ -6,7 +6,16 @@ import rushlight as torch
 from rushlight import _C
 
 from ._functional import skipped, step_lists, unscaled
-from .optimizer import Optimizer, any_sparse, check_fused, check_fused_params, check_rate, loss_of, with_gradients
+from .optimizer import (
+    Optimizer,
+    any_handled,
+    any_sparse,
+    check_fused,
+    check_fused_params,
+    check_rate,
+    loss_of,
+    with_gradients,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,7 +105,7 @@ class SGD(Optimizer):
             sparse = any_sparse(grads)
             if sparse and group["fused"]:
                 raise RuntimeError("`_fused_sgd` does not support sparse gradients")
-            if group["differentiable"] or sparse:
+            if group["differentiable"] or sparse or any_handled(params + grads):
                 self._step_by_operators(group, params, grads)
             else:
                 self._step_fused(group, params, grads)
@@ -109,7 +118,9 @@ class SGD(Optimizer):
         """Steps parameters whose states are given instead of those of an optimizer."""
         optimizer = cls.__new__(cls)
         optimizer.state = dict(zip(params, owns))  # type: ignore[assignment] # complete, so that no default is needed
-        step = optimizer._step_by_operators if any_sparse(grads) else optimizer._step_fused
+        step = (
+            optimizer._step_by_operators if any_sparse(grads) or any_handled(params + grads) else optimizer._step_fused
+        )
         step(group, params, grads)
 
     def _step_fused(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:

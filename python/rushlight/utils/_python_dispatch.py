@@ -21,8 +21,8 @@ class TorchDispatchMode:
     """A context that intercepts the operators of torch's registry. Subclasses define
     ``__torch_dispatch__(self, func, types, args=(), kwargs=None)``, in which the mode is not active.
 
-    The operators that backward runs are seen too, under torch's names where torch has them. Sums in the ``.grad`` of leaves
-    are not.
+    It is called below autograd: the operator is recorded with what it returns, and calls inside it are not recorded. The
+    operators that backward runs are seen too, under torch's names where torch has them. Sums in the ``.grad`` of leaves are not.
 
     >>> from rushlight.utils._python_dispatch import TorchDispatchMode
     >>> class Printed(TorchDispatchMode):

@@ -111,7 +111,9 @@ fn accumulate(variable: &Tensor, grad: Tensor) -> Result<()> {
                     return Ok(());
                 }
             }
-            Some(sum) if !modes::grad_enabled() && (grad.is_sparse() || !sum.is_sparse()) => {
+            // Its handler runs Python code, so that no lock is held.
+            Some(sum) if !modes::grad_enabled() && sum.is_handled() => return (arithmetic()?.add_)(sum, &grad),
+            Some(sum) if !modes::grad_enabled() && (grad.is_sparse() || !sum.is_sparse()) && !grad.is_handled() => {
                 let add_ = arithmetic()?.add_;
                 run_mutation_hook(sum)?;
                 let _suspended = NoMutationHook::begin();
@@ -145,6 +147,9 @@ pub(crate) fn add_gradients(sum: &Tensor, grad: &Tensor) -> Result<Tensor> {
 
 /// The first gradient of a leaf: used as it is if no other handle exists and it has the leaf's strides.
 fn keep(variable: &Tensor, grad: &Tensor) -> Result<Tensor> {
+    if grad.is_handled() {
+        return if modes::grad_enabled() { (arithmetic()?.clone)(grad) } else { (arithmetic()?.detach)(grad) };
+    }
     if grad.is_sparse() {
         let own = !modes::grad_enabled() && grad.owners() == 1;
         return if own { Ok(grad.detach()) } else { (arithmetic()?.clone)(grad) };
@@ -168,7 +173,7 @@ pub(crate) fn retain(tensor: &Tensor, grad: &Tensor) -> Result<()> {
 }
 
 fn clone_like(grad: &Tensor, variable: &Tensor) -> Result<Tensor> {
-    if grad.is_sparse() {
+    if grad.is_sparse() || grad.is_handled() {
         return (arithmetic()?.clone)(grad);
     }
     let mut layout = Layout::contiguous(grad.sizes());

@@ -14,6 +14,8 @@ pub struct Arithmetic {
     /// Adds into the first operand.
     pub add_: fn(&Tensor, &Tensor) -> Result<()>,
     pub clone: fn(&Tensor) -> Result<Tensor>,
+    /// The same elements without history. The class of a tensor that handles operators makes it.
+    pub detach: fn(&Tensor) -> Result<Tensor>,
     /// New elements with any value, of another tensor's dtype and device; batched like it.
     pub empty: fn(&Layout, &Tensor) -> Result<Tensor>,
     /// New, contiguous and filled with the number.

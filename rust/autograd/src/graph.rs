@@ -45,6 +45,8 @@ pub enum Form {
     Compressed(Arc<Compressed>),
     /// The elements are numbers, and integers that stand for them are stored.
     Quantized(Arc<Quantizer>),
+    /// There are no elements: the tensor's Python object handles the operators that are called with it.
+    Handled,
     /// The elements are those of one sample of a batch; the others lie in the same storage.
     Batched(Arc<[BatchDim]>),
 }
@@ -120,6 +122,8 @@ pub(crate) const RETAINS_GRAD: u8 = 8;
 pub(crate) const INFERENCE: u8 = 16;
 /// Its gradients are for tangents only; otherwise it does not appear to require any.
 pub(crate) const FOR_TANGENTS: u8 = 32;
+/// A handler's result of a view, whose base is not known.
+pub(crate) const OPAQUE_VIEW: u8 = 64;
 
 pub(crate) struct TensorImpl {
     pub(crate) meta: UnsafeCell<TensorMeta>,

@@ -14,6 +14,8 @@ pub struct Modes {
     pub tangents: bool,
     /// Whether records for tangents only are visible, to backward passes and to `requires_grad`.
     pub tangents_visible: bool,
+    /// Whether it runs a handler of operators, whose calls are not recorded: the call that it handles is.
+    pub below: bool,
     /// How many functions that transforms (`func.grad`) differentiate are running, one inside the other.
     pub transforms: u8,
 }
@@ -21,13 +23,22 @@ pub struct Modes {
 impl Modes {
     #[inline]
     pub fn recording(self) -> bool {
-        self.grad || self.tangents && !self.inference
+        !self.below && (self.grad || self.tangents && !self.inference)
     }
 }
 
 thread_local! {
     static MODES: Cell<Modes> =
-        const { Cell::new(Modes { grad: true, inference: false, tangents: false, tangents_visible: false, transforms: 0 }) };
+        const {
+            Cell::new(Modes {
+                grad: true,
+                inference: false,
+                tangents: false,
+                tangents_visible: false,
+                below: false,
+                transforms: 0,
+            })
+        };
 }
 
 /// Whether any thread ever enabled tangents: until then nothing is recorded for them.
@@ -127,6 +138,25 @@ impl Drop for GradMode {
     fn drop(&mut self) {
         let Modes { grad, tangents, .. } = self.before;
         MODES.set(Modes { grad, tangents, ..current() });
+    }
+}
+
+/// Records nothing until the guard is dropped, although gradients remain enabled for who asks.
+pub struct BelowAutograd {
+    before: bool,
+    _this_thread: PhantomData<*const ()>,
+}
+
+impl BelowAutograd {
+    pub fn begin() -> Self {
+        let before = MODES.replace(Modes { below: true, ..current() }).below;
+        BelowAutograd { before, _this_thread: PhantomData }
+    }
+}
+
+impl Drop for BelowAutograd {
+    fn drop(&mut self) {
+        MODES.set(Modes { below: self.before, ..current() });
     }
 }
 

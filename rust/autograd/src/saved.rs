@@ -224,7 +224,7 @@ impl SavedTensor {
         }
         let version = tensor.version_or_zero();
         let hooks = HOOKS.with_borrow(|stack| stack.last().cloned());
-        let kept = if output.is_none() { tensor.clone() } else { tensor.detach() };
+        let kept = if output.is_none() { tensor.clone() } else { (arithmetic()?.detach)(tensor)? };
         let content = match hooks {
             None if modes::current().tangents => Content::Kept(Kept::new(kept, output.is_some())),
             None => Content::Tensor(kept),
@@ -311,13 +311,13 @@ impl SavedTensor {
         match (self.output, call.slice) {
             (Some(_), Some(slice)) => slice.output(&tensor, call.node),
             (Some(output), None) => {
-                let tensor = tensor.detach();
+                let tensor = (arithmetic()?.detach)(&tensor)?;
                 tensor.set_history(call.node.clone(), output);
                 Ok(tensor)
             }
             (None, _) if history.is_none() && !tensor.is_tracked() => Ok(tensor),
             (None, _) => {
-                let tensor = tensor.detach();
+                let tensor = (arithmetic()?.detach)(&tensor)?;
                 if let Some(edge) = history {
                     tensor.set_history(edge.node().clone(), edge.output);
                 }

@@ -16,7 +16,9 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Storage};
 
 use crate::arithmetic::arithmetic;
-use crate::graph::{Form, Held, INFERENCE, Replay, Tensor, TensorImpl, TensorMeta, VIEW, View, ViewKind, WeakTensor};
+use crate::graph::{
+    Form, Held, INFERENCE, OPAQUE_VIEW, Replay, Tensor, TensorImpl, TensorMeta, VIEW, View, ViewKind, WeakTensor,
+};
 use crate::lock::Slot;
 use crate::modes;
 use crate::version::{Counter, Version};
@@ -109,6 +111,10 @@ impl Tensor {
             return Tensor::build(meta, INFERENCE, base.transforms(), Counter::default(), None);
         }
         let modes = modes::current();
+        if modes.below {
+            // The view is made of what the handler returns.
+            return base.detach_as(meta);
+        }
         let kind = if modes.inference {
             ViewKind::Inference
         } else if !modes.grad {
@@ -208,6 +214,27 @@ impl Tensor {
     #[inline]
     pub fn is_plain(&self) -> bool {
         matches!(self.meta().form, Form::Plain)
+    }
+
+    /// See `Form::Handled`.
+    #[inline]
+    pub fn is_handled(&self) -> bool {
+        matches!(self.meta().form, Form::Handled)
+    }
+
+    /// Counts changes together with `other`, if it was never changed itself.
+    pub fn follow_version(&self, other: &Tensor) {
+        self.counter().follow(other.shared_version());
+    }
+
+    /// Marks a handler's result of a view, whose base is not known.
+    pub fn mark_opaque_view(&self) {
+        self.0.flags.fetch_or(OPAQUE_VIEW, Ordering::Relaxed);
+    }
+
+    /// See `mark_opaque_view`.
+    pub fn is_opaque_view(&self) -> bool {
+        self.0.flags.load(Ordering::Relaxed) & OPAQUE_VIEW != 0
     }
 
     /// See `Form::LazyConj`.

@@ -77,6 +77,15 @@ impl Counter {
         unsafe { &*kept }
     }
 
+    /// Uses this counter from now on, if nothing was counted before.
+    pub(crate) fn follow(&self, version: Arc<Version>) {
+        let followed = Arc::into_raw(version).cast_mut();
+        if self.0.compare_exchange(std::ptr::null_mut(), followed, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: the reference that was not stored.
+            drop(unsafe { Arc::from_raw(followed) });
+        }
+    }
+
     pub(crate) fn share(&self) -> Arc<Version> {
         let version: *const Version = self.get_or_make();
         // SAFETY: the pointer came from `Arc::into_raw`, and this counter keeps one reference.

@@ -92,6 +92,15 @@ pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
     rest.call(args, target)
 }
 
+/// Whether mixed precision changes an argument of this call.
+pub fn changes(args: &Args) -> Result<bool> {
+    let cuda = args.each_tensor().any(|(_, one)| Place::of(one) == Some(Place::Cuda));
+    let place = if cuda { Place::Cuda } else { Place::Host };
+    let Some(lower) = lower(place) else { return Ok(false) };
+    let Some(wanted) = wanted(args, place, lower)? else { return Ok(false) };
+    Ok(args.each_tensor().any(|(_, one)| applies_to(one, place) && one.dtype() != wanted))
+}
+
 /// Whether mixed precision casts a tensor: float64 is unchanged.
 fn applies_to(tensor: &Tensor, place: Place) -> bool {
     tensor.dtype().is_floating() && tensor.dtype() != DType::F64 && Place::of(tensor) == Some(place)
@@ -183,16 +192,20 @@ fn promoted(args: &Args, place: Place, lower: DType) -> Result<DType> {
     args.each_tensor().try_fold(lower, |found, (_, tensor)| meet(found, tensor))
 }
 
-/// The arguments cast for this operator, and a guard for the call; `None` if it leaves them unchanged.
-fn cast<'a>(args: &Args<'a>, place: Place, lower: DType) -> Result<Option<(Args<'a>, Disabled)>> {
+/// The dtype to which the arguments of this operator are cast; `None` if it leaves them unchanged.
+fn wanted(args: &Args, place: Place, lower: DType) -> Result<Option<DType>> {
     let rule = if place == Place::Cuda { on_cuda(args.op)? } else { args.op.autocast };
-    let wanted = match rule {
+    Ok(match rule {
         Autocast::LowerPrecision => Some(lower),
         Autocast::Fp32 => Some(DType::F32),
         Autocast::Promote => Some(promoted(args, place, lower)?),
         Autocast::Unchanged => None,
-    };
-    let Some(wanted) = wanted else { return Ok(None) };
+    })
+}
+
+/// The arguments cast for this operator, and a guard for the call; `None` if it leaves them unchanged.
+fn cast<'a>(args: &Args<'a>, place: Place, lower: DType) -> Result<Option<(Args<'a>, Disabled)>> {
+    let Some(wanted) = wanted(args, place, lower)? else { return Ok(None) };
     let to_dtype = primitives()?.cast;
     // Begins here, so that the casts themselves are not cast.
     let disable = disable();

@@ -1,35 +1,54 @@
-//! Modes of `__torch_dispatch__` in a backward pass: they handle the operators that derivatives call.
+//! Handlers of `__torch_dispatch__`, which are called below autograd: a call is recorded as the operator that it is, and its
+//! results are those of the handler, whose own calls are not recorded.
 //!
-//! Calls from Python reach a mode before they reach the engine. A derivative calls operators in the engine, so that the engine
-//! asks for a handler here. Composite operators are not asked for, but their parts.
+//! A call from Python reaches its handler first. Python then calls the engine with a supplier of the handler's results
+//! (`with_supplier`), and the engine asks for them in place of the operator's kernel. The parts of a composite operator that is
+//! recorded are handled one by one, as in torch.
+//!
+//! A derivative calls operators in the engine, so that the engine asks for a handler too (`call/handled.rs`): that of a mode, or
+//! of the class of an operand (`Form::Handled`).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::OnceLock;
 
 use rushlight_autograd::accumulate::is_accumulating;
+use rushlight_autograd::modes::{BelowAutograd, GradMode};
 use rushlight_autograd::{Gradients, Tensor};
-use rushlight_core::Result;
+use rushlight_core::{Result, Scalar};
 
-use crate::interceptors::{Modes, Rest};
-use crate::operator::{Args, BackwardContext, Implementation};
-use crate::value::{Arg, Output, Target};
+use crate::interceptors::Modes;
+use crate::operator::{Args, BackwardContext};
+use crate::primitives::primitives;
 
-/// What handles calls, for threads that have a mode.
+/// What handles calls, for threads that have a mode and for operands that handle operators.
 pub trait Handler: Send + Sync {
-    /// The results of a call.
-    fn call(&self, args: &Args, in_place: bool) -> Result<Vec<Tensor>>;
+    /// The results of a call; `None` if neither a mode nor an operand handles it.
+    fn call(&self, args: &Args, in_place: bool) -> Result<Option<Vec<Tensor>>>;
 
     /// The gradients of the inputs of a call, if torch computes all of them by one operator.
     fn gradients(&self, derive: &BackwardContext) -> Result<Option<Gradients>>;
+
+    /// The same elements without history, by the class of the tensor.
+    fn detach(&self, tensor: &Tensor) -> Result<Tensor>;
+
+    /// The only element, by the class of the tensor.
+    fn item(&self, tensor: &Tensor) -> Result<Scalar>;
 }
+
+/// The results of a handler for the next call.
+pub type Supplier = Box<dyn FnOnce() -> Result<Vec<Tensor>>>;
 
 static HANDLER: OnceLock<Box<dyn Handler>> = OnceLock::new();
 
 thread_local! {
     /// Whether this thread has a mode.
     static HAS_MODE: Cell<bool> = const { Cell::new(false) };
-    /// Whether this thread runs a derivative, and no Python code inside of it.
+    /// Whether this thread runs a derivative or the parts of an operator, and no Python code inside of it.
     static DERIVES: Cell<bool> = const { Cell::new(false) };
+    /// Whether operands that handle operators are treated as the tensors without elements that they are.
+    static PLAINLY: Cell<bool> = const { Cell::new(false) };
+    /// The handler's results for a call with this operand.
+    static SUPPLIED: RefCell<Option<(Supplier, Tensor)>> = const { RefCell::new(None) };
 }
 
 /// Sets the handler, once.
@@ -49,43 +68,131 @@ pub fn set_mode(has_mode: bool) {
 /// Runs a derivative, or a sum of gradients.
 #[inline]
 pub fn derive<T>(work: impl FnOnce() -> T) -> T {
-    if HAS_MODE.get() { while_deriving(true, work) } else { work() }
+    if HAS_MODE.get() { while_set(&DERIVES, true, work) } else { work() }
+}
+
+/// Runs `work`, whose calls of operators that the engine has are handled one by one.
+pub fn in_parts<T>(work: impl FnOnce() -> T) -> T {
+    while_set(&DERIVES, true, work)
+}
+
+/// Runs `work` without the handlers of operands.
+pub fn plainly<T>(work: impl FnOnce() -> T) -> T {
+    while_set(&PLAINLY, true, work)
 }
 
 #[cold]
-fn while_deriving<T>(derives: bool, work: impl FnOnce() -> T) -> T {
-    struct Restored(bool);
+fn while_set<T>(flag: &'static std::thread::LocalKey<Cell<bool>>, value: bool, work: impl FnOnce() -> T) -> T {
+    struct Restored(&'static std::thread::LocalKey<Cell<bool>>, bool);
     impl Drop for Restored {
         fn drop(&mut self) {
-            DERIVES.set(self.0);
+            self.0.set(self.1);
         }
     }
-    let _restored = Restored(DERIVES.replace(derives));
+    let _restored = Restored(flag, flag.replace(value));
     work()
+}
+
+/// Runs a handler: no call of its own is recorded or is part of a derivative.
+pub fn below_autograd<T>(work: impl FnOnce() -> T) -> T {
+    let _below = BelowAutograd::begin();
+    while_set(&DERIVES, false, || while_set(&PLAINLY, false, work))
+}
+
+/// Runs `work`, in which the first call with `operand` has the supplier's results. Returns the supplier too if there was no
+/// such call.
+pub fn with_supplier<T>(supplier: Supplier, operand: Tensor, work: impl FnOnce() -> T) -> (T, Option<Supplier>) {
+    struct Restored(Option<(Supplier, Tensor)>);
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            let ended = SUPPLIED.replace(self.0.take());
+            Modes::PYTHON.leave(1);
+            drop(ended);
+        }
+    }
+    Modes::PYTHON.enter();
+    let _restored = Restored(SUPPLIED.replace(Some((supplier, operand))));
+    let result = work();
+    (result, SUPPLIED.take().map(|(supplier, _)| supplier))
+}
+
+/// The supplier for a call.
+pub(crate) fn supplier_of(args: &Args) -> Option<Supplier> {
+    if is_accumulating() {
+        return None;
+    }
+    SUPPLIED.with_borrow_mut(|supplied| {
+        let (_, operand) = supplied.as_ref()?;
+        let shares = |own: &Tensor| operand.ptr_eq(own) || operand.storage().same(own.storage());
+        args.each_tensor().any(|(_, own)| shares(own)).then_some(())?;
+        supplied.take().map(|(supplier, _)| supplier)
+    })
 }
 
 /// The handler for what this thread does now. Its Python code must not run under the lock of an accumulation.
 fn current() -> Option<&'static dyn Handler> {
     let wanted = HAS_MODE.get() && DERIVES.get() && !is_accumulating();
-    if wanted { HANDLER.get().map(|handler| &**handler) } else { None }
+    if wanted { handler() } else { None }
+}
+
+/// The handler of a call inside the engine: that of a mode, or of the class of an operand.
+pub(crate) fn handler_of(args: &Args) -> Option<&'static dyn Handler> {
+    let by_class = || !PLAINLY.get() && !is_accumulating() && !args.all_tensors(|tensor| !tensor.is_handled());
+    current().or_else(|| handler().filter(|_| by_class()))
+}
+
+/// Runs the Python code of a handler inside of a derivative.
+pub(crate) fn outside_derivative<T>(work: impl FnOnce() -> T) -> T {
+    while_set(&DERIVES, false, work)
+}
+
+fn handler() -> Option<&'static dyn Handler> {
+    HANDLER.get().map(|handler| &**handler)
+}
+
+/// The same elements without history: another handle on them, or what the class of a tensor that handles operators makes.
+pub fn detach(tensor: &Tensor) -> Result<Tensor> {
+    match handler().filter(|_| tensor.is_handled() && !PLAINLY.get()) {
+        Some(handler) => {
+            let detached = below_autograd(|| handler.detach(tensor))?;
+            // So that a change of the one is one of the other.
+            detached.follow_version(tensor);
+            Ok(detached)
+        }
+        None => Ok(tensor.detach()),
+    }
+}
+
+/// The only element of a tensor that handles operators; `None` for any other tensor.
+pub fn item(tensor: &Tensor) -> Result<Option<Scalar>> {
+    match handler().filter(|_| tensor.is_handled() && !PLAINLY.get()) {
+        Some(handler) => below_autograd(|| handler.item(tensor)).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// A result of a handler as a view of an operand, if it shares the operand's memory and is not the operand itself.
+pub fn view_of(operand: &Tensor, result: &Tensor) -> Option<Tensor> {
+    let shares = operand.storage().same(result.storage()) && operand.dtype() == result.dtype();
+    let is_view = shares && !result.ptr_eq(operand) && !result.is_view() && operand.is_plain() && result.is_plain();
+    is_view.then(|| Tensor::view_of(operand, result.layout().clone()))
+}
+
+/// A copy by the class of a tensor that handles operators.
+pub(crate) fn clone(tensor: &Tensor) -> Result<Tensor> {
+    let _off = GradMode::new(false);
+    primitives()?.clone.tensor([tensor.into()])
 }
 
 /// The gradients of the inputs of a call from a handler, if torch computes them by one operator.
 #[inline]
 pub fn gradients(derive: &BackwardContext) -> Result<Option<Gradients>> {
-    match current() {
-        Some(handler) => while_deriving(false, || handler.gradients(derive)),
+    let by_class = || {
+        let mut tensors = derive.grads.iter().chain(&derive.saved_inputs).flatten();
+        tensors.any(Tensor::is_handled) && !PLAINLY.get() && !is_accumulating()
+    };
+    match current().or_else(|| handler().filter(|_| by_class())) {
+        Some(handler) => outside_derivative(|| handler.gradients(derive)),
         None => Ok(None),
     }
-}
-
-/// Has a mode handle a call of a derivative.
-#[cold]
-pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
-    let is_composite = matches!(args.op.implementation, Implementation::CompositeImplicit(_));
-    let in_place = matches!(target, Target::InPlace);
-    let handler = if is_composite || matches!(target, Target::Out(_)) { None } else { current() };
-    let Some(handler) = handler else { return rest.call(args, target) };
-    let results = while_deriving(false, || handler.call(&args, in_place))?;
-    if in_place { Ok(Output::Tensor(args.tensor(Arg::FIRST)?.clone())) } else { Ok(args.op.gather(results.into())) }
 }

@@ -133,6 +133,7 @@ fn forms_of(args: &Args, target: &Target) -> Modes {
         tensor if tensor.is_lazy_conj() => Modes::LAZY_CONJ,
         tensor if tensor.is_batched() => Modes::BATCHED,
         tensor if tensor.is_quantized() => Modes::QUANTIZED,
+        tensor if tensor.is_handled() => Modes::PYTHON,
         _ => Modes::NONE,
     };
     args.each_tensor().map(|(_, tensor)| tensor).chain(outs).map(form).fold(Modes::NONE, Modes::bitor)

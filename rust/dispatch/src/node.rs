@@ -484,6 +484,14 @@ fn captured_error(op: &Operator) -> Error {
     ))
 }
 
+#[cold]
+fn change_of_opaque_view() -> Error {
+    Error::not_implemented(
+        "a view that a __torch_dispatch__ made of a tensor with gradients cannot be changed in place",
+    )
+    .hint("Its base is not known here. Make a new tensor, or change the base.")
+}
+
 /// An in-place call, from before its kernel runs until after.
 pub struct InPlaceCall<'a, 'v> {
     args: &'a Args<'v>,
@@ -501,11 +509,14 @@ impl<'a, 'v> InPlaceCall<'a, 'v> {
         if !is_tracked(args) || args.op.tags.has(Tags::NO_GRAD_IN_PLACE) {
             return Ok(InPlaceCall { args, own, inner: InPlace::begin(own, &[])?, original: None });
         }
+        if own.is_opaque_view() {
+            return Err(change_of_opaque_view());
+        }
         let arguments = arguments(args, true);
         check_tangents(args, &arguments)?;
         let inner = InPlace::begin(own, &ends(&arguments, &edges(args, &arguments)))?;
         let original = if inner.is_recorded() && needed_saves(args, &arguments).has_input(0) {
-            let copy = crate::copy::clone(own)?;
+            let copy = if own.is_handled() { handled::clone(own)? } else { crate::copy::clone(own)? };
             // The copy replaces the tensor in derivatives of derivatives too.
             if let Some(edge) = own.gradient_edge()? {
                 copy.set_history(edge.node().clone(), edge.output);

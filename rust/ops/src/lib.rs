@@ -84,6 +84,7 @@ pub fn install() {
     rushlight_autograd::install(rushlight_autograd::Arithmetic {
         add: |a, b| handled::derive(|| op!(pointwise::arith::ADD, a, b)),
         clone: |tensor| op!(convert::CLONE, tensor),
+        detach: handled::detach,
         add_: |a, b| {
             let args = Args::new(&pointwise::arith::ADD, [a.into(), b.into(), Value::Scalar(Scalar::ONE)]);
             handled::derive(|| args.call_into(Target::InPlace)).map(drop)

@@ -244,8 +244,8 @@ struct Callbacks {
 }
 
 /// The object of a pickle, its length in bytes and its protocol. `allowed` are names beyond the default list;
-/// `find_global(module, name)`, `load_storage(class, key, location, elements)` with a class from `find_global`, and
-/// `set_state(object, state)` are implemented in Python.
+/// `find_global(module, name)`, `load_storage(class, key, location, elements, slice)` with a class from `find_global` and the name,
+/// start and count of a slice or None, and `set_state(object, state)` are implemented in Python.
 #[pyfunction]
 #[pyo3(name = "_unpickle")]
 fn unpickle<'py>(
@@ -371,7 +371,8 @@ fn build<'py>(py: Python<'py>, outcome: &Outcome, callbacks: &Callbacks) -> PyRe
             Step::Storage(storage) => {
                 let class = callbacks.find_global.bind(py).call1((&storage.module, &storage.class))?;
                 let load = callbacks.load_storage.bind(py);
-                load.call1((class, &storage.key, &storage.location, storage.elements))?
+                let slice = storage.slice.as_ref().map(|part| (&part.key, part.start, part.elements));
+                load.call1((class, &storage.key, &storage.location, storage.elements, slice))?
             }
             Step::Append { list, items } => {
                 let list = get(list).cast::<PyList>()?;

@@ -70,6 +70,11 @@ pub fn is_tensor(object: &Bound<'_, PyAny>) -> bool {
     as_tensor(object.as_borrowed()).is_some()
 }
 
+/// Whether an object is a tensor of no subclass.
+pub fn is_exact(object: &Bound<'_, PyAny>) -> bool {
+    object.get_type().as_type_ptr() == class()
+}
+
 /// The tensor behind an object, if it is one.
 ///
 /// # Safety

@@ -43,6 +43,33 @@ thread_local! {
     static MODES: Cell<usize> = const { Cell::new(0) };
 }
 
+macro_rules! guard {
+    ($name:ident, $state:expr, $doc:literal) => {
+        #[doc = $doc]
+        pub struct $name(TorchFunctionState);
+
+        impl $name {
+            pub fn begin() -> Self {
+                $name(STATE.replace($state))
+            }
+        }
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                STATE.set(self.0);
+            }
+        }
+    };
+}
+
+guard!(Enabled, TorchFunctionState::Enabled, "Handlers are considered again until it is dropped.");
+guard!(Disabled, TorchFunctionState::AllDisabled, "No handler is considered until it is dropped.");
+guard!(
+    SubclassesDisabled,
+    STATE.get().at_most(TorchFunctionState::SubclassesDisabled),
+    "No handler of a class is considered until it is dropped."
+);
+
 /// A public function, method or attribute, as a handler gets it.
 pub enum Public<'a> {
     Function {

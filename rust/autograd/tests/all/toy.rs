@@ -70,7 +70,21 @@ fn setup() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let empty: fn(&Layout, &Tensor) -> Result<Tensor> = |layout, like| empty(layout, like.dtype(), like.device());
-        install(Arithmetic { add, add_, clone, empty, full, copy_, as_strided, sum_to, cast, has_nan, has_inf });
+        let detach = |tensor: &Tensor| Ok(tensor.detach());
+        install(Arithmetic {
+            add,
+            add_,
+            clone,
+            detach,
+            empty,
+            full,
+            copy_,
+            as_strided,
+            sum_to,
+            cast,
+            has_nan,
+            has_inf,
+        });
         source_location::set_source_locator(source_location::SourceLocator {
             here: || LINE.with(|line| SourceLocation { code: 1, offset: line.get() }),
             describe: |source_location| {

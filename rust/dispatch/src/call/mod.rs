@@ -12,10 +12,12 @@
 //!
 //! Small pointwise calls try the fast path (`fast_path`) if no interceptor applies. It is tried once.
 
+mod checks;
 mod destination;
 pub mod devices;
 pub mod errors;
 mod generators;
+mod handled;
 mod kernels;
 pub mod lazy_conj;
 mod numbers;
@@ -35,13 +37,14 @@ use rushlight_core::alloc::out_of_memory;
 use rushlight_core::file_map::truncations;
 use rushlight_core::{Error, Result, reserve};
 
+use self::checks::checked;
 use self::devices::check_devices;
 use self::errors::with_context;
 use crate::fast_path::{self, GilHeld};
 use crate::interceptors::{self, Entry, Modes, Rest};
 use crate::operator::{Accepts, Args, Implementation, Operator, Tags};
 use crate::variants::check_no_gradient;
-use crate::{autocast, call_cache, create, handled, node, profile, quantized, sparse, subgraph, vmap};
+use crate::{autocast, call_cache, create, node, profile, quantized, sparse, subgraph, vmap};
 
 static INTERCEPTORS: [Entry; 10] = [
     Entry(Modes::PYTHON, handled::intercept),
@@ -124,18 +127,6 @@ fn begin(args: Args, target: Target, declined: bool) -> Result<Output> {
 fn intercepted(args: Args, target: Target, active: Modes) -> Result<Output> {
     let end = |args: Args, target: Target| take_steps(args, target, false);
     Rest { list: &INTERCEPTORS, active, end }.call(args, target)
-}
-
-/// The operator's own checks, and the target after its `inplace=`.
-#[inline]
-fn checked<'a>(args: &Args, target: Target<'a>) -> Result<Target<'a>> {
-    if let Some(check) = args.op.check {
-        check(args).map_err(|error| with_context(error, args, matches!(target, Target::InPlace)))?;
-    }
-    Ok(match (target, args.op.schema().inplace) {
-        (Target::Fresh, Some(asked)) if args.optional_bool(asked) == Some(true) => Target::InPlace,
-        (target, _) => target,
-    })
 }
 
 /// `checked` among the interceptors.

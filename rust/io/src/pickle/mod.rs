@@ -96,6 +96,16 @@ pub struct Storage {
     pub key: String,
     pub location: String,
     pub elements: u64,
+    /// In files of torch before 0.4: which elements of the storage are a storage of their own.
+    pub slice: Option<Slice>,
+}
+
+/// A part of a storage: its name, its first element and how many there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slice {
+    pub key: String,
+    pub start: u64,
+    pub elements: u64,
 }
 
 /// The integer as an `i64` if it fits, else as a big integer.

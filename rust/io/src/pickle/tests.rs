@@ -70,6 +70,7 @@ fn storages_and_calls() {
         key: "0".into(),
         location: "cpu".into(),
         elements: 6,
+        slice: None,
     };
     assert!(steps.contains(&Step::Storage(storage)));
     assert!(matches!(steps.last(), Some(Step::Call { function: 0, .. })));

@@ -13,7 +13,7 @@ use rushlight_dispatch::operator::{
 use rushlight_core::memory_format::{channels_last_format, strides};
 use rushlight_dispatch::copy::{copy as copy_elements, on_host, readable};
 use rushlight_dispatch::value::{Arg, Output, Value};
-use rushlight_dispatch::{create, op, quantized, vmap, warn_once};
+use rushlight_dispatch::{create, handled, op, quantized, vmap, warn_once};
 
 /// The operator behind `.to(dtype)`, `.float()` and every cast in derivatives.
 #[operator]
@@ -154,6 +154,9 @@ pub fn item(tensor: &Tensor) -> Result<Scalar> {
         return Err(Error::runtime(format!("a Tensor with {} elements cannot be converted to Scalar", tensor.numel()))
             .shapes([tensor.sizes().as_slice()])
             .hint("Use x.tolist() to get all elements."));
+    }
+    if let Some(number) = handled::item(tensor)? {
+        return Ok(number);
     }
     if tensor.device() == Device::Meta {
         return Err(Error::runtime("Tensor.item() cannot be called on meta tensors"));

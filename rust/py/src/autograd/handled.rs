@@ -1,15 +1,20 @@
-//! Passes the calls of derivatives to modes of `__torch_dispatch__`, in Python (`rushlight._derivatives`).
+//! Passes the calls of derivatives to handlers of `__torch_dispatch__`, in Python (`rushlight._derivatives`), and the results of
+//! handlers to the engine, which records them.
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
-use rushlight::Tensor;
-use rushlight_autograd::Gradients;
+use rushlight::{Scalar, Tensor};
+use rushlight_autograd::{Form, Gradients, TensorMeta, modes};
 use rushlight_dispatch::handled::{self, Handler};
 use rushlight_dispatch::operator::{Args, BackwardContext};
 
 use super::call_cache::given;
 use super::saved::object_of;
-use crate::{attach, object};
+use crate::dtype::PyDevice;
+use crate::errors::{kind_of, raise};
+use crate::overrides::{self, Enabled};
+use crate::{attach, convert, object};
 
 struct PyHandler;
 
@@ -17,8 +22,9 @@ struct PyHandler;
 const TOGETHER: [&str; 2] = ["_conv", "_conv_input"];
 
 impl Handler for PyHandler {
-    fn call(&self, args: &Args, in_place: bool) -> rushlight::Result<Vec<Tensor>> {
+    fn call(&self, args: &Args, in_place: bool) -> rushlight::Result<Option<Vec<Tensor>>> {
         attach::acquire(|py| {
+            let _enabled = Enabled::begin();
             let (positional, keywords) = (PyList::empty(py), PyDict::new(py));
             let params = &args.op.schema().params;
             let last = (0..args.values.len()).rev().find(|&at| !params[at].keyword_only && !args.is_default(at));
@@ -31,10 +37,7 @@ impl Handler for PyHandler {
             }
             let told = (args.op.namespace, args.op.python_name(), positional.to_tuple(), keywords, in_place);
             let found = py.import("rushlight._derivatives")?.call_method1("call", told)?;
-            if object::is_tensor(&found) {
-                return Ok(vec![object::tensor(&found)?.clone()]);
-            }
-            found.try_iter()?.map(|one| object::tensor(&one?).cloned()).collect()
+            if found.is(py.NotImplemented()) { Ok(None) } else { tensors(&found).map(Some) }
         })
     }
 
@@ -43,6 +46,7 @@ impl Handler for PyHandler {
             return Ok(None);
         }
         attach::acquire(|py| {
+            let _enabled = Enabled::begin();
             let values = PyDict::new(py);
             let params = &derive.args.op.schema().params;
             for (param, value) in params.iter().zip(&derive.args.values) {
@@ -67,6 +71,185 @@ impl Handler for PyHandler {
             found.try_iter()?.map(read).collect::<PyResult<_>>().map(Some)
         })
     }
+
+    fn detach(&self, tensor: &Tensor) -> rushlight::Result<Tensor> {
+        attach::acquire(|py| {
+            let _enabled = Enabled::begin();
+            let own = object::wrap_bound(py, tensor.clone())?;
+            let found = py.import("rushlight._derivatives")?.call_method1("detach", (own,))?;
+            object::tensor(&found).cloned()
+        })
+    }
+
+    fn item(&self, tensor: &Tensor) -> rushlight::Result<Scalar> {
+        attach::acquire(|py| {
+            let _enabled = Enabled::begin();
+            let own = object::wrap_bound(py, tensor.clone())?;
+            number(&py.import("rushlight._derivatives")?.call_method1("item", (own,))?)
+        })
+    }
+}
+
+/// A number that a handler returned.
+fn number(found: &Bound<'_, PyAny>) -> PyResult<Scalar> {
+    convert::scalar(found)?.ok_or_else(|| PyTypeError::new_err(format!("expected a number, got {}", kind_of(found))))
+}
+
+/// The tensors that a handler returned.
+fn tensors(found: &Bound<'_, PyAny>) -> PyResult<Vec<Tensor>> {
+    if found.is_none() {
+        return Ok(Vec::new());
+    }
+    if object::is_tensor(found) {
+        return Ok(vec![object::tensor(found)?.clone()]);
+    }
+    found.try_iter()?.map(|one| object::tensor(&one?).cloned()).collect()
+}
+
+/// _handled(function, operand, args, kwargs, compute)
+/// --
+///
+/// The result of a function of the engine, whose first operator with this operand has the results of `compute`. That runs below
+/// autograd, and the operator is recorded.
+#[pyfunction]
+fn _handled<'py>(
+    function: &Bound<'py, PyAny>,
+    operand: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: &Bound<'py, PyDict>,
+    compute: Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let operand = object::tensor(operand)?.clone();
+    let own = compute.clone().unbind();
+    let supplier = Box::new(move || {
+        attach::acquire(|py| {
+            let _enabled = Enabled::begin();
+            tensors(&own.bind(py).call0()?)
+        })
+    });
+    let call = || {
+        let _disabled = overrides::Disabled::begin();
+        function.call(args, Some(kwargs))
+    };
+    match handled::with_supplier(supplier, operand, call) {
+        (result, None) => result,
+        (Err(error), Some(_)) => Err(error),
+        (Ok(_), Some(_)) => handled::below_autograd(|| compute.call0()),
+    }
+}
+
+/// _is_handled(tensor)
+/// --
+///
+/// Whether the class of a tensor without elements handles the operators that are called with it.
+#[pyfunction]
+fn _is_handled(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    object::tensor(tensor).map(Tensor::is_handled)
+}
+
+/// _is_recorded(operands)
+/// --
+///
+/// Whether a call with these tensors is recorded.
+#[pyfunction]
+fn _is_recorded(operands: Vec<Bound<'_, PyAny>>) -> PyResult<bool> {
+    for operand in &operands {
+        if object::tensor(operand)?.is_tracked() {
+            return Ok(modes::recording());
+        }
+    }
+    Ok(false)
+}
+
+/// _as_views(operands, result)
+/// --
+///
+/// What a handler returned, in which tensors that share an operand's memory are views of it.
+#[pyfunction]
+fn _as_views<'py>(operands: Vec<Bound<'py, PyAny>>, result: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = result.py();
+    if let Ok(list) = result.cast_exact::<PyTuple>() {
+        let each = list.iter().map(|one| as_view(&operands, one)).collect::<PyResult<Vec<_>>>()?;
+        return Ok(PyTuple::new(py, each)?.into_any());
+    }
+    if let Ok(list) = result.cast_exact::<PyList>() {
+        let each = list.iter().map(|one| as_view(&operands, one)).collect::<PyResult<Vec<_>>>()?;
+        return Ok(PyList::new(py, each)?.into_any());
+    }
+    as_view(&operands, result)
+}
+
+fn as_view<'py>(operands: &[Bound<'py, PyAny>], result: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    // A view of a class of its own would lose the class.
+    if !object::is_exact(&result) {
+        return Ok(result);
+    }
+    for operand in operands {
+        if let Some(view) = handled::view_of(object::tensor(operand)?, object::tensor(&result)?) {
+            return object::wrap_bound(result.py(), view);
+        }
+    }
+    Ok(result)
+}
+
+/// _below_autograd(function, args, kwargs)
+/// --
+///
+/// The result of a function whose operators are not recorded.
+#[pyfunction]
+fn _below_autograd<'py>(
+    function: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyAny>> {
+    handled::below_autograd(|| function.call(args, Some(kwargs)))
+}
+
+/// _in_parts(function, args, kwargs)
+/// --
+///
+/// The result of a function whose operators of the engine are handled one by one.
+#[pyfunction]
+fn _in_parts<'py>(
+    function: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let _disabled = overrides::Disabled::begin();
+    handled::in_parts(|| function.call(args, Some(kwargs)))
+}
+
+/// _unhandled(function, args, kwargs)
+/// --
+///
+/// The result of a function without the handlers of its operands' classes.
+#[pyfunction]
+fn _unhandled<'py>(
+    function: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let _disabled = overrides::SubclassesDisabled::begin();
+    handled::plainly(|| function.call(args, Some(kwargs)))
+}
+
+/// _make_handled(cls, data, device, requires_grad)
+/// --
+///
+/// A leaf of a class that handles operators, with the form of `data`, which has no elements either, and on a device by what it tells.
+#[pyfunction]
+fn _make_handled<'py>(
+    cls: &Bound<'py, PyAny>,
+    data: &Bound<'py, PyAny>,
+    device: PyRef<'py, PyDevice>,
+    requires_grad: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let data = object::tensor(data)?;
+    let leaf = Tensor::with_meta(TensorMeta { form: Form::Handled, device: device.device, ..data.meta().clone() });
+    if requires_grad {
+        leaf.set_requires_grad(true).map_err(raise)?;
+    }
+    object::wrap_as(cls, leaf)
 }
 
 /// _expect_derivatives(has_mode)
@@ -80,5 +263,13 @@ fn _expect_derivatives(has_mode: bool) {
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     handled::install(Box::new(PyHandler));
+    module.add_function(wrap_pyfunction!(_handled, module)?)?;
+    module.add_function(wrap_pyfunction!(_is_handled, module)?)?;
+    module.add_function(wrap_pyfunction!(_is_recorded, module)?)?;
+    module.add_function(wrap_pyfunction!(_as_views, module)?)?;
+    module.add_function(wrap_pyfunction!(_below_autograd, module)?)?;
+    module.add_function(wrap_pyfunction!(_in_parts, module)?)?;
+    module.add_function(wrap_pyfunction!(_unhandled, module)?)?;
+    module.add_function(wrap_pyfunction!(_make_handled, module)?)?;
     module.add_function(wrap_pyfunction!(_expect_derivatives, module)?)
 }

@@ -2,7 +2,7 @@
 
 use super::super::builtins::full_name;
 use super::super::builtins::{Builtin, latin1};
-use super::super::{Id, Step, Storage, Use};
+use super::super::{Id, Slice, Step, Storage, Use};
 use super::{Kind, Machine, Value};
 use crate::{Error, Result};
 
@@ -125,16 +125,38 @@ impl Machine<'_> {
                 Step::Str(location),
                 &Step::Int(elements),
                 ref view @ ..,
-            ] if tag == "storage" && matches!(view, [] | [Step::None]) && elements >= 0 => Storage {
+            ] if tag == "storage" && elements >= 0 => Storage {
                 module: module.clone(),
                 class: name.clone(),
                 key: key.clone(),
                 location: location.clone(),
                 elements: elements as u64,
+                slice: self.slice(view, elements)?,
             },
             _ => return Err(self.bad("Unknown typename for persistent_load, expected a storage")),
         };
-        self.charge((storage.key.len() + storage.location.len() + storage.module.len() + storage.class.len()) as u64)?;
+        let slice = storage.slice.as_ref().map_or(0, |slice| slice.key.len());
+        self.charge(
+            (slice + storage.key.len() + storage.location.len() + storage.module.len() + storage.class.len()) as u64,
+        )?;
         self.push(Step::Storage(storage), Kind::Opaque, 0, 1)
+    }
+
+    /// The last part of a persistent id: which elements of the storage are meant, if not all.
+    fn slice(&self, view: &[&Step], elements: i64) -> Result<Option<Slice>> {
+        let parts = match view {
+            [] | [Step::None] => return Ok(None),
+            [Step::Tuple(parts)] => parts,
+            _ => return Err(self.bad("Unknown typename for persistent_load, expected a storage")),
+        };
+        let parts: Vec<&Step> = parts.iter().map(|&part| self.step(part)).collect();
+        match parts[..] {
+            [Step::Str(key), &Step::Int(start), &Step::Int(count)]
+                if start >= 0 && count >= 0 && start.checked_add(count).is_some_and(|end| end <= elements) =>
+            {
+                Ok(Some(Slice { key: key.clone(), start: start as u64, elements: count as u64 }))
+            }
+            _ => Err(self.bad("a slice of a storage must be a name, a start and a count within the storage")),
+        }
     }
 }
