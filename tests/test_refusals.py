@@ -309,6 +309,90 @@ x.long().cumsum_(0, dtype=torch.int16)
 RuntimeError: Bad in-place call: input tensor dtype long int and output tensor dtype short int should match
 x.cumprod_(0, dtype=torch.float64)
 RuntimeError: Bad in-place call: input tensor dtype float and output tensor dtype double should match
+F.l1_loss(x, x[:, :2], reduction=100)
+RuntimeError: The size of tensor a (3) must match the size of tensor b (2) at non-singleton dimension 1
+F.l1_loss(x, x, reduction=torch.tensor(2))
+ValueError: 2 is not a valid value for reduction
+F.mse_loss(x, x, reduction=None, weight=x)
+ValueError: Invalid reduction mode: None. Expected one of 'none', 'mean', 'sum'.
+F.nll_loss(x, 5, reduction=2.5)
+ValueError: 2.5 is not a valid value for reduction
+F.nll_loss(x.int(), torch.tensor([0, 2]), torch.ones(3))
+NotImplementedError: "nll_loss_out_frame" not implemented for 'Int'
+F.batch_norm([x], None, None, training=True)
+AttributeError: 'list' object has no attribute 'size'
+F.batch_norm([x], None, None)
+TypeError: batch_norm(): argument 'input' (position 1) must be Tensor, not list
+F.instance_norm(2, use_input_stats=False)
+TypeError: instance_norm(): argument 'input' (position 1) must be Tensor, not int
+F.instance_norm(x[None], weight=x[:1])
+RuntimeError: Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor
+F.local_response_norm(x[None], 3, k=None)
+TypeError: add(): argument 'other' (position 1) must be Tensor, not NoneType
+torch.norm(x, 3, True)
+TypeError: linalg_vector_norm(): argument 'dim' (position 3) must be tuple of ints, but found element of type bool at pos 0
+torch.norm(x, 'fro', 2 ** 63)
+TypeError: linalg_vector_norm(): argument 'dim' failed to unpack the object at pos 1 with error "Overflow when unpacking long long
+F.normalize(x, dim=0.5)
+TypeError: linalg_vector_norm(): argument 'dim' (position 3) must be tuple of ints, not float
+F.cross_entropy(x, torch.tensor([0, 2]), label_smoothing=2.0 ** 63)
+RuntimeError: label_smoothing must be between 0.0 and 1.0. Got: 9.22337e+18
+F.softshrink(x.double(), -2.5)
+RuntimeError: lambda must be in range [0, 1.79769e+308] for input dtype Double, but found -2.5
+x.half().__setitem__(0, 1j)
+RuntimeError: value cannot be converted to type double without overflow
+torch.clamp(x.half(), max=1e5)
+RuntimeError: value cannot be converted to type c10::Half without overflow
+torch.logit(x.half(), 1e5)
+RuntimeError: value cannot be converted to type c10::Half without overflow
+torch.histc(x, 2, 0, 1j)
+RuntimeError: value cannot be converted to type double without overflow
+F.scaled_dot_product_attention(x[0].int(), x, x)
+RuntimeError: Expected query, key, and value to have the same dtype, but got query.dtype: int key.dtype: float and value.dtype: float instead.
+torch.stft(torch.ones(2, 12).bool(), 4, return_complex=True)
+NotImplementedError: "reflection_pad1d" not implemented for 'Bool'
+torch.stft(torch.ones(2, 2, 2, 12), 4, return_complex=True)
+NotImplementedError: Padding size 2 is not supported for 4D input tensor.
+F.multilabel_soft_margin_loss(x, 'x')
+TypeError: only integer tensors of a single element can be converted to an index
+torch.lstm_cell(x, [None], torch.ones(8, 3), torch.ones(8, 2))
+TypeError: expected Tensor as element 0 in argument 1, but got NoneType
+x.half() ** 1e5
+RuntimeError: value cannot be converted to type c10::Half without overflow
+x.half().fill_(1j)
+RuntimeError: value cannot be converted to type c10::Half without overflow
+torch.addcmul(x.half(), x.half(), x.half(), value=1e39)
+RuntimeError: value cannot be converted to type float without overflow
+F.threshold(x.half(), 1j, 1)
+RuntimeError: value cannot be converted to type float without overflow
+torch.bmm(x[None].bool(), x.t()[None])
+NotImplementedError: "bmm" not implemented for 'Bool'
+torch.baddbmm(x[0, :2], x[None], x.t()[None].bool())
+RuntimeError: expected scalar type Float but found Bool
+torch.baddbmm(x[0, :2].bool(), x[None], x.t()[None])
+RuntimeError: Input dtypes must be the same, got: input bool, batch1: float, batch2: float
+torch.conv1d(torch.ones(1, 2, 6).int(), torch.ones(2, 2, 3), dilation=2)
+NotImplementedError: "slow_conv_dilated<>" not implemented for 'Int'
+x.scatter(1, torch.tensor([[0, 2], [2, 1]]), x[0])
+IndexError: Dimension out of range (expected to be in range of [-1, 0], but got 1)
+x.index_add(1, torch.tensor([0, 2]), x[0])
+RuntimeError: index_add_(): Indexing dim 1 is out of bounds of the source tensor with dim 1
+x.index_copy(0, torch.tensor([1, 0]), torch.tensor(1))
+IndexError: index_copy_(): When source is scalar, index should have one element (got 2)
+torch.unbind(torch.tensor(1), 1)
+IndexError: Dimension out of range (expected to be in range of [-1, 0], but got 1)
+torch.ormqr(torch.ones(3, 2), torch.ones(2), torch.ones(2, 2))
+RuntimeError: torch.ormqr: other.shape[-2] must be equal to input.shape[-2]
+torch.gru_cell(x, torch.ones(0), torch.ones(6, 3), torch.ones(6, 2))
+RuntimeError: Input batch size 2 doesn't match hidden0 batch size 0
+torch.gru_cell(x.int(), torch.ones(2, 2).int(), torch.ones(6, 3).int(), torch.ones(6, 2).int())
+RuntimeError: result type Float can't be cast to the desired output type Int
+torch.lstm_cell(x, [torch.ones(2, 2)] * 2, torch.ones(7, 2), torch.ones(9, 2))
+RuntimeError: input has inconsistent input_size: got 3 expected 2
+torch.gru(x, torch.ones(1, 2, 2), [torch.ones(6, 2), torch.ones(6, 2)], False, 1, 0.0, True, False, False)
+RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 2x6)
+torch.ones(3).cumsum(0, dtype=torch.complex32)
+NotImplementedError: "cumsum_out_cpu" not implemented for 'ComplexHalf'
 F.cosine_similarity(x, x, eps=-1.0)
 RuntimeError: eps must be non-negative, got: -1
 torch.native_group_norm(torch.ones(2, 6, 3), torch.ones(6, 1), None, 2, 6, 3, 3, 0.1)
@@ -509,3 +593,69 @@ def test_results_of_integers_and_of_nothing():
     pool = torch.nn.functional.adaptive_avg_pool2d
     assert pool(torch.full((1, 2, 2), 1 + 2j), 1).tolist() == [[[1 + 2j]]] and pool(torch.ones(2, 3), 1).shape == (1, 1)
     assert pool(torch.ones(2, 0, 3), 1).isnan().all()
+
+
+def test_numbers_beyond_half_precision():
+    """They are infinite where torch computes in float32, or casts a number that it chooses."""
+    half, mask = torch.ones(2, 2, dtype=torch.float16), torch.tensor([True, False])
+    assert torch.where(mask, half, -1e9).tolist() == [[1, -torch.inf]] * 2
+    assert torch.where(mask, half, 2**17).dtype == torch.float16
+    for made in (
+        torch.addcmul(half, half, half, value=2.0**17),
+        torch.addcdiv(half, half, half, value=2.0**17),
+        torch.addmm(half, half, half, alpha=2.0**17),
+        torch.nn.functional.leaky_relu(-half, -(2.0**17)),
+    ):
+        assert made.tolist() == [[torch.inf] * 2] * 2 and made.dtype == torch.float16
+    assert torch.nn.functional.threshold(half, 2.0**17, 3).tolist() == [[3, 3], [3, 3]]
+
+
+def test_results_that_are_copies_may_have_any_dtype():
+    for dtype in (torch.bool, torch.uint16, torch.uint64):
+        assert torch.tensor(1, dtype=dtype).cumsum_(0).item() == 1
+        assert torch.ones(0, 3).cumprod(1, dtype=dtype).dtype == dtype
+
+
+def test_a_number_on_the_host_chooses_among_tensors_without_data():
+    far, here = torch.ones(3, device="meta"), torch.tensor(True)
+    for made in (
+        far.where(here, 1),
+        torch.where(here, far, torch.tensor(2.0)),
+        torch.where(here, 1, far),
+        torch.complex(torch.tensor(1.0), far),
+    ):
+        assert made.shape == (3,) and made.device.type == "meta"
+
+
+def test_imaginary_parts_on_the_diagonal_do_not_count():
+    matrix = torch.tensor([[4 + 1j, 2], [2j, 5 - 3j]])
+    assert torch.linalg.cholesky(matrix).tolist() == [[2, 0], [1j, 2]]
+
+
+def test_losses_of_integers():
+    whole = torch.tensor([[1, 5]])
+    weighted = torch.nn.functional.mse_loss(whole, whole - 2, weight=whole, reduction="sum")
+    assert weighted.item() == 24 and weighted.dtype == torch.int64
+    assert torch.nn.functional.smooth_l1_loss(whole, whole - 2, beta=0.0, reduction="none").tolist() == [[2, 2]]
+    pooled, places = torch.nn.functional.max_pool1d(whole, 2, return_indices=True)
+    assert (pooled.item(), places.item(), pooled.dtype) == (5, 1, torch.int64)
+
+
+def test_means_over_no_batch_and_negative_smoothing():
+    functional = torch.nn.functional
+    assert functional.kl_div(torch.ones(0, 3), torch.ones(0, 3), reduction="batchmean").isnan()
+    scores, target = torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([2])
+    assert functional.cross_entropy(scores, target, label_smoothing=-1) == functional.cross_entropy(scores, target)
+
+
+def test_the_operand_of_most_digits_decides_those_of_an_outer_product():
+    third = torch.tensor([1.0]) / 3
+    sum = torch.addr(torch.zeros(1, 1, dtype=torch.float64), third, third)
+    assert sum.item() == third.item() ** 2
+
+
+def test_products_of_reflections_are_stored_by_columns_with_gradients_too():
+    vectors, factors = torch.rand(3, 2), torch.rand(2)
+    for needs in (False, True):
+        made = torch.linalg.householder_product(vectors.requires_grad_(needs), factors)
+        assert made.stride() == (1, 3)

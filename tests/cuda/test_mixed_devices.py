@@ -48,6 +48,61 @@ else:
     )
 
 
+def test_numbers_on_the_host():
+    """Operators that choose elements take one; those that read by indices refuse it."""
+    run(
+        """
+far, here = torch.arange(3.0, device="cuda"), torch.tensor(True)
+for made in (torch.where(here, far, 9.0), far.where(here, torch.tensor(9.0)), torch.where(here, far, -far)):
+    assert made.is_cuda and made.tolist() == [0, 1, 2]
+assert torch.complex(torch.tensor(1.0), far).tolist() == [1, 1 + 1j, 1 + 2j]
+index, one = torch.tensor(0), torch.ones(1, device="cuda")
+calls = [
+    lambda: far.index_select(0, index),
+    lambda: far.gather(0, index),
+    lambda: torch.gather(torch.tensor(1.0), 0, index.cuda()),
+    lambda: far.scatter_add(0, index, one),
+    lambda: far.index_copy(0, index, one),
+    lambda: far.take(index),
+    lambda: torch.isin(far, torch.tensor(1.0)),
+    lambda: torch.embedding(torch.ones(4, 3, device="cuda"), index),
+    lambda: torch.addmm(torch.tensor(1.0), torch.ones(2, 2, device="cuda"), torch.ones(2, 2, device="cuda")),
+]
+for number, call in enumerate(calls):
+    try:
+        call()
+    except RuntimeError as error:
+        assert str(error).startswith("Expected all tensors to be on the same device"), (number, error)
+    else:
+        raise AssertionError(f"no error in call {number}")
+"""
+    )
+
+
+def test_dtypes_that_are_refused_on_the_host():
+    """They are refused on the device too."""
+    run(
+        """
+calls = [
+    *(lambda d, dtype=dtype: torch.ones(3, device=d).to(dtype).cumsum_(0) for dtype in (torch.bool, torch.uint16, torch.uint64)),
+    lambda d: torch.ones(3, device=d).cumprod(0, dtype=torch.bool),
+    lambda d: torch.zeros(3, dtype=torch.int64, device=d).masked_fill_(torch.ones(3, device=d) > 0, torch.tensor(1j, device=d)),
+    lambda d: torch.zeros(3, dtype=torch.uint8, device=d).masked_fill_(torch.ones(3, device=d) > 0, torch.tensor(300, device=d)),
+]
+for number, call in enumerate(calls):
+    told = []
+    for device in ("cpu", "cuda"):
+        try:
+            call(device)
+        except Exception as error:
+            told.append((type(error), str(error).splitlines()[0]))
+    assert len(told) == 2 and told[0] == told[1], (number, told)
+whole = torch.tensor(True, device="cuda").cumsum_(0)
+assert whole.item() is True and whole.dtype == torch.bool
+"""
+    )
+
+
 def test_storages_change_their_size():
     """The bytes that fit stay, `out=` of another size grows, and freed memory is given back and refused."""
     run(

@@ -14,7 +14,7 @@ use crate::block::{Block, Owner, released};
 use crate::counted::{self, Counted, WeakCounted};
 use crate::device::Device;
 use crate::device_memory::{PageLocked, StreamId};
-use crate::error::{Error, Result};
+use crate::error::{Class, Error, Result};
 use crate::file_map::{FileMap, MapMode};
 use crate::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -290,7 +290,7 @@ impl Storage {
         let hold = self.hold();
         let Owner::Device(memory) = &hold.block().owner else {
             let device = hold.block().device;
-            return Err(Error::runtime(format!("the device cannot reach memory on {device}"))
+            return Err(Error::new(Class::Unreachable, format!("the device cannot reach memory on {device}"))
                 .hint("Use Tensor.to(device) to copy the tensor to the device first."));
         };
         if hold.block().bytes == 0 && hold.block().reserved != 0 {

@@ -88,7 +88,7 @@ pub fn select(index: u8) -> Result<&'static Card> {
 pub fn of(device: Device) -> Result<&'static Card> {
     match device {
         Device::Cuda(index) => select(index),
-        _ => Err(Error::runtime(format!("{device} is no CUDA device"))),
+        _ => Err(Error::new(Class::Unreachable, format!("{device} is no CUDA device"))),
     }
 }
 

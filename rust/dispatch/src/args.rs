@@ -6,7 +6,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Error, Result, Scalar};
 
 use crate::generator::Generator;
-use crate::operator::{Args, Operator};
+use crate::operator::{Args, Operator, Variants};
 
 impl<'a> Args<'a> {
     /// These first arguments; the rest take their defaults.
@@ -108,10 +108,10 @@ impl<'a> Args<'a> {
         ))
     }
 
-    /// The error for a list of tensors with a missing element; for a method the list is argument 0.
+    /// The error for a list of tensors with a missing element. The object of a method does not count.
     #[cold]
-    fn no_tensor(at: usize, arg: Arg) -> Error {
-        let place = arg.position().saturating_sub(1);
+    fn no_tensor(&self, at: usize, arg: Arg) -> Error {
+        let place = arg.position().saturating_sub(usize::from(self.op.variants.has(Variants::METHOD)));
         Error::type_(format!("expected Tensor as element {at} in argument {place}, but got NoneType"))
     }
 
@@ -119,7 +119,7 @@ impl<'a> Args<'a> {
         match self.get(arg, &[Kind::Tensors]) {
             Value::Tensors(list) => {
                 let each = list.iter().enumerate();
-                each.map(|(at, item)| item.as_ref().ok_or_else(|| Self::no_tensor(at, arg))).collect()
+                each.map(|(at, item)| item.as_ref().ok_or_else(|| self.no_tensor(at, arg))).collect()
             }
             _ => Err(self.wrong(arg, "tuple of Tensors")),
         }

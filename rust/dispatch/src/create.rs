@@ -87,7 +87,6 @@ pub fn check_fits(value: Scalar, dtype: DType) -> Result<()> {
         DType::U16 => "uint16_t",
         DType::U32 => "uint32_t",
         DType::U64 => "uint64_t",
-        DType::F16 | DType::BF16 if value.is_complex() => "double",
         DType::F16 => "c10::Half",
         DType::BF16 => "c10::BFloat16",
         other => other.c_name(),
@@ -95,6 +94,11 @@ pub fn check_fits(value: Scalar, dtype: DType) -> Result<()> {
     let about = if dtype.is_floating() || dtype.is_complex() { "finfo" } else { "iinfo" };
     Err(Error::runtime(format!("value cannot be converted to type {name} without overflow"))
         .hint(format!("torch.{about}(torch.{}) shows the range of the dtype.", dtype.name())))
+}
+
+/// The same for a number that becomes a tensor. Those of half types are made of a number in double precision.
+pub fn check_number(value: Scalar, dtype: DType) -> Result<()> {
+    check_fits(value, if value.is_complex() && dtype.is_half() { DType::F64 } else { dtype })
 }
 
 /// A one-dimensional tensor with these elements.

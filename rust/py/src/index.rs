@@ -282,7 +282,7 @@ fn assigned(own: &Tensor, value: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         Some(number) => {
             // Numbers for a quantised tensor are quantised when they are copied.
             let dtype = if own.is_quantized() { DType::F32 } else { own.dtype() };
-            create::check_fits(number, dtype).map_err(raise)?;
+            create::check_number(number, dtype).map_err(raise)?;
             create::scalar_of(number, dtype, own.device()).map_err(raise)
         }
         None => Err(PyTypeError::new_err(format!(

@@ -24,6 +24,9 @@ pub unsafe fn cholesky<T: Field>(count: usize, a: Matrices<T>, info: Numbers<i32
     each(count, n * n * n / 3, |index| {
         // SAFETY: guaranteed by the caller (see `# Safety`); each matrix is accessed by one thread.
         let (mut a, info) = unsafe { (a.get(index), info.get(index)) };
+        // As in LAPACK, imaginary parts on the diagonal do not count, and are zero where the factorisation ends early.
+        let real_diagonal = |a: &mut MatMut<T>| (0..n).for_each(|k| a[(k, k)] = T::real(a[(k, k)].re()));
+        real_diagonal(&mut a);
         let done = with_scratch(size, |stack| {
             llt::cholesky_in_place(a.as_mut(), Default::default(), Par::Seq, stack, Default::default())
         })?;
@@ -31,6 +34,7 @@ pub unsafe fn cholesky<T: Field>(count: usize, a: Matrices<T>, info: Numbers<i32
             Ok(_) => 0,
             Err(llt::LltError::NonPositivePivot { index }) => index as i32 + 1,
         };
+        real_diagonal(&mut a);
         for j in 1..n {
             a.as_mut().col_mut(j).subrows_mut(0, j).fill(T::default());
         }

@@ -32,7 +32,7 @@ pub fn check_devices(args: &Args) -> Result<Device> {
 
 /// The error for tensors on two devices.
 #[cold]
-fn apart(first: Device, own: Device) -> Error {
+pub(super) fn apart(first: Device, own: Device) -> Error {
     let sentence = if first == Device::Meta || own == Device::Meta {
         format!("Tensor on device {own} is not on the expected device {first}!")
     } else {

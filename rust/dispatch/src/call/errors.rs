@@ -4,6 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{Class, DType, Device, Dims, Error};
 
+use super::devices::apart;
 use crate::operator::{Args, Operator};
 
 #[cold]
@@ -48,11 +49,21 @@ pub fn not_on_cuda(op: &Operator) -> Error {
     Error::new(Class::NotImplemented, sentence).hint("Move the tensors to the host: x.cpu().")
 }
 
+/// The error of a call that could not reach the memory of an operand: of a number on the host, which only some operators
+/// take beside tensors of another device. A composition that reads memory of the host has no form for other devices.
+#[cold]
+fn out_of_reach(args: &Args) -> Error {
+    let mut devices = args.each_tensor().map(|(_, tensor)| tensor.device());
+    match devices.next().and_then(|first| Some((first, devices.find(|other| *other != first)?))) {
+        Some((first, other)) => apart(first, other),
+        None => not_on_cuda(args.op),
+    }
+}
+
 /// Adds the operator, and the shapes of its operands unless the error has more specific ones.
 #[cold]
 pub fn with_context(error: Error, args: &Args, in_place: bool) -> Error {
-    // A composition that reads memory of the host has no form for other devices.
-    let error = if error.class() == Class::Unreachable { not_on_cuda(args.op) } else { error };
+    let error = if error.class() == Class::Unreachable { out_of_reach(args) } else { error };
     let shapes: Vec<Dims> = args.each_tensor().map(|(_, tensor)| tensor.sizes().clone()).collect();
     error.called(args.op.display_name(in_place), shapes)
 }

@@ -3,7 +3,7 @@
 use crate::value::{Arg, Output, Results, Target};
 use rushlight_autograd::Tensor;
 use rushlight_autograd::modes::GradMode;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Device, Error, Result};
 
 use super::devices::{Chosen, check_devices, select_kernel};
 use super::errors::not_implemented;
@@ -19,12 +19,16 @@ use crate::{copy, node};
 pub fn kernel(body: &Kernel, args: &Args) -> Result<Output> {
     let device = check_devices(args)?;
     check_stored(args)?;
-    let specs = (body.infer)(args)?;
+    let mut specs = (body.infer)(args)?;
     // A factory has no operand that determines the device.
     let device =
         if args.op.schema().options.is_some() { specs.first().map_or(device, |spec| spec.device) } else { device };
     let mut results = Results::new();
-    for spec in &specs {
+    for spec in &mut specs {
+        // The operand that determines the shape may be a number on the host.
+        if spec.device == Device::Cpu && !args.op.tags.has(Tags::MIXED_DEVICES) {
+            spec.device = device;
+        }
         results.push(allocate(spec)?);
     }
     let chosen = select_kernel(args.op, device, body.cpu, body.cuda)?;

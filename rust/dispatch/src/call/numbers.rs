@@ -3,7 +3,7 @@
 use rushlight_core::{DType, Result, Scalar};
 
 use crate::create::check_fits;
-use crate::operator::Args;
+use crate::operator::{Args, Tags};
 use crate::signature::Kind;
 use crate::value::Value;
 
@@ -17,8 +17,10 @@ pub fn all_small(numbers: &[Scalar]) -> bool {
     })
 }
 
-/// Returns an error for numbers that the dtype of the computation cannot hold.
-pub fn check(args: &Args, compute: DType) -> Result<()> {
+/// Returns an error for numbers that the dtype of the computation cannot hold. Half types are computed in float32, whose
+/// range counts unless the operator rounds its numbers.
+pub fn check(args: &Args, common: DType) -> Result<()> {
+    let compute = if args.op.tags.has(Tags::ROUNDED_PARAMETERS) { common } else { common.compute() };
     let given = args.op.schema().params.iter().zip(&args.values);
     given.filter(|(param, _)| param.kind == Kind::Scalar).try_for_each(|(_, value)| match value {
         Value::Scalar(number) => check_fits(*number, compute),

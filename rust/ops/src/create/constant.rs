@@ -253,7 +253,7 @@ pub static SCALAR_TENSOR: Operator = Operator {
     tensor(3.)",
     implementation: Implementation::CompositeImplicit(|args| {
         let (options, value) = (Options::of(args)?, args.scalar(S)?);
-        check_fits(value, options.dtype())?;
+        create::check_number(value, options.dtype())?;
         options.finish(create::scalar_of(value, options.dtype(), options.device())?)
     }),
     samples: &["2.5"],

@@ -184,13 +184,20 @@ impl<'a> Analysis<'a> {
     fn padded(&self, mode: &str) -> Result<Tensor> {
         let rank = self.input.rank();
         // Padding by reflection requires batch and channel dimensions.
-        let mut sizes = vec![1; 3 - rank];
+        let missing = 3usize.saturating_sub(rank);
+        let mut sizes = vec![1; missing];
         sizes.extend(self.input.sizes());
-        let pad = (self.frame.n_fft / 2) as i64;
+        let pad = self.frame.n_fft.div_euclid(2) as i64;
+        let dtype = self.input.dtype();
+        if mode == "reflect" && rank < 3 && !DTypes::NUMBERS.has(dtype) {
+            return Err(Error::unsupported("reflection_pad1d", dtype));
+        }
         let shaped = crate::view::RESHAPE.tensor([self.input.into(), sizes_value(&sizes)])?;
         let padded =
             crate::join::pad::PAD.tensor([(&shaped).into(), Ints::from_slice(&[pad, pad]).into(), mode.into()])?;
-        crate::view::RESHAPE.tensor([(&padded).into(), sizes_value(&padded.sizes()[3 - rank..])])
+        // Of a number torch keeps the dimensions.
+        let kept = if rank == 0 { 0 } else { missing };
+        crate::view::RESHAPE.tensor([(&padded).into(), sizes_value(&padded.sizes()[kept..])])
     }
 
     /// Checks the arguments; returns whether half the frequencies are enough.
@@ -252,7 +259,7 @@ fn stft(args: &Args) -> Result<Tensor> {
     if center && call.aligned.is_some() {
         return Err(Error::runtime("stft align_to_window should only be set when center = false"));
     }
-    let signal = match center && (1..=2).contains(&call.input.rank()) {
+    let signal = match center {
         true => call.padded(args.str(PAD_MODE)?)?,
         false => call.input.clone(),
     };

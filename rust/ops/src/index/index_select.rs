@@ -21,6 +21,7 @@ use super::last_writes::of_last_writes;
 use super::put::{put_into, single};
 use super::scatter::{SCATTER, SCATTER_ADD, SCATTER_VALUE};
 use crate::expr_ext::ExprExt;
+use crate::linalg::matrix::size_of;
 use crate::pointwise::arith::MUL;
 use crate::view::RESHAPE;
 use crate::view::expand::EXPAND;
@@ -224,13 +225,17 @@ pub fn check_slices(args: &Args, name: &str) -> Result<()> {
 
     let (own, index, source) = (args.tensor(INPUT)?, args.tensor(INDEX)?, args.tensor(SOURCE)?);
     let dim = wrap_dim(args.int(DIM)?, own.rank())?;
-    if source.rank() == 0 && dim > 0 {
+    if dim >= source.rank().max(1) {
         return Err(Error::runtime(format!(
-            "{name}: Indexing dim {dim} is out of bounds of the source tensor with dim 0"
+            "{name}: Indexing dim {dim} is out of bounds of the source tensor with dim {}",
+            source.rank()
         )));
     }
     let along = source.sizes().get(dim).copied().unwrap_or(1);
     if index.numel() as isize != along {
+        if name == "index_reduce_()" {
+            size_of(source, dim as i64)?;
+        }
         return Err(Error::runtime(format!(
             "{name}: Number of indices ({}) should be equal to source.size(dim): ({along}), for dim: {dim}",
             index.numel()
@@ -337,6 +342,12 @@ fn check_copy(args: &Args) -> Result<()> {
     let dim = wrap_dim(args.int(DIM)?, own.rank())?;
     if index.rank() > 1 {
         return Err(Error::index(format!("index_copy_(): Index should have dimension 1 or 0 (got {})", index.rank())));
+    }
+    if source.rank() == 0 && index.numel() != 1 {
+        return Err(Error::index(format!(
+            "index_copy_(): When source is scalar, index should have one element (got {})",
+            index.numel()
+        )));
     }
     if source.rank() != own.rank() && source.rank() != 0 && own.rank() != 0 {
         return Err(Error::index(format!(

@@ -1,6 +1,7 @@
 //! Elements selected by a boolean mask.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::dtype::promote;
 use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{DType, Device, Error, Result, Scalar};
 use rushlight_cpu::index::scatter::ScatterOp;
@@ -140,7 +141,11 @@ pub static MASKED_FILL_TENSOR: Operator = Operator {
                 )));
             }
             check_mask(args)?;
-            if value.device() == Device::Cpu && !value.is_batched() {
+            // A number on another device is read if the tensor's dtype may not hold it, which waits for the device.
+            let own = args.tensor(INPUT)?.dtype();
+            let may_not_fit = promote(own, value.dtype()).map_or(true, |both| both != own);
+            let is_readable = value.device() != Device::Meta && !value.is_batched();
+            if is_readable && (value.device() == Device::Cpu || may_not_fit) {
                 create::check_fits(crate::convert::item(value)?, args.tensor(INPUT)?.dtype())?;
             }
             Ok(())

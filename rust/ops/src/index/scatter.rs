@@ -283,10 +283,15 @@ fn check(args: &Args, source: Option<Arg>, name: &str) -> Result<()> {
     match source {
         Some(source) => {
             let source_sizes = sizes(source);
+            // torch compares all sizes before the numbers of dimensions.
+            let larger = index_sizes.iter().zip(&source_sizes).any(|(index, source)| index > source);
+            if !beyond_own && !larger && (1..index_sizes.len()).contains(&source.rank()) {
+                wrap_dim(source.rank() as i64, source.rank())?;
+            }
             if source_sizes.len() != index_sizes.len() {
                 return Err(Error::runtime("Index tensor must have the same number of dimensions as src tensor"));
             }
-            if beyond_own || index_sizes.iter().zip(&source_sizes).any(|(index, source)| index > source) {
+            if beyond_own || larger {
                 return Err(Error::runtime(format!(
                     "Expected index {} to be no larger than self {} apart from dimension {dim} and to be no larger size than src {}",
                     Shape(index.sizes()),

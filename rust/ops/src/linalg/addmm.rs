@@ -81,10 +81,9 @@ fn factors(args: &Args) -> Result<(Scalar, Scalar)> {
     Ok((args.scalar(BETA)?, args.scalar(ALPHA)?))
 }
 
-/// Returns an error for factors that the tensors' dtype cannot hold.
-fn check_factors(args: &Args) -> Result<()> {
+/// Returns an error for factors that a dtype cannot hold.
+fn check_factors(args: &Args, dtype: DType) -> Result<()> {
     let (beta, alpha) = factors(args)?;
-    let dtype = args.tensor(ADDMM::INPUT)?.dtype();
     check_fits(beta, dtype)?;
     check_fits(alpha, dtype)
 }
@@ -126,7 +125,7 @@ pub static ADDMM: Operator = Operator {
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
             let own = args.tensor(INPUT)?;
-            check_factors(args)?;
+            check_factors(args, own.dtype().compute())?;
             let sizes = check_mats(own, args.tensor(MAT1)?, args.tensor(MAT2)?)?;
             Ok(vec![TensorSpec::new(&sizes, own.dtype(), own)])
         },
@@ -174,7 +173,7 @@ pub static ADDMV: Operator = Operator {
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
             let (own, a, v) = (args.tensor(INPUT)?, args.tensor(MAT)?, args.tensor(VEC)?);
-            check_factors(args)?;
+            check_factors(args, own.dtype())?;
             if a.rank() != 2 || v.rank() != 1 || own.rank() > 1 {
                 return Err(Error::runtime(format!(
                     "vector + matrix @ vector expected, got {}, {}, {}",
@@ -245,9 +244,7 @@ pub static BADDBMM: Operator = Operator {
             let (own, a, b) = (args.tensor(INPUT)?, args.tensor(BATCH1)?, args.tensor(BATCH2)?);
             let sizes = [size_of(a, 0)?, size_of(a, 1)?, size_of(b, 2)?];
             check_addend(own, &sizes)?;
-            check_factors(args)?;
-            check_batches(a, b, own.sizes())?;
-            if own.dtype() != a.dtype() || a.dtype() != b.dtype() {
+            if own.dtype() != a.dtype() {
                 return Err(Error::runtime(format!(
                     "Input dtypes must be the same, got: input {}, batch1: {}, batch2: {}",
                     own.dtype().c_name(),
@@ -255,7 +252,16 @@ pub static BADDBMM: Operator = Operator {
                     b.dtype().c_name()
                 )));
             }
+            check_batches(a, b, own.sizes())?;
             check_dtype("baddbmm", a.dtype())?;
+            check_factors(args, own.dtype().compute())?;
+            if a.dtype() != b.dtype() {
+                return Err(Error::runtime(format!(
+                    "expected scalar type {} but found {}",
+                    a.dtype().display_name(),
+                    b.dtype().display_name()
+                )));
+            }
             Ok(vec![TensorSpec::new(&sizes, own.dtype(), own)])
         },
         |args, results| add_product(args, [BATCH1, BATCH2], results),
@@ -388,7 +394,8 @@ pub static ADDR: Operator = Operator {
         // With bool tensors the factors are bools too.
         let truth = |factor: Scalar| if dtype == DType::Bool { Scalar::Bool(factor.truth()) } else { factor };
         let (beta, alpha) = (truth(beta), truth(alpha));
-        let outer = op!(super::contract::OUTER, x, y)?;
+        let [x, y] = [x, y].map(|vector| crate::convert::to_dtype(vector, dtype));
+        let outer = op!(super::contract::OUTER, x?, y?)?;
         let outer = if alpha.is_one() { outer } else { op!(crate::pointwise::arith::MUL, &outer, alpha)? };
         if beta.is_zero() {
             // Only the addend's shape and dtype count; its values, NaN included, are not read.

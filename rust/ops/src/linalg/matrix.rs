@@ -155,6 +155,7 @@ fn batched_sizes(a: &Tensor, b: &Tensor) -> Result<Dims> {
 }
 
 fn check_batched(a: &Tensor, b: &Tensor) -> Result<()> {
+    check_dtype("bmm", a.dtype())?;
     if a.dtype() != b.dtype() {
         return Err(Error::runtime(format!(
             "expected scalar type {} but found {}",
@@ -162,7 +163,7 @@ fn check_batched(a: &Tensor, b: &Tensor) -> Result<()> {
             b.dtype().display_name()
         )));
     }
-    check_dtype("bmm", a.dtype())
+    Ok(())
 }
 
 /// Checks `batch1` and `batch2` as torch does.

@@ -17,6 +17,7 @@ use super::dense::{
 };
 use super::factors_on_cuda;
 use super::matrix::size_of;
+use crate::convert::contiguous;
 use crate::expr_ext::ExprExt;
 use crate::reduce::SUM;
 
@@ -425,20 +426,16 @@ fn check_multiplied(input: &Tensor, tau: &Tensor, other: &Tensor, left: bool, fe
     }
     let place = if left { 2 } else { 1 };
     let height = other.sizes()[other.rank() - place];
-    let (steps, [m, n]) = (*tau.sizes().last().unwrap_or(&0), matrix_sizes(input));
-    if height < steps {
-        return Err(Error::runtime(format!(
-            "{name}: other.shape[-{place}] must be greater than or equal to tau.shape[-1]"
-        )));
+    let [m, n] = matrix_sizes(input);
+    if height != m {
+        return Err(Error::runtime(format!("{name}: other.shape[-{place}] must be equal to input.shape[-2]")));
     }
+    let steps = size_of(tau, -1)?;
     let all = height.min(n);
     if steps > all || (steps < all && !fewer) {
         return Err(Error::runtime(format!(
             "{name}: tau.shape[-1] must be equal to min(other.shape[-{place}], input.shape[-1])"
         )));
-    }
-    if height != m {
-        return Err(Error::runtime(format!("{name}: other.shape[-{place}] must be equal to input.shape[-2]")));
     }
     check_ranks(name, input, tau)?;
     if other.rank() != input.rank() {
@@ -491,5 +488,6 @@ fn reflected(input: &Tensor, tau: &Tensor, to: &Tensor, left: bool, adjoint: boo
         };
         to = to - change * factor;
     }
-    to.done()
+    // The kernel's results are stored by columns.
+    contiguous(&to.transposed().done()?).map(|rows| Expr::from(&rows).transposed())?.done()
 }

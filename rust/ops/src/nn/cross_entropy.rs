@@ -10,6 +10,7 @@ use rushlight_dispatch::value::{Ints, Output};
 use super::Reduction;
 use super::loss::reduction_at;
 use super::nll::loss_and_weight;
+use crate::create::c_text;
 use crate::expr_ext::ExprExt;
 use crate::pointwise::compare::EQ;
 use crate::reduce::softmax::LOG_SOFTMAX;
@@ -59,9 +60,12 @@ fn cross_entropy(args: &Args) -> Result<Tensor> {
     let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
     let (scores, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
     let smoothing = args.float(LABEL_SMOOTHING)?;
-    if !(0.0..=1.0).contains(&smoothing) {
+    if smoothing > 1.0 {
+        let smoothing = c_text(smoothing);
         return Err(Error::runtime(format!("label_smoothing must be between 0.0 and 1.0. Got: {smoothing}")));
     }
+    // Like torch, numbers below zero and NaN smooth nothing.
+    let smoothing = smoothing.max(0.0);
     let dim = i64::from(scores.rank() != 1);
     if scores.sizes() == target.sizes() {
         return of_probabilities(args, reduction, dim, smoothing);

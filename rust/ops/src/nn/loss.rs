@@ -37,13 +37,13 @@ pub static MSE_LOSS: Operator = Operator {
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = prepared(args, [SIZE_AVERAGE, REDUCE, REDUCTION], args.optional_tensor(WEIGHT))?;
-        let (input, target) = alike(args, "mse_cpu")?;
-        let mse = |reduction: Reduction| op!(MSE, &input, &target, reduction.code());
-        match args.optional_tensor(WEIGHT) {
-            Some(weight) => weighed(mse(Reduction::None)?, weight, reduction),
-            None => mse(reduction),
+        if let Some(weight) = args.optional_tensor(WEIGHT) {
+            // As in torch, integers have weighted losses alone.
+            let error = Expr::from(args.tensor(INPUT)?) - Expr::from(args.tensor(TARGET)?);
+            return weighed((error.clone() * error).done()?, weight, reduction).map(Output::Tensor);
         }
-        .map(Output::Tensor)
+        let (input, target) = alike(args, "mse_cpu")?;
+        op!(MSE, &input, &target, reduction.code()).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &[
@@ -263,12 +263,13 @@ pub static SMOOTH_L1_LOSS: Operator = Operator {
         if beta < 0.0 || beta.is_nan() {
             return Err(Error::runtime("smooth_l1_loss does not support negative values for beta."));
         }
+        if beta == 0.0 {
+            let each = (Expr::from(args.tensor(INPUT)?) - Expr::from(args.tensor(TARGET)?)).abs();
+            return reduction.apply(each.done()?).map(Output::Tensor);
+        }
         let (input, target) = alike(args, "smooth_l1_cpu")?;
         let d = (Expr::from(input) - Expr::from(target)).abs();
-        let each = match beta {
-            0.0 => d,
-            _ => d.clone().below(beta).choose(d.clone() * d.clone() * (0.5 / beta), d - Expr::from(0.5 * beta)),
-        };
+        let each = d.clone().below(beta).choose(d.clone() * d.clone() * (0.5 / beta), d - Expr::from(0.5 * beta));
         reduction.apply(each.done()?).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
@@ -562,7 +563,7 @@ pub static KL_DIV: Operator = Operator {
         let loss = reduction.apply(each.done()?)?;
         match (batchmean, input.sizes().first()) {
             // torch also divides what the deprecated arguments reduce.
-            (true, Some(&batch)) if batch != 0 => op!(crate::pointwise::divide::DIV, &loss, batch as f64),
+            (true, Some(&batch)) => op!(crate::pointwise::divide::DIV, &loss, batch as f64),
             _ => Ok(loss),
         }
         .map(Output::Tensor)

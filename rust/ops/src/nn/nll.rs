@@ -244,17 +244,17 @@ fn infer(args: &Args) -> Result<Vec<TensorSpec>> {
             };
             return Err(Error::runtime(sentence).shapes([own.as_slice(), weight.sizes().as_slice()]));
         }
-        if weight.dtype() != input.dtype() {
-            return Err(Error::runtime(format!(
-                "expected scalar type {} but found {}",
-                input.dtype().display_name(),
-                weight.dtype().display_name()
-            )));
-        }
     }
     if !input.dtype().is_floating() {
         let kernel = if own.len() > 2 { "nll_loss2d_forward_out_frame" } else { "nll_loss_out_frame" };
         return Err(Error::unsupported(kernel, input.dtype()));
+    }
+    if let Some(weight) = args.optional_tensor(WEIGHT).filter(|weight| weight.dtype() != input.dtype()) {
+        return Err(Error::runtime(format!(
+            "expected scalar type {} but found {}",
+            input.dtype().display_name(),
+            weight.dtype().display_name()
+        )));
     }
     let each = Reduction::of_code(args.int(REDUCTION)?) == Reduction::None && own.len() > 1;
     let shape: &[isize] = if each { to } else { &[] };

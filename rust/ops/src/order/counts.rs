@@ -183,7 +183,8 @@ fn histc_infer(args: &Args) -> Result<Vec<TensorSpec>> {
     }
     check_bins(bins)?;
     for arg in [MIN, MAX] {
-        create::check_fits(args.scalar(arg)?, own.dtype())?;
+        let limit = args.scalar(arg)?;
+        create::check_fits(limit, if limit.is_complex() { DType::F64 } else { own.dtype() })?;
     }
     Ok(vec![TensorSpec::new(&[bins as isize], own.dtype(), own)])
 }

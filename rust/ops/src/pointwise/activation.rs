@@ -513,7 +513,8 @@ pub static SOFTSHRINK: Operator = Operator {
         if lambd.is_complex() {
             return create::check_fits(lambd, DType::F64);
         }
-        match dtype.greatest() {
+        let greatest = if dtype == DType::F64 { Some(f64::MAX) } else { dtype.greatest() };
+        match greatest {
             Some(greatest) if !(0.0..=greatest).contains(&lambd.f64()) => Err(Error::runtime(format!(
                 "lambda must be in range [0, {}] for input dtype {}, but found {}",
                 c_text(greatest),
@@ -552,6 +553,11 @@ pub static THRESHOLD: Operator = Operator {
     tensor([9., 2.])",
     dtypes: DTypes::REAL,
     tags: Tags::IDEMPOTENT,
+    check: Some(|args| {
+        let own = args.tensor(INPUT)?.dtype();
+        create::check_fits(args.scalar(THRESHOLD)?, own.compute())?;
+        create::check_fits(args.scalar(VALUE)?, own)
+    }),
     implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x; threshold, value| if x <= threshold { value } else { x });
         for<S> [f32, f64] (|x; threshold, value| if x <= threshold { value } else { x })

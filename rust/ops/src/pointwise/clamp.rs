@@ -14,6 +14,7 @@ use crate::expr_ext::ExprExt;
 const LIMIT: Operator = Operator {
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
     kernel_name: "clamp_cpu",
+    tags: Tags::ROUNDED_PARAMETERS,
     check: Some(real),
     ..Operator::BASE
 };

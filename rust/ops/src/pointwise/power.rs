@@ -121,6 +121,7 @@ pub static POW: Operator = Operator {
             exponent @ (Scalar::Int(_) | Scalar::UInt(_)) if base.is_integral() && base != DType::Bool => {
                 create::check_fits(exponent, base)
             }
+            exponent if base.is_half() && !exponent.is_complex() => create::check_fits(exponent, base),
             _ => Ok(()),
         }
     }),

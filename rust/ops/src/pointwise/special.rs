@@ -64,8 +64,11 @@ pub static LOGIT: Operator = Operator {
         })
     }),
     check: Some(|args| match args.optional_scalar(EPS) {
-        Some(eps) if args.tensor(INPUT)?.dtype() != DType::F64 => create::check_fits(eps, DType::F32),
-        _ => Ok(()),
+        Some(eps) => {
+            let own = args.tensor(INPUT)?.dtype();
+            create::check_fits(eps, if own.is_floating() { own } else { DType::F32 })
+        }
+        None => Ok(()),
     }),
     errors: &[("unit(2), 1e300", "RuntimeError", "value cannot be converted to type float without overflow")],
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {

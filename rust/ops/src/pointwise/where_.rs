@@ -107,16 +107,22 @@ fn infer(args: &Args) -> Result<Vec<TensorSpec>> {
     Ok(vec![TensorSpec { layout, dtype: state.result()?, device: condition.device() }])
 }
 
+/// A number that the result's dtype holds. Narrow floats take infinity for greater ones.
+fn fitting(number: Scalar, dtype: DType) -> Result<Scalar> {
+    let is_narrow = dtype.is_half() || dtype.is_float8();
+    if is_narrow && !number.is_complex() {
+        return Ok(number);
+    }
+    create::check_fits(number, dtype)?;
+    Ok(number)
+}
+
 fn cpu(args: &Args, results: &[Tensor]) -> Result<()> {
     let out = &results[0];
     let (dtype, sizes) = (out.dtype(), out.sizes());
     let operand = |arg| match args.optional_tensor(arg) {
         Some(tensor) => Ok(tensor.clone()),
-        None => {
-            let number = args.scalar(arg)?;
-            create::check_fits(number, dtype)?;
-            create::scalar_of(number, dtype, out.device())
-        }
+        None => create::scalar_of(fitting(args.scalar(arg)?, dtype)?, dtype, out.device()),
     };
     let operands = [args.tensor(WHERE::CONDITION)?.clone(), operand(WHERE::INPUT)?, operand(WHERE::OTHER)?];
     let stretched: Vec<Layout> =
@@ -141,11 +147,7 @@ fn cuda(args: &Args, results: &[Tensor]) -> Result<()> {
     let operand = |arg| -> Result<Operand> {
         match args.optional_tensor(arg) {
             Some(tensor) => Ok(Operand::Tensor(tensor)),
-            None => {
-                let number = args.scalar(arg)?;
-                create::check_fits(number, out.dtype())?;
-                Ok(Operand::Number(number))
-            }
+            None => Ok(Operand::Number(fitting(args.scalar(arg)?, out.dtype())?)),
         }
     };
     let condition = Operand::Tensor(args.tensor(WHERE::CONDITION)?);

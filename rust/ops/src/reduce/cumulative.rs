@@ -39,8 +39,10 @@ pub static CUMSUM: Operator = Operator {
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Kernel(Kernel {
         infer,
-        cpu: |args, results| sums(args, &results[0]),
-        cuda: OnCuda::Own(|args, results| cumulative(args, results, Running::Sum)),
+        cpu: |args, results| accumulated(args, &results[0], sums),
+        cuda: OnCuda::Own(|args, results| {
+            accumulated(args, &results[0], |args, result| cumulative(args, result, Running::Sum))
+        }),
     }),
     kernel_name: "cumsum_out_cpu",
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
@@ -70,8 +72,10 @@ pub static CUMPROD: Operator = Operator {
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Kernel(Kernel {
         infer,
-        cpu: |args, results| products(args, &results[0]),
-        cuda: OnCuda::Own(|args, results| cumulative(args, results, Running::Product)),
+        cpu: |args, results| accumulated(args, &results[0], products),
+        cuda: OnCuda::Own(|args, results| {
+            accumulated(args, &results[0], |args, result| cumulative(args, result, Running::Product))
+        }),
     }),
     kernel_name: "cumprod_out_cpu",
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
@@ -208,7 +212,7 @@ pub static LOGCUMSUMEXP: Operator = Operator {
         cpu: |args, results| log_sums(args, &results[0]),
         cuda: OnCuda::Own(|args, results| match results[0].dtype().is_complex() {
             true => on_host::fill(|args, results| log_sums(args, &results[0]), args, results),
-            false => cumulative(args, results, Running::LogSum),
+            false => cumulative(args, &results[0], Running::LogSum),
         }),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
@@ -395,8 +399,21 @@ fn back(d: &BackwardContext) -> Expr {
     })
 }
 
-fn cumulative(args: &Args, results: &[Tensor], what: Running) -> Result<()> {
-    on_cuda::cumulative(args.tensor(CUMSUM::INPUT)?, super::one_dim(args, CUMSUM::DIM)?, &results[0], what)
+/// Runs a cumulative sum or product in a result's dtype, which is one that torch accumulates in. A result without a
+/// dimension or without elements is a copy, in any dtype.
+fn accumulated(args: &Args, result: &Tensor, kernel: impl Fn(&Args, &Tensor) -> Result<()>) -> Result<()> {
+    if result.rank() == 0 || result.numel() == 0 {
+        return rushlight_dispatch::copy::copy(result, args.tensor(CUMSUM::INPUT)?);
+    }
+    let dtype = result.dtype();
+    if !DTypes::NUMBERS.has(dtype) {
+        return Err(not_implemented(args.op, dtype));
+    }
+    kernel(args, result)
+}
+
+fn cumulative(args: &Args, result: &Tensor, what: Running) -> Result<()> {
+    on_cuda::cumulative(args.tensor(CUMSUM::INPUT)?, super::one_dim(args, CUMSUM::DIM)?, result, what)
 }
 
 fn infer(args: &Args) -> Result<Vec<TensorSpec>> {

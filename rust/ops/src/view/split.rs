@@ -419,11 +419,11 @@ pub static UNBIND: Operator = Operator {
     sparse: Sparse::CompositeImplicit,
     implementation: Implementation::MultiView(|args| {
         let own = args.tensor(INPUT)?.layout();
+        let dim = wrap_dim(args.int(DIM)?, own.rank())?;
         if own.rank() == 0 {
             return Err(Error::index("Dimension specified as 0 but tensor has no dimensions")
                 .hint("A 0-d tensor has one element: use x.item()."));
         }
-        let dim = wrap_dim(args.int(DIM)?, own.rank())?;
         check_piece_count(own.sizes[dim] as i64)?;
         Ok((0..own.sizes[dim]).map(|index| own.select(dim, index)).collect())
     }),

@@ -1,9 +1,10 @@
 //! What happens inside a function that torch writes in Python when an argument has a wrong kind: an operation that the
 //! argument does not have, or an error of the operator that the function calls.
 
-use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::class::basic::CompareOp;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 use rushlight_dispatch::operator::Operator;
 use rushlight_dispatch::signature::Kind;
 
@@ -12,9 +13,12 @@ use super::signatures::{Expected, Signature};
 use crate::errors::{self, kind_of};
 use crate::{object, scalars};
 
-/// The attribute that a function asks an argument for, before anything else uses it.
-fn attribute(function: &str, param: &str) -> Option<&'static str> {
+/// The attribute that a function asks an argument for, before anything else uses it. `flag` gives the other arguments that
+/// are flags.
+fn attribute(function: &str, param: &str, flag: &dyn Fn(&str) -> Option<bool>) -> Option<&'static str> {
     Some(match (function, param) {
+        ("batch_norm", "input") if flag("training") == Some(true) => "size",
+        ("instance_norm", "input") if flag("use_input_stats") == Some(false) => return None,
         ("softsign", "input") => "abs",
         ("tanhshrink", "input") => "tanh",
         ("glu" | "stft" | "group_norm" | "local_response_norm", "input") => "dim",
@@ -30,6 +34,15 @@ fn attribute(function: &str, param: &str) -> Option<&'static str> {
         ("max_pool3d", "input") => "is_cuda",
         _ => return None,
     })
+}
+
+/// The error of using an attribute: of asking for it, or of calling a method. An array's `size` is a number.
+fn used(object: &Bound<'_, PyAny>, attribute: &str) -> Option<PyErr> {
+    match object.getattr(attribute) {
+        Ok(found) if matches!(attribute, "size" | "dim") => found.call0().err(),
+        Ok(_) => None,
+        Err(error) => Some(error),
+    }
 }
 
 /// Python's sentence about the first operation that an argument does not have, with `_` for its kind.
@@ -62,6 +75,7 @@ pub(super) fn inner<'n>(function: &'n str, param: &str) -> &'n str {
         ("unfold", _) => "im2col",
         ("fold", _) => "col2im",
         ("grid_sample", _) => "grid_sampler",
+        ("norm" | "normalize", "dim") => "linalg_vector_norm",
         (name, _) => name.strip_suffix("_with_indices").unwrap_or(name),
     }
 }
@@ -77,11 +91,12 @@ fn passed_on(
 ) -> Option<PyErr> {
     let has = |kind: Kind| signature.params.iter().any(|param| param.kind == kind && !param.keyword_only);
     let (inner, renamed, kind) = match (name, param.name) {
-        ("norm", "dim") if has(Kind::Str) && object.len().is_err() => {
+        ("norm", "dim") if has(Kind::Str) && object.len().is_err() && !object.is_instance_of::<PyInt>() => {
             let sentence = format!("object of type '{}' has no len()", kind_of(object));
             return Some(PyTypeError::new_err(sentence));
         }
         ("norm", "p") => ("linalg_vector_norm", "ord", Kind::Scalar),
+        ("norm", "dim") => ("linalg_vector_norm", "dim", Kind::IntOrInts),
         ("norm", other) => ("linalg_vector_norm", other, param.kind),
         (_, "split_size" | "sections") => ("split_with_sizes", "split_sizes", Kind::Ints),
         ("split", _) if has(Kind::Int) && !has(Kind::Ints) => {
@@ -92,8 +107,18 @@ fn passed_on(
         (_, other) => ("split_with_sizes", other, param.kind),
     };
     let expected = Expected { name: renamed, kind, ..param.clone() };
-    let items = items_of(object);
-    if kind == Kind::Ints
+    // An int becomes a list.
+    let items = match items_of(object) {
+        items if items.is_empty() && param.name == "dim" && object.is_instance_of::<PyInt>() => vec![object.clone()],
+        items => items,
+    };
+    if let Some(first) = items.first().filter(|first| kind == Kind::IntOrInts && first.is_instance_of::<PyBool>()) {
+        let (wanted, found) = (kind.display_name(), kind_of(first));
+        return Some(PyTypeError::new_err(format!(
+            "{inner}(): argument '{renamed}' (position {position}) must be {wanted}, but found element of type {found} at pos 0"
+        )));
+    }
+    if matches!(kind, Kind::Ints | Kind::IntOrInts)
         && items.first().is_some_and(|first| matches!(scalars::int(first), Ok(Some(_))))
         && let Some(sentence) = unpacking(inner, renamed, &items)
     {
@@ -126,15 +151,34 @@ pub(super) fn compares_words(op: &Operator) -> bool {
     op.namespace == "nn.functional" && op.python_name() != "pad" || matches!(op.python_name(), "cdist" | "norm")
 }
 
-/// Whether a loss checks its reduction itself if it has weights.
-pub(super) fn weighs(op: &Operator) -> bool {
-    matches!(op.python_name(), "mse_loss" | "l1_loss" | "huber_loss")
+/// Whether a loss takes any object as a reduction, and refuses it when it looks at it. Three losses use it as text.
+pub(super) fn takes_any_reduction(op: &Operator, param: &str) -> bool {
+    op.namespace == "nn.functional" && param == "reduction" && operation(op.python_name(), param).is_none()
 }
 
-/// torch's error of a loss with weights for a reduction that is not text.
-pub(super) fn unknown_mode(object: &Bound<'_, PyAny>) -> PyErr {
-    let text = object.str().map(|text| text.to_string()).unwrap_or_default();
-    PyValueError::new_err(format!("Invalid reduction mode: {text}. Expected one of 'none', 'mean', 'sum'."))
+/// The text of a reduction of any kind in a sentence, after the comparison with the words.
+pub(super) fn reduction_text(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    object.rich_compare("none", CompareOp::Eq)?.is_truthy()?;
+    object.call_method1("__format__", ("",))?.extract()
+}
+
+/// The error of a reduction that is none of the words, of a loss that looks at it before its other arguments.
+pub(super) fn wrong_reduction(op: &Operator, given: &Bound<'_, PyAny>) -> Option<PyErr> {
+    let name = op.python_name();
+    let is_last = matches!(
+        name,
+        "mse_loss" | "l1_loss" | "smooth_l1_loss" | "huber_loss" | "gaussian_nll_loss" | "multilabel_soft_margin_loss"
+    );
+    let is_text = given.is_instance_of::<PyString>();
+    if op.namespace != "nn.functional" || is_last || (!is_text && !takes_any_reduction(op, "reduction")) {
+        return None;
+    }
+    let text = match reduction_text(given) {
+        Ok(text) => text,
+        Err(error) => return Some(error),
+    };
+    let is_word = is_text && matches!(text.as_str(), "none" | "mean" | "sum" | "elementwise_mean" | "batchmean");
+    (!is_word).then(|| PyValueError::new_err(format!("{text} is not a valid value for reduction")))
 }
 
 /// torch's error for such a list of one item, as in `adaptive_avg_pool2d(x, [3])`.
@@ -156,14 +200,32 @@ pub(super) fn error(
     place: usize,
     is_method: bool,
     with_indices: bool,
+    flag: &dyn Fn(&str) -> Option<bool>,
     object: &Bound<'_, PyAny>,
 ) -> Option<PyErr> {
     let (name, kind, param) = (op.python_name(), kind_of(object), &signature.params[place]);
-    if let Some(attribute) = attribute(name, param.name) {
-        return Some(PyAttributeError::new_err(format!("'{kind}' object has no attribute '{attribute}'")));
+    if let Some(error) = attribute(name, param.name, flag).and_then(|attribute| used(object, attribute)) {
+        return Some(error);
+    }
+    if name == "normalize" && matches!(param.name, "p" | "dim") {
+        return passed_on("norm", signature, param, place + 1, object);
     }
     if matches!(name, "norm" | "split") {
         return passed_on(name, signature, param, place + 1 + usize::from(is_method), object);
+    }
+    let operand = |inner: &str| {
+        let expected = Expected { name: "other", kind: Kind::Tensor, ..param.clone() };
+        Some(PyTypeError::new_err(wrong(object, inner, &expected, Some(1))))
+    };
+    match (name, param.name) {
+        ("local_response_norm", "alpha") => return operand("mul"),
+        ("local_response_norm", "k") => return operand("add"),
+        ("local_response_norm", "beta") | ("normalize", "eps") => {
+            let inner = if name == "normalize" { "clamp_min" } else { "pow" };
+            let sentence = errors::invalid_combination(inner, std::iter::once(kind), std::iter::empty());
+            return Some(PyTypeError::new_err(sentence));
+        }
+        _ => {}
     }
     // A float can be divided and rounded down; the operator that then gets it refuses it.
     let is_divided = (name, param.name) == ("group_norm", "num_groups") && object.is_instance_of::<PyFloat>();
@@ -174,6 +236,11 @@ pub(super) fn error(
         }
         if sentence.ends_with("'str'") && kind == "bytes" {
             return Some(PyTypeError::new_err("can't concat str to bytes"));
+        }
+        if sentence.ends_with("*: '_' and 'Tensor'") && matches!(kind.as_str(), "str" | "bytes" | "list" | "tuple") {
+            // A sequence is repeated by a number.
+            let sentence = "only integer tensors of a single element can be converted to an index";
+            return Some(PyTypeError::new_err(sentence));
         }
         let elements = object::as_tensor(object.as_borrowed()).map(|tensor| tensor.numel());
         if let Some(elements) = elements.filter(|elements| *elements != 1 && sentence.contains("instances")) {
@@ -198,7 +265,6 @@ pub(super) fn error(
     let sized = name.starts_with("adaptive") && !name.contains("1d") && param.name == "output_size";
     match param.name {
         "p" if name == "multi_margin_loss" => return Some(PyValueError::new_err("only p == 1 and p == 2 supported")),
-        "reduction" => return Some(PyValueError::new_err(format!("{} is not a valid value for reduction", text()))),
         "mode" if name == "grid_sample" => {
             return Some(PyValueError::new_err(format!(
                 "nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{}'",
@@ -211,7 +277,7 @@ pub(super) fn error(
                 text()
             )));
         }
-        _ if sized && object.len().is_err() => {
+        _ if sized && object.len().is_err() && !object.is_instance_of::<PyInt>() => {
             return Some(PyTypeError::new_err(format!("object of type '{kind}' has no len()")));
         }
         _ => {}

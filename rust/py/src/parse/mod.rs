@@ -6,7 +6,7 @@
 use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 use rushlight::Tensor;
 use rushlight_dispatch::backcompat;
 use rushlight_dispatch::backcompat::OmittedArguments;
@@ -139,8 +139,15 @@ pub fn bind<'a, 'py>(
             args.values.push(param.default_value());
             continue;
         };
-        if overload.compares_words && param.kind == Kind::Str && object.is_instance_of::<PyBytes>() {
-            return Err(BindError::Mismatch);
+        if overload.compares_words && param.kind == Kind::Str && !object.is_instance_of::<PyString>() {
+            // Anything may be a reduction until the function looks at it, after the shapes.
+            if inside::takes_any_reduction(overload.op, param.name) {
+                args.values.push(Value::Text(inside::reduction_text(&object)?.into()));
+                continue;
+            }
+            if object.is_instance_of::<PyBytes>() {
+                return Err(BindError::Mismatch);
+            }
         }
         match convert::value(object, param.kind, param.optional || param.default == Some("None")) {
             Ok(Some(value)) => {
@@ -185,11 +192,12 @@ fn too_wide_for(overload: &Overload, param: &Param, object: &Bound<'_, PyAny>) -
     if flat_name == "split" && param.kind == Kind::Ints {
         return unpacking("split_with_sizes", "split_sizes", &items_of(object)).map(PyTypeError::new_err);
     }
+    let becomes_list = name == "linalg_vector_norm" || overload.takes_pairs && !name.starts_with("adaptive");
     let items = match items_of(object) {
-        items if items.is_empty() && overload.takes_pairs && !name.starts_with("adaptive") => vec![object.clone()],
+        items if items.is_empty() && becomes_list => vec![object.clone()],
         items => items,
     };
-    let is_list = matches!(param.kind, Kind::Ints | Kind::IntOrInts);
+    let is_list = becomes_list || matches!(param.kind, Kind::Ints | Kind::IntOrInts);
     is_list.then(|| unpacking(name, shown(param), &items)).flatten().map(PyTypeError::new_err)
 }
 

@@ -76,6 +76,13 @@ pub fn refusal(name: &str, overloads: &[Overload], signatures: &Signatures, call
     if let Some(sentence) = counted(name, overload, &signatures.listed.first()?.params, call) {
         return Some(PyTypeError::new_err(sentence));
     }
+    let is_given = |name: &str| param_given(overload, call, name).is_some_and(|given| !given.is_none());
+    if let Some(given) =
+        param_given(overload, call, "reduction").filter(|_| !is_given("size_average") && !is_given("reduce"))
+        && let Some(error) = inside::wrong_reduction(overload.op, &given)
+    {
+        return Some(error);
+    }
     // The overload that was meant is the one that takes most.
     let mismatches = signatures.listed.iter().filter_map(|signature| Some((signature, first_wrong(signature, call)?)));
     let wrong = mismatches.max_by_key(|(_, (place, _))| *place);
@@ -87,11 +94,9 @@ pub fn refusal(name: &str, overloads: &[Overload], signatures: &Signatures, call
         let kinds = own.into_iter().chain(params.map(|param| kind_given(signature, param, call)));
         return Some(PyTypeError::new_err(errors::invalid_combination("stft", kinds, std::iter::empty())));
     }
-    let is_weighted = param_given(overload, call, "weight").is_some_and(|weight| !weight.is_none());
-    if is_weighted && inside::weighs(overload.op) && signature.params[place].name == "reduction" {
-        return Some(inside::unknown_mode(&object));
-    }
-    inside::error(overload.op, signature, place, call.receiver.is_some(), is_with_indices(overload, call), &object)
+    let flag = |name: &str| param_given(overload, call, name)?.is_truthy().ok();
+    let with_indices = is_with_indices(overload, call);
+    inside::error(overload.op, signature, place, call.receiver.is_some(), with_indices, &flag, &object)
 }
 
 /// The argument for a parameter of this name.

@@ -106,20 +106,20 @@ fn check(args: &Args) -> Result<()> {
     use SCALED_DOT_PRODUCT_ATTENTION::*;
 
     let [query, key, value] = [args.tensor(QUERY)?, args.tensor(KEY)?, args.tensor(VALUE)?];
-    if [query, key, value].iter().any(|tensor| tensor.rank() < 2) {
-        return Err(Error::runtime(format!(
-            "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: {} key.dim: {} and value.dim: {} instead.",
-            query.rank(),
-            key.rank(),
-            value.rank()
-        )));
-    }
     if key.dtype() != query.dtype() || value.dtype() != query.dtype() {
         return Err(Error::runtime(format!(
             "Expected query, key, and value to have the same dtype, but got query.dtype: {} key.dtype: {} and value.dtype: {} instead.",
             query.dtype().c_name(),
             key.dtype().c_name(),
             value.dtype().c_name()
+        )));
+    }
+    if [query, key, value].iter().any(|tensor| tensor.rank() < 2) {
+        return Err(Error::runtime(format!(
+            "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: {} key.dim: {} and value.dim: {} instead.",
+            query.rank(),
+            key.rank(),
+            value.rank()
         )));
     }
     if let Some(mask) = args.optional_tensor(ATTN_MASK) {

@@ -331,6 +331,10 @@ fn check_dtypes(
             let sentence = format!("Input type ({own}) and {what} type ({theirs}) should be the same{end}");
             return Err(Error::runtime(sentence).hint(convert));
         }
+        let dilated = params.dilation.iter().any(|&step| step != 1);
+        if what == "weight" && !transposed && dilated && !input.dtype().is_differentiable() {
+            return Err(Error::unsupported("slow_conv_dilated<>", input.dtype()));
+        }
         if what == "weight" || transposed {
             return Err(Error::runtime(format!(
                 "expected scalar type {} but found {}",

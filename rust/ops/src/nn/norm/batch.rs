@@ -368,6 +368,13 @@ pub static INSTANCE_NORM: Operator = Operator {
             )));
         }
         let channels = Channels::read(args, [RUNNING_MEAN, RUNNING_VAR, WEIGHT, BIAS, MOMENTUM, EPS])?;
+        // torch repeats them for each sample.
+        let repeated = channels.running.into_iter().chain([channels.weight, channels.bias]);
+        if repeated.flatten().any(|operand| operand.rank() > 1) {
+            return Err(Error::runtime(
+                "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
+            ));
+        }
         channels.check(sizes[0])?;
         let out = if use_own { channels.by_sample()?.out } else { channels.by_running(false)? };
         Ok(Output::Tensor(out))

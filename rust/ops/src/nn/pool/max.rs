@@ -289,7 +289,7 @@ fn max_pool(args: &Args, dims: usize) -> Result<Vec<Tensor>> {
     }
     let params = PoolParams::read(args, [KERNEL_SIZE, STRIDE, PADDING], Some(DILATION), dims, args.bool(CEIL_MODE)?)?;
     let input = args.tensor(INPUT)?;
-    if !DTypes::REAL.has(input.dtype()) || (dims == 1 && !input.dtype().is_floating()) {
+    if !DTypes::REAL.has(input.dtype()) || (args.op.name == "max_pool1d" && !input.dtype().is_floating()) {
         let kernel = match (dims, args.op.name) {
             (1, "max_pool1d") => "max_pool1d_impl".into(),
             _ => words(args, dims.max(2)),
@@ -337,7 +337,7 @@ macro_rules! max_rows {
             variants: Variants::FUNCTION,
             signature: "(Tensor self, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
             doc: concat!("The largest element of each window of ", $doc, ", and its index among the elements of its channel.\n\n", $both_example),
-            dtypes: $dtypes,
+            dtypes: DTypes::REAL,
             node: if $dims == 3 { "MaxPool3DWithIndicesBackward0" } else { "" },
             implementation: Implementation::CompositeImplicit(|args| max_pool(args, $dims).map(Output::Tuple)),
             derivative: Derivative::CompositeImplicit,

@@ -1,6 +1,7 @@
 //! The elementwise part of a step, fused; its derivative is composed.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::dtype::default_dtype;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Element, Error, Result};
 use rushlight_cpu::float::Float;
@@ -12,6 +13,7 @@ use rushlight_dispatch::operator::{
     Variants, operator,
 };
 use rushlight_dispatch::value::{Arg, Value};
+use rushlight_dispatch::variants::check_cast;
 
 use super::on_cuda;
 use crate::expr_ext::ExprExt;
@@ -136,7 +138,11 @@ fn check(args: &Args, gates: &[(Arg, isize)], state: &Tensor) -> Result<()> {
             )));
         }
     }
-    Ok(())
+    // torch writes the gates' functions into the products of the state, which come last.
+    match gates.last().map(|&(arg, _)| args.tensor(arg)).transpose()? {
+        Some(own) if !own.dtype().is_differentiable() => check_cast(default_dtype(), own.dtype()),
+        _ => Ok(()),
+    }
 }
 
 /// Equal parts along the last dimension.

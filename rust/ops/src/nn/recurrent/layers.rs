@@ -413,8 +413,22 @@ fn run(args: &Args, kind: Kind, packed: bool) -> Result<Output> {
     let hidden = states.iter().try_fold(isize::MAX, |least, state| Ok::<_, Error>(least.min(size(state, 0)?)))?;
     let first = !packed && args.bool(RNN_TANH::BATCH_FIRST)?;
     let turned = |tensor: &Tensor| op!(TRANSPOSE, tensor, 0i64, 1i64);
-    let lengths = if packed { Some(lengths(args.valued(RNN_TANH_PACKED::BATCH_SIZES)?, input)?) } else { None };
-    if !packed {
+    // torch multiplies all steps before it takes them apart.
+    let multiplied = || match args.tensors(own.params)?.first() {
+        Some(weight) => op!(LINEAR, input, *weight, None::<&Tensor>).map(drop),
+        None => Ok(()),
+    };
+    let lengths = match packed {
+        true => match lengths(args.valued(RNN_TANH_PACKED::BATCH_SIZES)?, input) {
+            Ok(lengths) => Some(lengths),
+            Err(error) => return multiplied().and(Err(error)),
+        },
+        false => None,
+    };
+    if !packed && input.rank() < 3 {
+        if kind != Kind::Lstm {
+            multiplied()?;
+        }
         size(input, 2)?;
     }
     let input = if first { turned(input)? } else { input.clone() };

@@ -49,29 +49,30 @@ fn check_step(args: &Args, states: &[&Tensor], gates: isize) -> Result<()> {
     use RNN_TANH_CELL::*;
 
     let (input, w_ih, w_hh) = (args.tensor(INPUT)?, args.tensor(W_IH)?, args.tensor(W_HH)?);
-    let hidden = size(w_hh, 1)?;
-    for (name, weight) in [("weight_ih", w_ih), ("weight_hh", w_hh)] {
-        let (wanted, first) = (gates * hidden, size(weight, 0)?);
-        if first != wanted {
-            return Err(Error::runtime(format!(
-                "{name} first dim must be {gates} * hidden_size = {wanted}, but got {first}"
-            )));
-        }
-    }
-    let (own, wanted, rows) = (size(input, 1)?, size(w_ih, 1)?, size(input, 0)?);
+    let (wanted, own, rows) = (size(w_ih, 1)?, size(input, 1)?, size(input, 0)?);
     if own != wanted {
         return Err(Error::runtime(format!("input has inconsistent input_size: got {own} expected {wanted}")));
     }
+    let hidden = size(w_hh, 1)?;
     for (label, state) in states.iter().enumerate() {
-        let (batch, own) = (size(state, 0)?, size(state, 1)?);
+        let batch = size(state, 0)?;
         if rows != batch {
             return Err(Error::runtime(format!(
                 "Input batch size {rows} doesn't match hidden{label} batch size {batch}"
             )));
         }
+        let own = size(state, 1)?;
         if own != hidden {
             return Err(Error::runtime(format!(
                 "hidden{label} has inconsistent hidden_size: got {own}, expected {hidden}"
+            )));
+        }
+    }
+    for (name, weight) in [("weight_ih", w_ih), ("weight_hh", w_hh)] {
+        let (wanted, first) = (gates * hidden, size(weight, 0)?);
+        if first != wanted {
+            return Err(Error::runtime(format!(
+                "{name} first dim must be {gates} * hidden_size = {wanted}, but got {first}"
             )));
         }
     }

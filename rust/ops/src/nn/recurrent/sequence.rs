@@ -1,6 +1,7 @@
 //! A layer of long short-term memory over a whole sequence of one length, fused forward and backward.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::dtype::default_dtype;
 use rushlight_core::layout::Shape;
 use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Error, Result, Scalar};
@@ -14,6 +15,7 @@ use rushlight_dispatch::operator::{
     Saves, TensorSpec, Variants, operator,
 };
 use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
+use rushlight_dispatch::variants::check_cast;
 use rushlight_dispatch::vmap::{self, RuleResult, split_batch};
 use rushlight_dispatch::{create, op};
 
@@ -45,6 +47,9 @@ Shapes: products of the input with its weights `(T, N, 4 * H)`, hx and cx `(N, H
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
             let products = args.tensor(PRODUCTS)?;
+            if !products.dtype().is_differentiable() {
+                check_cast(default_dtype(), products.dtype())?;
+            }
             let [steps, rows, width] = sizes(args, [PRODUCTS, HX, CX, W_HH])?;
             let spec = |times: isize| TensorSpec::new(&[steps, rows, times * width], products.dtype(), products);
             Ok(vec![spec(1), spec(1), spec(4)])
