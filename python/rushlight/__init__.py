@@ -105,7 +105,7 @@ _ELSEWHERE = {
     **dict.fromkeys(["_grouped_mm", "_scaled_mm"], "nn._grouped_mm"),
     **dict.fromkeys(["finfo", "iinfo"], "_limits"),
     **dict.fromkeys(
-        "bits16 bits1x8 bits2x4 bits4x2 bits8 float4_e2m1fn_x2 int1 int2 int3 int4 int5 int6 int7 quint2x4 quint4x2 uint1 "
+        "bit bits16 bits1x8 bits2x4 bits4x2 bits8 float4_e2m1fn_x2 int1 int2 int3 int4 int5 int6 int7 quint2x4 quint4x2 uint1 "
         "uint2 uint3 uint4 uint5 uint6 uint7".split(),
         "_absent_dtypes",
     ),
@@ -279,6 +279,7 @@ if TYPE_CHECKING:
     from rushlight import utils as utils
     from rushlight import version as version
     from rushlight import xpu as xpu
+    from rushlight._absent_dtypes import bit as bit
     from rushlight._absent_dtypes import bits1x8 as bits1x8
     from rushlight._absent_dtypes import bits2x4 as bits2x4
     from rushlight._absent_dtypes import bits4x2 as bits4x2

@@ -36,6 +36,7 @@ int1, int2, int3, int4, int5, int6, int7 = (AbsentDtype(f"int{bits}", 1, True) f
 uint1, uint2, uint3, uint4, uint5, uint6, uint7 = (AbsentDtype(f"uint{bits}", 1, False) for bits in range(1, 8))
 bits8, bits1x8, bits2x4, bits4x2 = (AbsentDtype(name, 1, False) for name in ("bits8", "bits1x8", "bits2x4", "bits4x2"))
 bits16 = AbsentDtype("bits16", 2, False)
+bit = uint1
 float4_e2m1fn_x2 = AbsentDtype("float4_e2m1fn_x2", 1, True, True)
 
 __all__ = [name for name, value in list(globals().items()) if isinstance(value, AbsentDtype)]

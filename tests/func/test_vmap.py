@@ -501,3 +501,34 @@ def test_samples_are_shown():
 
     torch.vmap(look)(torch.ones(2, 3))
     assert seen == [(2, 3), (3,)]
+
+
+def test_collections_that_hide_a_dimension_themselves_are_leaves():
+    """Classes such as TensorDict are registered as containers, but their sizes change with a hidden dimension."""
+    from rushlight.utils._pytree import register_pytree_node
+
+    class Batch:
+        def __init__(self, tensor, size):
+            self.tensor, self.shape = tensor, torch.Size(size)
+
+        def _add_batch_dim(self, *, in_dim, vmap_level):
+            size = (*self.shape[:in_dim], *self.shape[in_dim + 1 :])
+            return Batch(torch._C._functorch._add_batch_dim(self.tensor, in_dim, vmap_level), size)
+
+        def _maybe_remove_batch_dim(self, funcname, *, vmap_level, batch_size, out_dim):
+            tensor = torch._C._functorch._remove_batch_dim(self.tensor, vmap_level, batch_size, out_dim)
+            return Batch(tensor, (*self.shape[:out_dim], batch_size, *self.shape[out_dim:]))
+
+    register_pytree_node(Batch, lambda one: ([one.tensor], one.shape), lambda parts, size: Batch(parts[0], size))
+    seen = []
+
+    def function(batch, weight):
+        seen.append((batch.shape, batch.tensor.shape))
+        return Batch(batch.tensor * weight, batch.shape), batch.tensor.sum()
+
+    doubled, total = torch.vmap(function, in_dims=(1, None))(Batch(torch.ones(3, 2, 4), (3, 2)), torch.tensor(2.0))
+    assert seen == [((3,), (3, 4))] and doubled.shape == (2, 3)
+    assert doubled.tensor.shape == (2, 3, 4) and total.tolist() == [12, 12]
+    assert torch.vmap(lambda batch: batch.tensor)(Batch(torch.ones(2, 4), (2,))).shape == (2, 4)
+    with pytest.raises(ValueError, match="Got in_dim=2 for some input, but that input is a Tensor of dimensionality 1"):
+        torch.vmap(lambda batch: batch.tensor, in_dims=2)(Batch(torch.ones(2, 4), (2,)))

@@ -22,13 +22,18 @@ def children(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]] | None:
     return list(parts), lambda new: node.unflatten_fn(new, context)
 
 
-def flatten(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
-    """The leaves from left to right, and a function that builds the same tree with other leaves."""
-    found = children(tree)
+def _never(_: Any) -> bool:
+    return False
+
+
+def flatten(tree: Any, is_leaf: Callable[[Any], bool] = _never) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    """The leaves from left to right, and a function that builds the same tree with other leaves. Containers for which
+    ``is_leaf`` is true are leaves."""
+    found = None if is_leaf(tree) else children(tree)
     if found is None:
         return [tree], lambda leaves: leaves[0]
     parts, build = found
-    flat = [flatten(part) for part in parts]
+    flat = [flatten(part, is_leaf) for part in parts]
     sizes = [len(leaves) for leaves, _ in flat]
 
     def around(leaves: list[Any]) -> Any:
@@ -47,12 +52,12 @@ def each(function: Callable[[Any], Any], tree: Any) -> Any:
     return around([function(leaf) for leaf in leaves])
 
 
-def spread(prefix: Any, tree: Any) -> list[Any] | None:
+def spread(prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] = _never) -> list[Any] | None:
     """For each leaf of the tree, the leaf of the prefix tree at its position or above it. None if the structures differ."""
-    below = children(tree)
+    below = None if is_leaf(tree) else children(tree)
     above = children(prefix)
     if above is None:
-        return [prefix] * len(flatten(tree)[0])
+        return [prefix] * len(flatten(tree, is_leaf)[0])
     if below is None or (
         type(prefix) is not type(tree) and not (isinstance(prefix, (tuple, list)) and isinstance(tree, (tuple, list)))
     ):
@@ -64,7 +69,7 @@ def spread(prefix: Any, tree: Any) -> list[Any] | None:
         return None
     result: list[Any] = []
     for part, subtree in zip(above[0], below[0]):
-        found = spread(part, subtree)
+        found = spread(part, subtree, is_leaf)
         if found is None:
             return None
         result += found

@@ -60,7 +60,7 @@ def vmap(
     @wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         dims = _dims_of(name, in_dims, args)
-        leaves, around = _tree.flatten(args)
+        leaves, around = _tree.flatten(args, _hides)
         dims = _checked(name, in_dims, dims, leaves)
         size = _size(leaves, dims)
         if chunk_size is None or size <= chunk_size:
@@ -78,6 +78,17 @@ def vmap(
     return wrapper
 
 
+def _hides(leaf: Any) -> bool:
+    """Whether a collection hides a dimension of its tensors itself, by torch's private methods, such as a `TensorDict`."""
+    kind = type(leaf)
+    return hasattr(kind, "_add_batch_dim") and hasattr(kind, "_maybe_remove_batch_dim")
+
+
+def _hidden(leaf: Any, dim: int, level: Level) -> Any:
+    """A leaf as one sample."""
+    return leaf._add_batch_dim(in_dim=dim, vmap_level=level.number) if _hides(leaf) else level.hide(leaf, dim)
+
+
 def _dims_of(name: str, in_dims: Any, args: tuple[Any, ...]) -> list[Any]:
     head = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): "
     if not isinstance(in_dims, (int, tuple)):
@@ -90,7 +101,7 @@ def _dims_of(name: str, in_dims: Any, args: tuple[Any, ...]) -> list[Any]:
             f"vmap({name})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a function "
             "with no inputs. The latter is unsupported."
         )
-    dims = _tree.spread(in_dims, args)
+    dims = _tree.spread(in_dims, args, _hides)
     if dims is None:
         raise ValueError(
             f"{head}in_dims is not compatible with the structure of `inputs`. in_dims has structure "
@@ -110,23 +121,24 @@ def _checked(name: str, in_dims: Any, dims: list[Any], leaves: list[Any]) -> lis
             raise ValueError(
                 f"{head}Got in_dim={dim} for an input but in_dim must be either an integer dimension or None."
             )
-        if not isinstance(leaf, torch.Tensor):
+        if not isinstance(leaf, torch.Tensor) and not _hides(leaf):
             raise ValueError(
                 f"{head}Got in_dim={dim} for an input but the input is of type {type(leaf)}. We cannot vmap over non-Tensor "
                 "arguments, please use None as the respective in_dim"
             )
-        if not -leaf.dim() <= dim < leaf.dim():
+        rank = len(leaf.shape)
+        if not -rank <= dim < rank:
             raise ValueError(
-                f"{head}Got in_dim={dim} for some input, but that input is a Tensor of dimensionality {leaf.dim()} so expected "
-                f"in_dim to satisfy -{leaf.dim()} <= in_dim < {leaf.dim()}."
+                f"{head}Got in_dim={dim} for some input, but that input is a Tensor of dimensionality {rank} so expected "
+                f"in_dim to satisfy -{rank} <= in_dim < {rank}."
             )
-        checked.append(dim % leaf.dim())
+        checked.append(dim % rank)
     return checked
 
 
 def _size(leaves: list[Any], dims: list[int | None]) -> int:
     mapped = [(leaf, dim) for leaf, dim in zip(leaves, dims) if dim is not None]
-    sizes = [leaf.size(dim) for leaf, dim in mapped]
+    sizes = [leaf.shape[dim] for leaf, dim in mapped]
     if not sizes:
         raise ValueError("vmap: Expected at least one Tensor to vmap over")
     if len(set(sizes)) > 1:
@@ -151,12 +163,15 @@ def _run(
 ) -> tuple[list[Any], list[int | None], Callable[[list[Any]], Any]]:
     """Calls the function once. Returns its batched results, their batch dimensions, and their structure."""
     with Level(size, randomness) as level:
-        samples = [x if dim is None else level.hide(x, dim) for x, dim in zip(leaves, dims)]
+        samples = [x if dim is None else _hidden(x, dim, level) for x, dim in zip(leaves, dims)]
         result = func(*around(samples), **kwargs)
-        flat, build = _tree.flatten(result)
+        flat, build = _tree.flatten(result, _hides)
         places: list[int | None] = []
         for place, (dim, x) in enumerate(zip(_out_dims_of(name, out_dims, result), flat)):
-            if not isinstance(x, torch.Tensor):
+            if _hides(x):
+                flat[place] = x._maybe_remove_batch_dim(name, vmap_level=level.number, batch_size=size, out_dim=dim)
+                places.append(dim)
+            elif not isinstance(x, torch.Tensor):
                 if dim is not None:
                     raise ValueError(
                         f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(x)}. Did you mean to set "
@@ -185,8 +200,8 @@ def _out_dims_of(name: str, out_dims: Any, result: Any) -> list[int | None]:
             "representing where in the outputs the vmapped dimension should appear."
         )
     # For a result that is a tensor, its number may be in a tuple.
-    single = isinstance(result, torch.Tensor) and isinstance(out_dims, tuple) and len(out_dims) == 1
-    dims = _tree.spread(out_dims[0] if single else out_dims, result)  # type: ignore[index] # it is a tuple
+    single = (isinstance(result, torch.Tensor) or _hides(result)) and isinstance(out_dims, tuple) and len(out_dims) == 1
+    dims = _tree.spread(out_dims[0] if single else out_dims, result, _hides)  # type: ignore[index] # it is a tuple
     if dims is None:
         raise ValueError(
             f"vmap({name}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of `outputs`. "

@@ -89,7 +89,7 @@ class non_deterministic:
     Numbers
     """
 
-    cls: Any = None
+    cls = None  # type: Any
 
     def __init__(self, arg: Any) -> None:
         self.deterministic_fn: Callable[..., bool] | None = None
