@@ -203,3 +203,39 @@ def _made(rank):
 
 def test_factories(ranks):
     ranks(_made, 2)
+
+
+def _lie(rank):
+    """Where results lie, and their strides, as torch has them."""
+    mesh = dist.init_device_mesh("cpu", (2,))
+    x, y = torch.arange(20.0).view(5, 4), torch.arange(192.0).view(4, 6, 8)
+    for make, placement, wanted in (
+        (lambda a: a.t(), Shard(0), Shard(1)),
+        (lambda a: a.view(5, 2, 2), Shard(0), Shard(0)),
+        (lambda a: a.unflatten(1, (2, 2)), Shard(0), Shard(0)),
+        (lambda a: a.expand(2, 5, 4), Shard(0), Shard(1)),
+        (lambda a: a.expand(2, -1, 4), Shard(1), Shard(2)),
+        (lambda a: a.topk(2)[0], Shard(0), Shard(0)),
+        (lambda a: a.sort(0, descending=True)[1], Shard(1), Shard(1)),
+        (lambda a: a.flip(1), Shard(0), Shard(0)),
+        (lambda a: a.softmax(0), Shard(0), Replicate()),
+        (lambda a: a.relu(), Partial(), Replicate()),
+        (lambda a: a.maximum(a), Partial(), Replicate()),
+        (lambda a: a[:, 1], Shard(0), Shard(0)),
+        (lambda a: a.chunk(2, 1)[1], Shard(0), Shard(0)),
+    ):
+        found, expected = make(distribute_tensor(x, mesh, [placement])), make(x)
+        assert found.placements == (wanted,) and torch.equal(found.full_tensor(), expected)
+        assert found.stride() == expected.stride() and found.is_contiguous() == found.to_local().is_contiguous()
+    for dims in ((2, 1, 0), (1, 0, 2), (0, 2, 1)):
+        for placement in (Shard(0), Shard(1), Shard(2), Partial(), Replicate()):
+            found, expected = distribute_tensor(y, mesh, [placement]).permute(dims), y.permute(dims)
+            assert found.stride() == expected.stride() and torch.equal(found.full_tensor(), expected)
+    with pytest.raises(IndexError):
+        distribute_tensor(x, mesh, [Shard(0)]).sort(2)
+    with pytest.raises(RuntimeError):
+        distribute_tensor(x, mesh, [Shard(0)]).expand(3, 4)
+
+
+def test_where_results_lie(ranks):
+    ranks(_lie, 2)

@@ -114,8 +114,9 @@ def whole_strides(part, spec):
     strides, own = list(part.stride()), part.stride()
     for cut_dim in {placement.dim for placement in spec.placements if is_cut(placement)}:
         for dim, stride in enumerate(own):
-            # The dimensions outside of one that is cut are farther apart in the whole.
-            if (stride, cut_dim) > (own[cut_dim], dim):
+            # Dimensions outside of one that is cut are farther apart in the whole. Those beside a single row have its stride.
+            outside = part.size(dim) > 1 or dim < cut_dim if stride == own[cut_dim] else stride > own[cut_dim]
+            if dim != cut_dim and outside:
                 strides[dim] = strides[dim] * spec.shape[cut_dim] // part.size(cut_dim)
     return tuple(strides)
 

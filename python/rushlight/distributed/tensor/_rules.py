@@ -54,11 +54,18 @@ def run(operands, strategies, shape, call, several=False):
     chosen = []
     for mesh_dim in range(mesh.ndim):
         now = [tensor._spec.placements[mesh_dim] for tensor in operands]
+        # As in torch, a sum becomes whole and is not cut, and a single operand is not cut elsewhere.
+        fixed = [placement.is_partial() or (len(now) == 1 and is_cut(placement)) for placement in now]
+        usable = [
+            one
+            for one in strategies
+            if all(not stays or wanted in (placement, R) for stays, placement, wanted in zip(fixed, now, one.given))
+        ]
         cost = lambda one, now=now: sum(
             _cost(placement, wanted, tensor._spec.shape.numel())
             for placement, wanted, tensor in zip(now, one.given, operands)
         )
-        chosen.append(min(strategies, key=cost))
+        chosen.append(min(usable, key=cost))
     parts = [
         _part(
             tensor,
