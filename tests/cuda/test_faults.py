@@ -149,7 +149,7 @@ REPORTED = {
         "not in its own mask",
     ),
     "failed assertion": (
-        "x = memory(); launch(kernel('__assertfail(\"x is 1\", \"k.cu\", 7, \"kernel\", 1);'), x); wait()",
+        'x = memory(); launch(kernel(\'__assertfail("x is 1", "k.cu", 7, "kernel", 1);\'), x); wait()',
         ASSERTED,
         "assertion: x is 1",
     ),

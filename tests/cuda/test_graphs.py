@@ -6,7 +6,9 @@ from test_runtime import RAISES
 pytestmark = needs_card
 
 #: Runs a function once, records it, changes its operands, runs it again, and compares with the CPU.
-COMPARED = RAISES + """
+COMPARED = (
+    RAISES
+    + """
 def compared(function, *operands, others=()):
     side = torch.cuda.Stream()
     own = [operand.cuda() for operand in operands]
@@ -28,6 +30,7 @@ def compared(function, *operands, others=()):
             torch.testing.assert_close(one.cpu(), other, rtol=1e-4, atol=1e-5)
     return graph, own
 """
+)
 
 
 def test_two_graphs_are_recorded_at_once():

@@ -284,9 +284,7 @@ def all_gather(tensor_list, tensor, group=None, async_op=False):
 def _check_exchange(group, inputs, outputs):
     """What this rank sends to itself has the size of what it receives from itself."""
     if inputs[group.rank()].numel() != outputs[group.rank()].numel():
-        raise _refused(
-            group, inputs[0].device.type, "alltoall", "input and output tensors must have the same size"
-        )
+        raise _refused(group, inputs[0].device.type, "alltoall", "input and output tensors must have the same size")
 
 
 #: torch's sentences about lists that have not one tensor for each rank.
