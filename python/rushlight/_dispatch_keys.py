@@ -135,3 +135,6 @@ class DispatchKeySet:
 
     def __repr__(self) -> str:
         return f"DispatchKeySet({', '.join(self._keys())})"
+
+
+DispatchKeySet.__module__ = "rushlight._C"

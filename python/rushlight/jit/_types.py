@@ -37,6 +37,7 @@ __all__ = [
     "TupleType",
     "Type",
     "UnionType",
+    "unify_type_list",
 ]
 
 
@@ -449,6 +450,26 @@ class InferredType:
         if isinstance(self._found, Type):
             raise RuntimeError("the type was inferred, so that there is no reason why not")
         return self._found
+
+
+def unify_type_list(types: Sequence[Type]) -> Type:
+    """The type of all types of a list, which must be the same.
+
+    Raises:
+        RuntimeError: the list is empty, or its types differ.
+
+    >>> torch.unify_type_list([torch.IntType.get(), torch.IntType.get()])
+    int
+    """
+    if not types:
+        raise RuntimeError("Cannot get unified type from empty list")
+    for place, kind in enumerate(types):
+        if kind != types[0]:
+            raise RuntimeError(
+                f"Could not unify type list since element {place} of type {kind} did not match the types before it "
+                f"({types[0]})"
+            )
+    return types[0]
 
 
 for _name in __all__:
