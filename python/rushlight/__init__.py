@@ -215,7 +215,6 @@ _ELSEWHERE = {
         "_scalars",
     ),
     **dict.fromkeys("CompilationUnit Future ScriptFunction ScriptModule fork wait".split(), "jit"),
-    **dict.fromkeys(["DispatchKey", "DispatchKeySet"], "_dispatch_keys"),
     "vmap": "func",
     **dict.fromkeys(
         "set_default_tensor_type FloatTensor DoubleTensor HalfTensor BFloat16Tensor ByteTensor CharTensor ShortTensor "
@@ -319,8 +318,6 @@ if TYPE_CHECKING:
     from rushlight._checks import _check_type as _check_type
     from rushlight._checks import _check_value as _check_value
     from rushlight._checks import _check_with as _check_with
-    from rushlight._dispatch_keys import DispatchKey as DispatchKey
-    from rushlight._dispatch_keys import DispatchKeySet as DispatchKeySet
     from rushlight._dropouts import alpha_dropout as alpha_dropout
     from rushlight._dropouts import alpha_dropout_ as alpha_dropout_
     from rushlight._dropouts import dropout_ as dropout_

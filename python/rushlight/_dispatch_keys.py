@@ -135,6 +135,3 @@ class DispatchKeySet:
 
     def __repr__(self) -> str:
         return f"DispatchKeySet({', '.join(self._keys())})"
-
-
-DispatchKeySet.__module__ = "rushlight._C"
