@@ -628,3 +628,31 @@ def test_overrides_do_not_load_with_the_modules():
     code = "import rushlight.nn.functional, sys; print('rushlight.overrides' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert run.stdout == "False\n"
+
+
+def test_unknown_keywords_are_refused_before_anyone_is_asked():
+    class Handler:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return "handled"
+
+    class Own(Handler, torch.Tensor):
+        pass
+
+    for call in (
+        lambda x: torch.add(x, 1, bogus=2),
+        lambda x: torch.cat([x], bogus=1),
+        lambda x: torch.ones(2).add(x, bogus=1),
+        lambda x: torch.linalg.eigh(x, bogus=2),
+        lambda x: torch.nn.functional.gelu(x, bogus=2),
+    ):
+        with pytest.raises(TypeError):
+            call(Handler())
+        with pytest.raises(TypeError, match="got an unexpected keyword argument 'bogus'"):
+            call(torch.ones(2, 2).as_subclass(Own))
+    assert (
+        torch.add(Handler(), other=1, alpha=2)
+        == torch.sum(Handler(), axis=1)
+        == torch.mm(Handler(), mat2=1)
+        == "handled"
+    )

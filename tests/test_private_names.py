@@ -383,3 +383,109 @@ def test_functions_of_vendors_are_refused():
             NotImplementedError, match=f"torch.{name} is not available: the engine has kernels of its own"
         ):
             getattr(torch, name)(torch.ones(1), 2)
+
+
+def test_wrappers_return_the_tensor_that_they_change():
+    from rushlight.utils._python_dispatch import return_and_correct_aliasing
+
+    aten, x, made, out = torch.ops.aten, torch.ones(2), torch.zeros(2), torch.ones(2)
+    assert return_and_correct_aliasing(aten.add_.Tensor, (x, 1), {}, made) is x
+    assert return_and_correct_aliasing(aten.add.Tensor, (x, 1), {}, made) is made
+    assert return_and_correct_aliasing(aten.add.out, (x, 1), {"out": out}, made) is out
+
+
+@pytest.mark.parametrize(
+    "order, told",
+    [
+        ((0, 1, 2, 3), torch.contiguous_format),
+        ((0, 2, 3, 1), torch.channels_last),
+        ((0, 2, 3, 4, 1), torch.channels_last_3d),
+        ((1, 0, 2, 3), torch.contiguous_format),
+        ((0, 1), torch.contiguous_format),
+    ],
+)
+def test_the_memory_format_of_strides(order, told):
+    from rushlight._prims_common import suggest_memory_format
+
+    sizes = (2, 3, 4, 5, 6)[: len(order)]
+    x = torch.empty([sizes[dim] for dim in order]).permute([order.index(dim) for dim in range(len(order))])
+    assert x.shape == sizes and suggest_memory_format(x) == told
+    assert suggest_memory_format(x[:0]) == torch.contiguous_format
+
+
+def test_strides_of_contiguous_tensors():
+    from rushlight._prims_common import make_contiguous_strides_for
+
+    for shape in ((2, 3, 4), (), (5,), (2, 0, 3)):
+        assert make_contiguous_strides_for(shape) == torch.empty(shape).stride()
+    assert make_contiguous_strides_for((2, 3, 4), row_major=False) == torch.empty(2, 4, 3).mT.stride()
+
+
+def test_products_of_small_integers_are_exact_in_a_wider_dtype():
+    from rushlight._higher_order_ops import out_dtype
+
+    x = torch.full((2, 40), -128, dtype=torch.int8)
+    product = out_dtype(torch.ops.aten.mm.default, torch.int32, x, x.T)
+    assert product.dtype == torch.int32 and product.tolist() == [[40 * 2**14] * 2] * 2
+    with pytest.raises(ValueError, match="out_dtype's first argument must be an OpOverload"):
+        out_dtype(torch.mm, torch.int32, x, x.T)
+
+
+def test_collective_calls_are_operators_of_the_registry():
+    for name in ("_c10d_functional.all_gather_into_tensor", "c10d_functional.wait_tensor", "c10d.scatter_"):
+        namespace, _, operator = name.partition(".")
+        assert str(getattr(getattr(torch.ops, namespace), operator).default) == f"{name}.default"
+    x = torch.ones(2)
+    assert torch.ops._c10d_functional.wait_tensor(x) is x
+    with pytest.raises(AttributeError):
+        _ = torch.ops._c10d_functional.no_such_call
+
+
+def test_names_that_optimizers_of_libraries_import():
+    from rushlight._ops import OpOverload
+    from rushlight.optim.optimizer import ParamsT, StateDict, _get_value, _stack_if_compiling, _to_scalar, _view_as_real
+
+    assert isinstance(torch.ops.aten.add.Tensor, OpOverload)
+    assert list[torch.Tensor] not in ParamsT.__args__ and len(ParamsT.__args__) == 3 and StateDict.__origin__ is dict
+    assert _get_value(torch.tensor(2)) == 2 and _stack_if_compiling([1]) == [1]
+    assert _to_scalar(torch.ones(1)).shape == () and _to_scalar(0.5) == 0.5
+    params, states = [torch.ones(2), torch.ones(2, dtype=torch.complex64)], [torch.ones(2), torch.ones(2).cfloat()]
+    _view_as_real(params, states)
+    assert [one.shape for one in (*params, *states)] == [(2,), (2, 2)] * 2
+
+
+def test_kinds_of_tensors_that_can_replace_each_other():
+    dense, sparse = torch.eye(2), torch.eye(2).to_sparse()
+    same = torch._has_compatible_shallow_copy_type
+    assert same(dense, dense.double()) and same(sparse, sparse) and not same(dense, sparse)
+    assert same(dense.to_sparse_csr(), dense.to_sparse_csc()) and not same(sparse, dense.to_sparse_csr())
+
+
+def test_the_compiler_and_triton_have_no_effect():
+    from rushlight._dynamo.utils import disable_cache_limit
+    from rushlight._inductor import config, decomposition
+    from rushlight.utils._triton import has_triton
+
+    assert has_triton() is False and config.triton.cudagraphs is False
+    assert decomposition.register_decomposition([torch.ops.aten.relu.default])(abs) is abs
+    with disable_cache_limit():
+        assert torch._dynamo.config.recompile_limit > 8
+    assert torch._dynamo.config.recompile_limit == 8
+
+
+def test_grouped_products_of_8_bit_floats_need_a_gpu():
+    F = torch.nn.functional
+    x, ones = torch.ones(1, 16, 16).to(torch.float8_e4m3fn), torch.ones(1, 16)
+    with pytest.raises(NotImplementedError, match="Could not run 'aten::_scaled_grouped_mm_v2'"):
+        F.scaled_grouped_mm(x, x, ones, F.ScalingType.RowWise, ones, F.ScalingType.RowWise)
+    for rank in (2, 3):
+        a, b, scales = torch.empty(8, 16, device="meta"), torch.empty(2, 16, 32, device="meta"), torch.ones(2, 32)
+        a, b = (one.to(torch.float8_e4m3fn) for one in (a if rank == 2 else a.expand(2, 8, 16), b))
+        rows = torch.ones(8) if rank == 2 else torch.ones(2, 8)
+        ends = torch.tensor([3, 8], dtype=torch.int32) if rank == 2 else None
+        scales, rows = scales.to("meta"), rows.to("meta")
+        if rank == 3:
+            found = F.scaled_grouped_mm(a, b, rows, F.ScalingType.RowWise, scales, F.ScalingType.RowWise, offs=ends)
+            assert found.shape == (2, 8, 32) and found.dtype == torch.bfloat16 and found.is_meta
+        with pytest.raises(ValueError, match="Invalid scaling configuration"):
+            F.scaled_grouped_mm(a, b, rows, F.ScalingType.TensorWise, scales, F.ScalingType.RowWise, offs=ends)

@@ -496,3 +496,42 @@ def test_several_results_have_their_names():
     x = torch.ones(2)
     with Mode():
         assert type(torch.sort(x)) is torch.return_types.sort
+
+
+def test_a_handler_of_functions_leaves_operators_to_the_class():
+    """Libraries write both handlers, and call the function inside of DisableTorchFunctionSubclass."""
+
+    class Wrapper(torch.Tensor):
+        def __new__(cls, inner):
+            return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=torch.float32)
+
+        def __init__(self, inner):
+            self.inner = inner
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            if func is torch.ops.aten.detach.default:
+                return Wrapper(args[0].inner)
+            return func(*(arg.inner.float() if isinstance(arg, Wrapper) else arg for arg in args), **(kwargs or {}))
+
+    weight = torch.nn.Parameter(Wrapper(torch.ones(2, 3, dtype=torch.int8)), requires_grad=False)
+    assert type(weight) is Wrapper and isinstance(weight, torch.nn.Parameter)
+    assert torch.nn.functional.linear(torch.ones(1, 3), weight).tolist() == [[3, 3]]
+
+
+def test_the_default_handler_runs_the_operator():
+    class Counted(torch.Tensor):
+        seen = 0
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            cls.seen += 1
+            return super().__torch_dispatch__(func, types, args, kwargs or {})
+
+    x = torch.ones(2).as_subclass(Counted)
+    assert (x + 1).tolist() == [2, 2] and Counted.seen >= 1

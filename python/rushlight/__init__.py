@@ -141,7 +141,7 @@ _ELSEWHERE = {
     **dict.fromkeys(
         "AnyType AwaitType BoolType ComplexType DeviceObjType DictType FloatType FutureType InferredType IntType "
         "ListType NoneType NumberType OptionalType PyObjectType RRefType StreamObjType StringType SymBoolType SymIntType "
-        "TensorType TupleType Type UnionType".split(),
+        "TensorType TupleType Type UnionType unify_type_list".split(),
         "jit._types",
     ),
     **dict.fromkeys("Graph TracingState Use Value".split(), "jit._graph"),
@@ -214,7 +214,7 @@ _ELSEWHERE = {
         "sym_not sym_sqrt sym_sum thread_safe_generator".split(),
         "_scalars",
     ),
-    **dict.fromkeys(["Future", "ScriptModule", "fork", "wait"], "jit"),
+    **dict.fromkeys("CompilationUnit Future ScriptFunction ScriptModule fork wait".split(), "jit"),
     "vmap": "func",
     **dict.fromkeys(
         "set_default_tensor_type FloatTensor DoubleTensor HalfTensor BFloat16Tensor ByteTensor CharTensor ShortTensor "
@@ -525,8 +525,10 @@ if TYPE_CHECKING:
     from rushlight.functional import unique as unique
     from rushlight.functional import unique_consecutive as unique_consecutive
     from rushlight.functional import unravel_index as unravel_index
+    from rushlight.jit import CompilationUnit as CompilationUnit
     from rushlight.jit import Future as Future
     from rushlight.jit import JITException as JITException
+    from rushlight.jit import ScriptFunction as ScriptFunction
     from rushlight.jit import ScriptModule as ScriptModule
     from rushlight.jit import fork as fork
     from rushlight.jit import wait as wait
@@ -558,6 +560,7 @@ if TYPE_CHECKING:
     from rushlight.jit._types import TupleType as TupleType
     from rushlight.jit._types import Type as Type
     from rushlight.jit._types import UnionType as UnionType
+    from rushlight.jit._types import unify_type_list as unify_type_list
     from rushlight.nested._functions import _nested_from_padded as _nested_from_padded
     from rushlight.nested._functions import _nested_get_lengths as _nested_get_lengths
     from rushlight.nested._functions import _nested_get_max_seqlen as _nested_get_max_seqlen

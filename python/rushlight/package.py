@@ -52,8 +52,9 @@ class Importer(ABC):
     """An environment of modules: it imports modules, and finds the names of objects in them. Subclasses define
     `import_module`.
 
-    >>> torch.package.sys_importer.get_name(torch.nn.Linear)
-    ('torch.nn.modules.linear', 'Linear')
+    >>> import math
+    >>> torch.package.sys_importer.get_name(math.sin)
+    ('math', 'sin')
     """
 
     @abstractmethod

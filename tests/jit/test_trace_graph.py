@@ -148,3 +148,11 @@ def test_the_type_of_a_tensor_has_its_form():
     assert (kind.sizes(), kind.strides(), kind.dim(), kind.dtype()) == ([2, 3], [3, 1], 2, torch.float64)
     assert kind.device() == torch.device("cpu") and kind.scalarType() == "Double"
     assert torch.TensorType.get().sizes() is None
+
+
+def test_types_of_a_list_are_one_type():
+    assert torch.unify_type_list([torch.ListType(INT), torch.ListType.ofInts()]) == torch.ListType(INT)
+    with pytest.raises(RuntimeError, match=r"since element 1 of type float did not match the types before it \(int\)"):
+        torch.unify_type_list([INT, FLOAT])
+    with pytest.raises(RuntimeError):
+        torch.unify_type_list([])

@@ -418,3 +418,45 @@ def test_sums_of_short_products_are_rounded_after_each_matrix(dtype):
     leaf = a.clone().requires_grad_()
     torch.addbmm(own, leaf, b, alpha=2).backward(own)
     assert torch.equal(leaf.grad, 2 * own @ b.mT)
+
+
+PRODUCTS = [
+    (torch.mm, ((2, 3), (3, 4))),
+    (torch.bmm, ((2, 2, 3), (2, 3, 4))),
+    (torch.addmm, ((4,), (2, 3), (3, 4))),
+    (torch.baddbmm, ((4,), (2, 2, 3), (2, 3, 4))),
+]
+
+
+@pytest.mark.parametrize("product, shapes", PRODUCTS, ids=[product.__name__ for product, _ in PRODUCTS])
+def test_products_with_another_dtype_are_those_of_gpus(product, shapes):
+    factors = [torch.ones(shape, dtype=torch.float16) for shape in shapes]
+    for call in (lambda: product(*factors, torch.float32), lambda: product(*factors, out_dtype=torch.float16)):
+        with pytest.raises(
+            NotImplementedError, match=f"^Could not run 'aten::{product.__name__}.dtype' with arguments"
+        ):
+            call()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'out_dtype'"):
+        getattr(factors[0], product.__name__)(*factors[1:], out_dtype=torch.float32)
+    factors = [factor.to("meta") for factor in factors]
+    for wanted in (torch.float32, torch.float16):
+        assert product(*factors, out_dtype=wanted).dtype == wanted
+    with pytest.raises(RuntimeError, match="out_dtype"):
+        product(*factors, out_dtype=torch.float64)
+
+
+@pytest.mark.parametrize("function", [torch.linalg.pinv, torch.linalg.matrix_rank])
+def test_tolerances_are_real(function):
+    x, i = torch.eye(3), torch.tensor(1j)
+    for call in (lambda: function(x, atol=1j), lambda: function(x, rtol=1j), lambda: function(x, 1j)):
+        with pytest.raises(TypeError, match="received an invalid combination of arguments"):
+            call()
+    with pytest.raises(RuntimeError, match="atol tensor of complex type is not supported. Got ComplexFloat"):
+        function(x, atol=i)
+    for options in ({"atol": i, "rtol": 0.5}, {"atol": 0.5, "rtol": i}):
+        with pytest.raises(RuntimeError, match="value cannot be converted to type double without overflow"):
+            function(x, **options)
+    assert torch.equal(function(x, atol=0.5), function(x, atol=torch.tensor(0.5)))
+    assert torch.equal(function(x, atol=2), function(x, atol=torch.tensor(2.0), rtol=0.0))
+    with pytest.raises(RuntimeError, match="value cannot be converted to type double without overflow"):
+        torch.linalg.lstsq(x, x, i)

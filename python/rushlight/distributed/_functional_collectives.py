@@ -51,7 +51,7 @@ class AsyncCollectiveTensor(torch.Tensor):
     False
     """
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment] # never bound
 
     def wait(self):
         """The tensor, once it is there."""

@@ -15,14 +15,24 @@ __all__ = ["Graph", "Node", "TracingState", "Use", "Value"]
 
 
 class Use:
-    """A place where a value is used: a node, and the position among its inputs."""
+    """A place where a value is used: a node, and the position among its inputs.
+
+    >>> graph, _ = torch.jit._get_trace_graph(torch.nn.ReLU(), torch.ones(1))
+    >>> [(use.user.kind(), use.offset) for use in next(graph.inputs()).uses()]
+    [('aten::relu', 0)]
+    """
 
     def __init__(self, user: Node, offset: int) -> None:
         self.user, self.offset = user, offset
 
 
 class Value:
-    """What a node of a graph takes or returns."""
+    """What a node of a graph takes or returns.
+
+    >>> graph, _ = torch.jit._get_trace_graph(torch.nn.ReLU(), torch.ones(1))
+    >>> next(graph.outputs()).node().kind()
+    'aten::relu'
+    """
 
     def __init__(self, node: Node, type: Type, name: str) -> None:
         self._node, self._type, self._name = node, type, name
@@ -131,7 +141,15 @@ class Node:
 
 
 class Graph:
-    """The operators of a call, in order."""
+    """The operators of a call, in order.
+
+    >>> graph, _ = torch.jit._get_trace_graph(torch.nn.ReLU(), torch.ones(1))
+    >>> graph
+    graph(%1 : Float(1, strides=[1], device=cpu)):
+      %2 : Float(1, strides=[1], device=cpu) = aten::relu(%1)
+      return (%2)
+    <BLANKLINE>
+    """
 
     def __init__(self) -> None:
         self._nodes: list[Node] = []
@@ -229,7 +247,15 @@ def _told(type: Type) -> str:
 
 
 class TracingState:
-    """The trace that is being recorded, with the scopes into which its next operators go."""
+    """The trace that is being recorded, with the scopes into which its next operators go.
+
+    >>> def function(x):
+    ...     torch._C._get_tracing_state().push_scope("head")
+    ...     return x.relu()
+    >>> graph, _ = torch.jit._get_trace_graph(function, torch.ones(1))
+    >>> next(graph.nodes()).scopeName()
+    'head'
+    """
 
     def __init__(self) -> None:
         self.graph = Graph()

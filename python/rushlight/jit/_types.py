@@ -37,6 +37,7 @@ __all__ = [
     "TupleType",
     "Type",
     "UnionType",
+    "unify_type_list",
 ]
 
 
@@ -131,54 +132,132 @@ class _Single(Type):
 
 
 class AnyType(_Single):
+    """The type of all values.
+
+    >>> torch.AnyType.get()
+    Any
+    """
+
     _word = "Any"
 
 
 class BoolType(_Single):
+    """The type of bools.
+
+    >>> torch.BoolType.get()
+    bool
+    """
+
     _word = "bool"
 
 
 class ComplexType(_Single):
+    """The type of complex numbers.
+
+    >>> torch.ComplexType.get()
+    complex
+    """
+
     _word = "complex"
 
 
 class DeviceObjType(_Single):
+    """The type of devices.
+
+    >>> torch.DeviceObjType.get()
+    Device
+    """
+
     _word = "Device"
 
 
 class FloatType(_Single):
+    """The type of floats.
+
+    >>> torch.FloatType.get()
+    float
+    """
+
     _word = "float"
 
 
 class IntType(_Single):
+    """The type of ints.
+
+    >>> torch.IntType.get()
+    int
+    """
+
     _word = "int"
 
 
 class NoneType(_Single):
+    """The type of None.
+
+    >>> torch.NoneType.get()
+    NoneType
+    """
+
     _word = "NoneType"
 
 
 class NumberType(_Single):
+    """The type of ints, floats and complex numbers.
+
+    >>> torch.NumberType.get()
+    number
+    """
+
     _word = "number"
 
 
 class PyObjectType(_Single):
+    """The type of objects that TorchScript does not know.
+
+    >>> torch.PyObjectType.get()
+    PyObject
+    """
+
     _word = "PyObject"
 
 
 class StreamObjType(_Single):
+    """The type of streams of a device.
+
+    >>> torch.StreamObjType.get()
+    Stream
+    """
+
     _word = "Stream"
 
 
 class StringType(_Single):
+    """The type of texts.
+
+    >>> torch.StringType.get()
+    str
+    """
+
     _word = "str"
 
 
 class SymBoolType(_Single):
+    """The type of bools that a compiler does not know yet.
+
+    >>> torch.SymBoolType.get()
+    bool
+    """
+
     _word = "bool"
 
 
 class SymIntType(_Single):
+    """The type of ints that a compiler does not know yet.
+
+    >>> torch.SymIntType.get()
+    int
+    """
+
     _word = "int"
 
 
@@ -290,18 +369,42 @@ class _Around(Type):
 
 
 class AwaitType(_Around):
+    """The type of calls that run when their result is asked for.
+
+    >>> torch.AwaitType(torch.IntType.get())
+    Await[int]
+    """
+
     _form, _schema_form = "Await[{}]", "Await({})"
 
 
 class FutureType(_Around):
+    """The type of the results of forked calls.
+
+    >>> torch.FutureType(torch.IntType.get())
+    Future[int]
+    """
+
     _form = "Future[{}]"
 
 
 class RRefType(_Around):
+    """The type of references to values of other processes.
+
+    >>> torch.RRefType(torch.IntType.get())
+    RRef[int]
+    """
+
     _form = "RRef[{}]"
 
 
 class OptionalType(_Around):
+    """The type of a value or None.
+
+    >>> torch.OptionalType(torch.IntType.get())
+    Optional[int]
+    """
+
     _form, _schema_form = "Optional[{}]", "{}?"
 
     @staticmethod
@@ -315,6 +418,12 @@ class OptionalType(_Around):
 
 
 class ListType(_Around):
+    """The type of lists with elements of one type.
+
+    >>> torch.ListType(torch.IntType.get())
+    List[int]
+    """
+
     _form, _schema_form = "List[{}]", "{}[]"
 
     @staticmethod
@@ -362,6 +471,12 @@ class _Several(Type):
 
 
 class TupleType(_Several):
+    """The type of tuples with elements of these types.
+
+    >>> torch.TupleType([torch.IntType.get(), torch.FloatType.get()])
+    Tuple[int, float]
+    """
+
     def elements(self) -> list[Type]:
         """The types of the elements.
 
@@ -379,6 +494,12 @@ class TupleType(_Several):
 
 
 class UnionType(_Several):
+    """The type of values of one of these types.
+
+    >>> torch.UnionType([torch.IntType.get(), torch.StringType.get()])
+    Union[int, str]
+    """
+
     @property
     def annotation_str(self) -> _Str:
         return f"Union[{self._joined(lambda part: part.annotation_str)}]"
@@ -394,6 +515,12 @@ class UnionType(_Several):
 
 
 class DictType(Type):
+    """The type of dictionaries.
+
+    >>> torch.DictType(torch.StringType.get(), torch.IntType.get())
+    Dict[str, int]
+    """
+
     def __init__(self, key: Type, value: Type) -> None:
         self._key, self._value = key, value
 
@@ -449,6 +576,26 @@ class InferredType:
         if isinstance(self._found, Type):
             raise RuntimeError("the type was inferred, so that there is no reason why not")
         return self._found
+
+
+def unify_type_list(types: Sequence[Type]) -> Type:
+    """The type of all types of a list, which must be the same.
+
+    Raises:
+        RuntimeError: the list is empty, or its types differ.
+
+    >>> torch.unify_type_list([torch.IntType.get(), torch.IntType.get()])
+    int
+    """
+    if not types:
+        raise RuntimeError("Cannot get unified type from empty list")
+    for place, kind in enumerate(types):
+        if kind != types[0]:
+            raise RuntimeError(
+                f"Could not unify type list since element {place} of type {kind} did not match the types before it "
+                f"({types[0]})"
+            )
+    return types[0]
 
 
 for _name in __all__:

@@ -21,11 +21,23 @@ __all__ = [
         has_triton_tma() = False
         has_triton_tma_device() = False
         has_datacenter_blackwell_tma_device() = False
-        get_triton_version(fallback=(0, 0)) = fallback
         triton_backend triton_hash_with_backend
         """,
     ),
 ]
+
+
+def get_triton_version(fallback: tuple[int, int] = (0, 0)) -> tuple[int, int]:
+    """The version of Triton, if it is there: always ``fallback``.
+
+    >>> from rushlight.utils._triton import get_triton_version
+    >>> get_triton_version((1, 0))
+    (1, 0)
+    """
+    return fallback
+
+
+__all__ += ["get_triton_version"]
 
 if TYPE_CHECKING:
 

@@ -164,14 +164,15 @@ def _fits(value: Any, hint: Any) -> bool:
         return not isinstance(hint, type) or isinstance(value, hint)
     if not isinstance(origin, type) or not isinstance(value, origin):
         return not isinstance(origin, type)
+    items: Any = value
     if issubclass(origin, tuple):
         if len(parts) == 2 and parts[1] is Ellipsis:
-            return all(_fits(item, parts[0]) for item in value)
-        return len(value) == len(parts) and all(map(_fits, value, parts))
+            return all(_fits(item, parts[0]) for item in items)
+        return len(items) == len(parts) and all(map(_fits, items, parts))
     if issubclass(origin, Mapping):
-        return all(_fits(key, parts[0]) and _fits(item, parts[1]) for key, item in value.items())
+        return all(_fits(key, parts[0]) and _fits(item, parts[1]) for key, item in items.items())
     if issubclass(origin, (Sequence, set, frozenset)):
-        return all(_fits(item, parts[0]) for item in value)
+        return all(_fits(item, parts[0]) for item in items)
     return True
 
 

@@ -86,7 +86,7 @@ class IterDataPipe(_Pipe, IterableDataset[_T_co]):
             cls.__iter__ = _with_one_iterator(cls.__iter__)  # type: ignore[method-assign]
 
     def __iter__(self) -> Iterator[_T_co]:
-        return self  # type: ignore[return-value] # a class without `__iter__` has `__next__`
+        return self
 
     def reset(self) -> None:
         """Called before each pass."""
