@@ -185,6 +185,10 @@ F.adaptive_avg_pool2d(torch.ones(1, 2, 4, 4), (3,))
 RuntimeError: adaptive_avg_pool2d: output_size must be 2
 F.adaptive_max_pool2d(torch.ones(1, 2, 4, 4), (3,))
 RuntimeError: adaptive_max_pool2d(): internal error: output_size.size() must be 2
+F.adaptive_avg_pool2d([x], (2, 1))
+AttributeError: 'list' object has no attribute 'size'
+F.adaptive_avg_pool3d(2, 1)
+AttributeError: 'int' object has no attribute 'size'
 F.adaptive_avg_pool2d(x, 2.5)
 TypeError: object of type 'float' has no len()
 F.leaky_relu(x, [])

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from rushlight import Tensor
 
 
-def _filled(output_size: Any, input: Tensor) -> Any:
+def _filled(output_size: Any, sizes: Sequence[int]) -> Any:
     """The output sizes, with the size of the input in place of ``None``."""
     if not isinstance(output_size, (list, tuple)):
         return output_size
-    if input.dim() <= len(output_size):
+    if len(sizes) <= len(output_size):
         raise ValueError(f"Input dimension should be at least {len(output_size) + 1}")
-    return tuple(own if size is None else size for size, own in zip(output_size, input.shape[-len(output_size) :]))
+    return tuple(own if size is None else size for size, own in zip(output_size, sizes[-len(output_size) :]))
 
 
 @overridable
@@ -37,7 +37,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     >>> torch.nn.functional.adaptive_avg_pool2d(torch.arange(4.0).reshape(1, 2, 2), (1, None))
     tensor([[[1., 2.]]])
     """
-    return _nn.adaptive_avg_pool2d(input, _filled(output_size, input))
+    return _nn.adaptive_avg_pool2d(input, _filled(output_size, input.size()))
 
 
 @overridable
@@ -47,7 +47,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     >>> torch.nn.functional.adaptive_avg_pool3d(torch.arange(8.0).reshape(1, 2, 2, 2), 1)
     tensor([[[[3.5000]]]])
     """
-    return _nn.adaptive_avg_pool3d(input, _filled(output_size, input))
+    return _nn.adaptive_avg_pool3d(input, _filled(output_size, input.size()))
 
 
 def _lp_pool(
@@ -101,7 +101,7 @@ def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
 
 
 def _adaptive_max_pool(operator: Callable[..., Any], input: Tensor, output_size: Any, return_indices: bool) -> Any:
-    found = operator(input, _filled(output_size, input))
+    found = operator(input, _filled(output_size, input.size()))
     return found if return_indices else found[0]
 
 

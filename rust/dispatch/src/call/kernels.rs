@@ -24,9 +24,10 @@ pub fn kernel(body: &Kernel, args: &Args) -> Result<Output> {
     let device =
         if args.op.schema().options.is_some() { specs.first().map_or(device, |spec| spec.device) } else { device };
     let mut results = Results::new();
+    // The operand that determines the shape may be a number on the host, beside others on a device.
+    let is_mixed = !args.op.tags.has(Tags::MIXED_DEVICES) && !args.all_tensors(|tensor| tensor.device() == device);
     for spec in &mut specs {
-        // The operand that determines the shape may be a number on the host.
-        if spec.device == Device::Cpu && !args.op.tags.has(Tags::MIXED_DEVICES) {
+        if is_mixed && spec.device == Device::Cpu {
             spec.device = device;
         }
         results.push(allocate(spec)?);

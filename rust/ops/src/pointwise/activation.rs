@@ -359,6 +359,7 @@ pub static TANHSHRINK: Operator = Operator {
 #[operator]
 pub static HARDTANH: Operator = Operator {
     name: "hardtanh",
+    tags: Tags::ROUNDED_PARAMETERS,
     signature: "(Tensor self, Scalar min_val=-1.0, Scalar max_val=1.0, truth inplace=False) -> Tensor",
     doc: "Each element limited to `min_val .. max_val`.
 

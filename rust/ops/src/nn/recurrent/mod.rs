@@ -43,9 +43,8 @@ fn size(tensor: &Tensor, dim: usize) -> Result<isize> {
     tensor.sizes().get(dim).copied().ok_or_else(|| no_dim(tensor, dim))
 }
 
-/// Checks the shapes of one step with torch's messages, in its order: `input (N, I)`, each state `(N, H)`, and weights
-/// `(gates * H, I)` and `(gates * H, H)`.
-fn check_step(args: &Args, states: &[&Tensor], gates: isize) -> Result<()> {
+/// Checks the shapes of one step with torch's messages, in its order: `input (N, I)` and each state `(N, H)`.
+fn check_step(args: &Args, states: &[&Tensor]) -> Result<()> {
     use RNN_TANH_CELL::*;
 
     let (input, w_ih, w_hh) = (args.tensor(INPUT)?, args.tensor(W_IH)?, args.tensor(W_HH)?);
@@ -68,8 +67,17 @@ fn check_step(args: &Args, states: &[&Tensor], gates: isize) -> Result<()> {
             )));
         }
     }
+    Ok(())
+}
+
+/// Checks the numbers of rows of the weights: before the step of a simple cell, after that of others.
+fn check_weights(args: &Args, gates: isize) -> Result<()> {
+    use RNN_TANH_CELL::*;
+
+    let (w_ih, w_hh) = (args.tensor(W_IH)?, args.tensor(W_HH)?);
+    let wanted = gates * size(w_hh, 1)?;
     for (name, weight) in [("weight_ih", w_ih), ("weight_hh", w_hh)] {
-        let (wanted, first) = (gates * hidden, size(weight, 0)?);
+        let first = size(weight, 0)?;
         if first != wanted {
             return Err(Error::runtime(format!(
                 "{name} first dim must be {gates} * hidden_size = {wanted}, but got {first}"
@@ -96,7 +104,8 @@ fn of_state(args: &Args, state: &Tensor) -> Result<Tensor> {
 
 fn simple_cell(args: &Args, activation: &'static Operator) -> Result<Output> {
     let state = args.tensor(RNN_TANH_CELL::HX)?;
-    check_step(args, &[state], 1)?;
+    check_weights(args, 1)?;
+    check_step(args, &[state])?;
     let own = of_state(args, state)?;
     op!(activation, &op!(ADD, &of_input(args)?, &own)?).map(Output::Tensor)
 }
@@ -172,7 +181,8 @@ Shapes: input `(N, I)`, hx and result `(N, H)`, w_ih `(3 * H, I)`, w_hh `(3 * H,
     tensor([[0.5000]])",
     implementation: Implementation::CompositeImplicit(|args| {
         let state = args.tensor(HX)?;
-        check_step(args, &[state], 3)?;
+        check_step(args, &[state])?;
+        check_weights(args, 3)?;
         let input = of_input(args)?;
         op!(GRU_GATES, &input, &of_state(args, state)?, state).map(Output::Tensor)
     }),
@@ -205,7 +215,8 @@ Shapes: input `(N, I)`, both of hx and both results `(N, H)`, w_ih `(4 * H, I)`,
     implementation: Implementation::CompositeImplicit(|args| {
         let states = args.tensors(HX)?;
         let [output, state] = states[..] else { return Err(Error::runtime("lstm_cell expects two hidden states")) };
-        check_step(args, &states, 4)?;
+        check_step(args, &states)?;
+        check_weights(args, 4)?;
         let own = of_state(args, output)?;
         LSTM_GATES.call([op!(ADD, &of_input(args)?, &own)?.into(), state.into()])
     }),
