@@ -110,6 +110,9 @@ _DIVIDED: dict[str, Callable[..., Any]] = {
     ),
     "_silu_backward": lambda grad, input: aten.silu_backward.default(grad, input),
     "_affine": _affine,
+    # The functions of these names are composed of them.
+    "masked_fill": lambda input, mask, value: torch.clone(input).masked_fill_(mask, value),
+    "masked_scatter": lambda input, mask, source: torch.clone(input).masked_scatter_(mask, source),
     "_linear": _linear,
     "_conv": _conv,
     "_attention": _attention,

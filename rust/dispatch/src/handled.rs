@@ -187,11 +187,7 @@ pub(crate) fn clone(tensor: &Tensor) -> Result<Tensor> {
 /// The gradients of the inputs of a call from a handler, if torch computes them by one operator.
 #[inline]
 pub fn gradients(derive: &BackwardContext) -> Result<Option<Gradients>> {
-    let by_class = || {
-        let mut tensors = derive.grads.iter().chain(&derive.saved_inputs).flatten();
-        tensors.any(Tensor::is_handled) && !PLAINLY.get() && !is_accumulating()
-    };
-    match current().or_else(|| handler().filter(|_| by_class())) {
+    match current() {
         Some(handler) => outside_derivative(|| handler.gradients(derive)),
         None => Ok(None),
     }
