@@ -211,15 +211,15 @@ fn place_of(types: &Types, rows: i64, columns: i64, leading: i64, count: c_int, 
     let status =
         unsafe { lt::cublasLtMatrixLayoutCreate(&raw mut handle, types.data, rows as u64, columns as u64, leading) };
     check(status, "cublasLtMatrixLayoutCreate( &descriptor, type, rows, columns, leading)")?;
-    let place = Object { handle, set: lt::cublasLtMatrixLayoutSetAttribute, destroy: lt::cublasLtMatrixLayoutDestroy };
+    let layout = Object { handle, set: lt::cublasLtMatrixLayoutSetAttribute, destroy: lt::cublasLtMatrixLayoutDestroy };
     if count > 1 {
         // SAFETY: these attributes are numbers of 32 and of 64 bits.
         unsafe {
-            place.set(Placing::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count)?;
-            place.set(Placing::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, step)?;
+            layout.set(Placing::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count)?;
+            layout.set(Placing::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, step)?;
         }
     }
-    Ok(place)
+    Ok(layout)
 }
 
 fn wishes_of(workspace: u64, reductions: u32, alignments: [u32; 4]) -> Result<Wishes> {
@@ -333,7 +333,7 @@ pub unsafe fn multiply(
     let left = factor(factors[0], steps[first], Operation::CUBLASLT_MATMUL_DESC_TRANSA)?;
     let right = factor(factors[1], steps[second], Operation::CUBLASLT_MATMUL_DESC_TRANSB)?;
     let (Some(left), Some(right)) = (left, right) else { return Ok(false) };
-    // Without an addend its place is the result's.
+    // Without an addend its address is the result's.
     let third = if has_addend && !with_bias { 3 } else { 0 };
     let addend = place_of(&types, rows, columns, added, count, steps[third])?;
     let result = place_of(&types, rows, columns, leading, count, steps[0])?;

@@ -19,8 +19,8 @@ const WRITE: usize = 1;
 const ALONG: usize = 2;
 const NUMBERS: usize = 3;
 
-/// A kernel by its place among the names.
-fn kernel(card: &Card, place: usize) -> Result<Kernel> {
+/// A kernel by its index among the names.
+fn kernel(card: &Card, index: usize) -> Result<Kernel> {
     let program = Program::find(card, ("compact", [0; 8]), NAMES, || {
         r#"#include "compact.cuh"
 using namespace rushlight;
@@ -37,7 +37,7 @@ extern "C" __global__ void numbers(const i64* numbers, u64* counts, u64 count) {
 "#
         .into()
     })?;
-    Ok(program.kernel(place))
+    Ok(program.kernel(index))
 }
 
 /// The blocks for chunks of this many elements.

@@ -174,7 +174,7 @@ fn source(function: Function, memory: &[Memory], inputs: &[Input], wide: bool) -
                 values.push(format!("x{n}"));
             }
             Input::Number(_) => {
-                values.push(format!("number<{compute}>(numbers, {})", Numbers::place(constants)));
+                values.push(format!("number<{compute}>(numbers, {})", Numbers::index(constants)));
                 constants += 1;
             }
         }

@@ -256,7 +256,7 @@ pub unsafe fn transform(
     stream: StreamId,
     shape: &Shape,
     forward: bool,
-    places: impl Iterator<Item = [u64; 2]>,
+    addresses: impl Iterator<Item = [u64; 2]>,
 ) -> Result<bool> {
     let Some(library) = library() else { return Ok(false) };
     let kept = with_cache(card.index, |cache| cache.plans.remove(shape));
@@ -269,7 +269,7 @@ pub unsafe fn transform(
         check((library.set_work_area)(plan.handle, workspace.pointer()))?;
     }
     let direction = if forward { FORWARD } else { INVERSE };
-    for [from, to] in places {
+    for [from, to] in addresses {
         let [from, to] = [from, to].map(pointer);
         enqueue(card, "cufftXtExec", stream, || {
             // SAFETY: guaranteed by the caller; the workspace is held for the stream.

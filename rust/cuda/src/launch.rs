@@ -44,8 +44,8 @@ impl Numbers {
         Ok(Numbers { bits, count: numbers.len() as u32 })
     }
 
-    /// The place of the n-th number that stands for an operand.
-    pub fn place(n: usize) -> usize {
+    /// The index of the n-th number that stands for an operand.
+    pub fn index(n: usize) -> usize {
         NUMBERS - 1 - n
     }
 }
@@ -97,7 +97,7 @@ impl<const N: usize> Loops<N> {
         self
     }
 
-    /// The loops with another one in the second place.
+    /// The loops with another one as the second.
     pub fn with_second(mut self, dim: usize) -> Loops<N> {
         let [second, other] = [1, dim].map(|dim| (self.sizes[dim], self.strides[dim]));
         self.set(1, other.0, other.1);
@@ -119,11 +119,11 @@ impl<const N: usize> Loops<N> {
 pub fn outer_offsets<const N: usize>(nest: &LoopNest<N>) -> impl Iterator<Item = [isize; N]> {
     let outer = DIMS.min(nest.rank())..nest.rank();
     let count: usize = outer.clone().map(|dim| nest.size(dim)).product();
-    (0..count).map(move |mut place| {
+    (0..count).map(move |mut number| {
         let mut offsets = nest.bases();
         for dim in outer.clone() {
-            let (at, strides) = (place % nest.size(dim), nest.strides(dim));
-            place /= nest.size(dim);
+            let (at, strides) = (number % nest.size(dim), nest.strides(dim));
+            number /= nest.size(dim);
             for n in 0..N {
                 offsets[n] += at as isize * strides[n];
             }

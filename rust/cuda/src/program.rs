@@ -64,9 +64,9 @@ impl Program {
         Ok(program)
     }
 
-    /// A kernel by its place among the names.
-    pub fn kernel(&self, place: usize) -> Kernel {
-        Kernel { name: self.name, function: self.functions[place] }
+    /// A kernel by its index among the names.
+    pub fn kernel(&self, index: usize) -> Kernel {
+        Kernel { name: self.name, function: self.functions[index] }
     }
 }
 
@@ -134,7 +134,7 @@ fn options(card: &Card) -> Vec<String> {
     ]
 }
 
-/// The folder of compiled kernels; `None` if there is no place for it, or if the variable is empty.
+/// The folder of compiled kernels; `None` if there is no home for it, or if the variable is empty.
 pub fn cache_folder() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     if let Some(named) = std::env::var_os("RUSHLIGHT_KERNEL_CACHE") {

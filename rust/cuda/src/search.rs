@@ -17,8 +17,8 @@ const MEMBERS: usize = 1;
 const MIDDLE: usize = 2;
 const MODE: usize = 3;
 
-/// A kernel by its place among the names.
-fn kernel(card: &Card, dtype: DType, place: usize) -> Result<Kernel> {
+/// A kernel by its index among the names.
+fn kernel(card: &Card, dtype: DType, index: usize) -> Result<Kernel> {
     let program = Program::find(card, ("search", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]), NAMES, || {
         // A bool in memory may be any byte.
         let element = if dtype == DType::Bool { "u8" } else { type_name(dtype) };
@@ -42,7 +42,7 @@ extern "C" __global__ void mode(const {element}* elements, const i64* places, i6
 "#
         )
     })?;
-    Ok(program.kernel(place))
+    Ok(program.kernel(index))
 }
 
 /// # Safety
@@ -136,7 +136,7 @@ pub unsafe fn pick(
     pick: Pick,
 ) -> Result<()> {
     let (mut lines, mut n, mut inner) = ((shape.outer * shape.inner) as u64, shape.n as u64, shape.inner as u64);
-    let (place, mut skips) = match pick {
+    let (index, mut skips) = match pick {
         Pick::Middle { skips } => (MIDDLE, u32::from(skips)),
         Pick::Mode => (MODE, 0),
     };
@@ -148,9 +148,9 @@ pub unsafe fn pick(
         argument(&mut n),
         argument(&mut inner),
     ];
-    if place == MIDDLE {
+    if index == MIDDLE {
         arguments.push(argument(&mut skips));
     }
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.
-    unsafe { run(card, stream, kernel(card, dtype, place)?, lines, &mut arguments) }
+    unsafe { run(card, stream, kernel(card, dtype, index)?, lines, &mut arguments) }
 }

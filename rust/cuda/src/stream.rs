@@ -148,7 +148,7 @@ fn finished(status: CUresult) -> Result<bool> {
     }
 }
 
-/// A place in a stream.
+/// A point in a stream: the work that was enqueued before.
 pub struct Event {
     device: u8,
     event: CUevent,

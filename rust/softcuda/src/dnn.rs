@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::convolutions::{Convolution, Place, Target};
 use crate::driver::{capture_mode, current};
+use crate::library::on_stream;
 use crate::machine::{Machine, number, with};
 use crate::products::Type;
 use crate::status;
@@ -232,21 +233,14 @@ unsafe fn answer(
 }
 
 /// Runs a function that enqueues work on a handle's stream. A handle is one thread's at a time.
-fn on_stream(handle: &Handle, mut run: impl FnMut(&mut Machine, usize) -> Status) -> Status {
+fn on_handle(handle: &Handle, mut run: impl FnMut(&mut Machine, usize) -> Status) -> Status {
     if handle.busy.swap(true, Ordering::Acquire) {
         return EXECUTION_FAILED;
     }
     let mut done = EXECUTION_FAILED;
-    with(|machine| {
-        let known = machine.streams.find(handle.device, handle.stream);
-        match known {
-            Some(stream) if current() == Ok(handle.device) && machine.fault(handle.device) == status::SUCCESS => {
-                done = run(machine, stream);
-            }
-            _ => {}
-        }
-        status::SUCCESS
-    });
+    if current() == Ok(handle.device) {
+        on_stream(handle.device, handle.stream, |machine, stream| done = run(machine, stream));
+    }
     handle.busy.store(false, Ordering::Release);
     done
 }
@@ -287,7 +281,7 @@ fn measured(
     bytes: usize,
 ) -> Status {
     let Ok(mut convolution) = described.clone() else { return SUCCESS };
-    on_stream(handle, |machine, stream| {
+    on_handle(handle, |machine, stream| {
         if machine.graphs.invalidate(stream) != status::SUCCESS {
             return EXECUTION_FAILED;
         }
@@ -333,7 +327,7 @@ unsafe fn enqueued(
     }
     convolution.workspace = (needed > 0).then_some(space);
     let loose = is_loose(convolution.target, algorithm);
-    on_stream(handle, |machine, stream| {
+    on_handle(handle, |machine, stream| {
         let status = placed(machine, handle.device, &mut convolution, addresses, (space, bytes, needed));
         if status == SUCCESS {
             let library = if loose { Library::LooseConvolutions } else { Library::Convolutions };
@@ -378,7 +372,7 @@ entries! {
     cudnnSetStream(handle: *mut Handle, stream: usize) {
         let handle = &mut *handle;
         handle.stream = stream;
-        on_stream(handle, |_, _| SUCCESS)
+        on_handle(handle, |_, _| SUCCESS)
     }
 
     cudnnCreateTensorDescriptor(made: *mut *mut Tensor) {

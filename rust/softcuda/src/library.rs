@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use crate::machine::with;
+use crate::machine::{Machine, with};
 use crate::status::SUCCESS;
 use crate::streams::{Library, Work};
 
@@ -17,6 +17,21 @@ pub enum Enqueued {
     Stopped,
 }
 
+/// Runs a function on a stream of a device, unless an error has stopped the device.
+pub fn on_stream(device: c_int, stream: usize, mut run: impl FnMut(&mut Machine, usize)) -> Enqueued {
+    let mut done = Enqueued::Invalid;
+    with(|machine| {
+        let Some(stream) = machine.streams.find(device, stream) else { return SUCCESS };
+        done = Enqueued::Stopped;
+        if machine.fault(device) == SUCCESS {
+            done = Enqueued::Done;
+            run(machine, stream);
+        }
+        SUCCESS
+    });
+    done
+}
+
 /// Enqueues a function that uses these ranges of the device's memory, each a first byte and a number of bytes.
 pub fn enqueue(
     device: c_int,
@@ -26,21 +41,13 @@ pub fn enqueue(
     run: impl Fn() + Send + Sync + 'static,
 ) -> Enqueued {
     let run: Arc<dyn Fn() + Send + Sync> = Arc::new(run);
-    let mut done = Enqueued::Stopped;
-    with(|machine| {
+    let mut valid = true;
+    let done = on_stream(device, stream, |machine, stream| {
         let owned = |&(at, bytes): &(usize, u64)| machine.memory.device_of(at, bytes as usize) == Some(device);
-        let valid = ranges.iter().all(owned);
-        match machine.streams.find(device, stream) {
-            Some(stream) if machine.fault(device) == SUCCESS => {
-                done = if valid { Enqueued::Done } else { Enqueued::Invalid };
-                if valid {
-                    machine.enqueue(stream, Work::Compute(library, Arc::clone(&run)));
-                }
-            }
-            Some(_) => {}
-            None => done = Enqueued::Invalid,
+        valid = ranges.iter().all(owned);
+        if valid {
+            machine.enqueue(stream, Work::Compute(library, Arc::clone(&run)));
         }
-        SUCCESS
     });
-    done
+    if valid { done } else { Enqueued::Invalid }
 }

@@ -105,8 +105,8 @@ DEVICE void transpose(const Pointers<2>& operands, const Numbers& numbers, u64 s
         for (u32 n = 0; n < EDGE / STEP; n++) {
             const Index column = x + first + n * STEP, row = y + lane;
             if (column < across && row < down) {
-                const i64 place = offsets[1] + i64(column) * loops.strides[0][1] + i64(row) * i64(sizeof(In));
-                store<Out>(&own[n], Function::value(numbers, convert<T>(load<In>(operands.at[1] + place))));
+                const i64 offset = offsets[1] + i64(column) * loops.strides[0][1] + i64(row) * i64(sizeof(In));
+                store<Out>(&own[n], Function::value(numbers, convert<T>(load<In>(operands.at[1] + offset))));
             }
         }
         __syncthreads();
@@ -119,8 +119,8 @@ DEVICE void transpose(const Pointers<2>& operands, const Numbers& numbers, u64 s
         for (u32 n = 0; n < EDGE / STEP; n++) {
             const Index column = x + lane, row = y + first + n * STEP;
             if (column < across && row < down) {
-                const i64 place = offsets[0] + i64(column) * i64(sizeof(Out)) + i64(row) * loops.strides[1][0];
-                *(Stored*)(operands.at[0] + place) = square[(first + n * STEP) * (EDGE + 1) + lane];
+                const i64 offset = offsets[0] + i64(column) * i64(sizeof(Out)) + i64(row) * loops.strides[1][0];
+                *(Stored*)(operands.at[0] + offset) = square[(first + n * STEP) * (EDGE + 1) + lane];
             }
         }
     }

@@ -56,10 +56,10 @@ struct Sizes {
 template <class T, class A>
 DEVICE void load_slice(A* to, const u8* from, i64 line_step, i64 inner_step, u64 line, u64 lines, u64 inner, u64 end) {
     for (int n = 0; n < SQUARE * SLICE / THREADS; n++) {
-        const int place = int(threadIdx.x) + n * THREADS;
+        const int item = int(threadIdx.x) + n * THREADS;
         // Neighbouring threads read neighbouring elements.
         const bool along = inner_step < line_step;
-        const int own_line = along ? place / SLICE : place % SQUARE, own_inner = along ? place % SLICE : place / SQUARE;
+        const int own_line = along ? item / SLICE : item % SQUARE, own_inner = along ? item % SLICE : item / SQUARE;
         const u64 l = line + own_line, k = inner + own_inner;
         const bool inside = l < lines && k < end;
         to[own_inner * SQUARE + own_line] =
@@ -106,14 +106,14 @@ DEVICE void multiply(const Matrices& matrices, const Loops<4>& batch, u64 batche
             if (r >= sizes.rows || c >= sizes.columns) {
                 continue;
             }
-            const auto place = [&](int n) {
+            const auto address = [&](int n) {
                 return matrices.at[n] + offsets[n] + i64(r) * matrices.rows[n] + i64(c) * matrices.columns[n];
             };
             A value = times(alpha, sums[i / OWN][i % OWN]);
             if (has_addend) {
-                value = plus(value, times(beta, convert<A>(load<T>(place(ADDEND)))));
+                value = plus(value, times(beta, convert<A>(load<T>(address(ADDEND)))));
             }
-            store<T>(place(RESULT), value);
+            store<T>(address(RESULT), value);
         }
     }
 }

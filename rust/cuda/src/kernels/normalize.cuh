@@ -18,7 +18,7 @@ struct View {
     DEVICE u64 rows() const { return pooled ? groups : samples * groups; }
     DEVICE u64 length() const { return pooled ? samples * run : channels * run; }
     /// Where an element of a row lies.
-    DEVICE u64 place(u64 row, u64 at) const {
+    DEVICE u64 offset(u64 row, u64 at) const {
         if (!pooled) {
             return row * channels * run + at;
         }
@@ -61,7 +61,7 @@ template <class T, class C> struct Normalize {
     u8* out;
 
     DEVICE C at(const u8* from, u64 row, u64 element) const {
-        return convert<C>(load<T>(from + view.place(row, element) * sizeof(T)));
+        return convert<C>(load<T>(from + view.offset(row, element) * sizeof(T)));
     }
     DEVICE C scale(u64 row, u64 element) const { return weight ? weight[view.parameter(row, element)] : C(1); }
     DEVICE C rstd(C variance) const { return C(1) / sqrt(variance + eps); }
@@ -111,7 +111,7 @@ template <class T, class C> struct Normalize {
             if (bias) {
                 value = value + bias[view.parameter(row, element)];
             }
-            store<T>(out + view.place(row, element) * sizeof(T), value);
+            store<T>(out + view.offset(row, element) * sizeof(T), value);
         }
     }
 
@@ -132,7 +132,7 @@ template <class T, class C> struct Normalize {
         for (u64 element = first + threadIdx.x % GROUP; element < end; element += GROUP) {
             const C normal = (at(input, row, element) - middle) * factor;
             const C own = at(grad, row, element) * scale(row, element);
-            store<T>(out + view.place(row, element) * sizeof(T), (own - common - normal * along) * factor);
+            store<T>(out + view.offset(row, element) * sizeof(T), (own - common - normal * along) * factor);
         }
     }
 

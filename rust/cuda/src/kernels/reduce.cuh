@@ -89,9 +89,9 @@ template <class Fold, class Out, class In> struct Reduction {
     };
 
     /// Where a result and its row begin.
-    struct Place {
+    struct Position {
         i64 offsets[2];
-        DEVICE Place(const Loops<2>& outer, u64 result, u64 results) : offsets{} {
+        DEVICE Position(const Loops<2>& outer, u64 result, u64 results) : offsets{} {
             if (outer.rank <= 1) {
                 offsets[0] = i64(result) * outer.strides[0][0];
                 offsets[1] = i64(result) * outer.strides[0][1];
@@ -125,13 +125,13 @@ template <class Fold, class Out, class In> struct Reduction {
     static DEVICE void serial(u8* out, const u8* input, const Loops<2>& outer, const Loops<1>& inner, u64 results, u64 length,
                               const Numbers& numbers) {
         for (u64 result = first_element(); result < results; result += element_step()) {
-            const Place place(outer, result, results);
-            const Row row = place.row(input, inner, length);
+            const Position position(outer, result, results);
+            const Row row = position.row(input, inner, length);
             A total = Fold::start();
             for (u64 element = 0; element < length; element++) {
                 total = row.take(total, element, numbers);
             }
-            store<Out>(out + place.offsets[0], Fold::done(total, length, numbers));
+            store<Out>(out + position.offsets[0], Fold::done(total, length, numbers));
         }
     }
 
@@ -191,11 +191,11 @@ template <class Fold, class Out, class In> struct Reduction {
         constexpr u64 GROUPS = THREADS / GROUP;
         const u64 first = blockIdx.y * piece, end = first + piece < length ? first + piece : length;
         for (u64 result = blockIdx.x * GROUPS + threadIdx.x / GROUP; result < results; result += gridDim.x * GROUPS) {
-            const Place place(outer, result, results);
-            const A own = take<GROUP>(place.row(input, inner, length), first, end, packed, numbers);
+            const Position position(outer, result, results);
+            const A own = take<GROUP>(position.row(input, inner, length), first, end, packed, numbers);
             const A total = join_group<Fold, GROUP>(own);
             if (threadIdx.x % GROUP == 0) {
-                give(out + place.offsets[0], total, result, length, partial, numbers);
+                give(out + position.offsets[0], total, result, length, partial, numbers);
             }
         }
     }
@@ -209,8 +209,8 @@ template <class Fold, class Out, class In> struct Reduction {
         const u64 first = blockIdx.y * piece, end = first + piece < length ? first + piece : length;
         for (u64 group = blockIdx.x; group * WARP < results; group += gridDim.x) {
             const u64 result = group * WARP + lane;
-            const Place place(outer, result < results ? result : 0, results);
-            const Row row = place.row(input, inner, length);
+            const Position position(outer, result < results ? result : 0, results);
+            const Row row = position.row(input, inner, length);
             A totals[DEEP];
             for (int n = 0; n < DEEP; n++) {
                 totals[n] = Fold::start();
@@ -238,7 +238,7 @@ template <class Fold, class Out, class In> struct Reduction {
                 for (int n = 1; n < WARPS; n++) {
                     total = Fold::join(total, all[n * WARP + lane]);
                 }
-                give(out + place.offsets[0], total, result, length, partial, numbers);
+                give(out + position.offsets[0], total, result, length, partial, numbers);
             }
         }
     }
@@ -252,7 +252,7 @@ template <class Fold, class Out, class In> struct Reduction {
             }
             total = join_group<Fold, THREADS>(total);
             if (threadIdx.x == 0) {
-                store<Out>(out + Place(outer, result, results).offsets[0], Fold::done(total, length, numbers));
+                store<Out>(out + Position(outer, result, results).offsets[0], Fold::done(total, length, numbers));
             }
         }
     }

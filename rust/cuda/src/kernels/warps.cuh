@@ -39,7 +39,7 @@ template <class Scan> DEVICE typename Scan::A after(const Option<typename Scan::
 /// shared, and has a value for each warp.
 template <class Scan> DEVICE Option<typename Scan::A> before_thread(typename Scan::A own, u32 threads, typename Scan::A* sums) {
     typedef typename Scan::A A;
-    const u32 warp = threadIdx.x / WARP, place = threadIdx.x & (threads - 1), lane = place % WARP;
+    const u32 warp = threadIdx.x / WARP, rank = threadIdx.x & (threads - 1), lane = rank % WARP;
     for (u32 by = 1; by < threads && by < WARP; by *= 2) {
         const A other = from_below(own, by);
         own = lane >= by ? Scan::join(other, own) : own;
@@ -53,7 +53,7 @@ template <class Scan> DEVICE Option<typename Scan::A> before_thread(typename Sca
     }
     __syncthreads();
     Option<A> before = {false, own};
-    for (u32 other = warp - place / WARP; other < warp; other++) {
+    for (u32 other = warp - rank / WARP; other < warp; other++) {
         before = {true, after<Scan>(before, sums[other])};
     }
     return beside.some ? Option<A>{true, after<Scan>(before, beside.value)} : before;

@@ -31,7 +31,7 @@ impl Listed {
 /// # Safety
 /// As there; the list has the addresses of the matrices when the work runs.
 pub unsafe fn cholesky(card: &Card, stream: StreamId, upper: bool, a: Listed, infos: u64) -> Result<bool> {
-    let (Some(library), Some(Type { place, .. }), Some([n, _, count])) =
+    let (Some(library), Some(Type { index, .. }), Some([n, _, count])) =
         (solver(), Type::of(a.matrices.dtype), a.sizes())
     else {
         return Ok(false);
@@ -41,7 +41,7 @@ pub unsafe fn cholesky(card: &Card, stream: StreamId, upper: bool, a: Listed, in
     let name = "cusolverDnXpotrfBatched";
     // SAFETY: guaranteed by the caller.
     let run =
-        || unsafe { (library.cholesky_batched[place])(borrowed.0.handle, upper.into(), n, list, n, infos, count) };
+        || unsafe { (library.cholesky_batched[index])(borrowed.0.handle, upper.into(), n, list, n, infos, count) };
     enqueue(card, name, stream, || checked(run(), name))?;
     Ok(true)
 }
@@ -51,14 +51,14 @@ pub unsafe fn cholesky(card: &Card, stream: StreamId, upper: bool, a: Listed, in
 /// # Safety
 /// As there; the list has the addresses of the matrices when the work runs.
 pub unsafe fn lu(card: &Card, stream: StreamId, a: Listed, pivots: u64, infos: u64) -> Result<bool> {
-    let (Some(Type { place, .. }), Some([n, _, count])) = (Type::of(a.matrices.dtype), a.sizes()) else {
+    let (Some(Type { index, .. }), Some([n, _, count])) = (Type::of(a.matrices.dtype), a.sizes()) else {
         return Ok(false);
     };
     let (list, pivots, infos) = (pointer(a.addresses), pointer(pivots), pointer(infos));
     let name = "cublasXgetrfBatched";
     with_blas(card, stream, |library, handle| {
         // SAFETY: guaranteed by the caller.
-        let run = || unsafe { (library.lu_batched[place])(handle, n, list, n, pivots, infos, count) };
+        let run = || unsafe { (library.lu_batched[index])(handle, n, list, n, pivots, infos, count) };
         enqueue(card, name, stream, || checked(run(), name))
     })
 }
@@ -75,14 +75,14 @@ pub unsafe fn solve(
     a: Listed,
     b: Listed,
 ) -> Result<bool> {
-    let Some(Type { place, .. }) = Type::of(a.matrices.dtype) else { return Ok(false) };
+    let Some(Type { index, .. }) = Type::of(a.matrices.dtype) else { return Ok(false) };
     let one = one(a.matrices.dtype);
     let (list, sides, Matrices { rows, columns, count, .. }) = (pointer(a.addresses), pointer(b.addresses), b.matrices);
     let [side, upper, transposed, unit] = triangle.flags(left);
     let (leading, apart) = (a.matrices.leading(), b.matrices.leading());
     let name = "cublasXtrsmBatched";
     with_blas(card, stream, |library, handle| {
-        let solve = library.triangular_batched[place];
+        let solve = library.triangular_batched[index];
         // SAFETY: guaranteed by the caller.
         let run = || unsafe {
             solve(

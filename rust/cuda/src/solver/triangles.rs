@@ -44,7 +44,7 @@ pub unsafe fn solve(
     a: Matrices,
     b: Matrices,
 ) -> Result<bool> {
-    let Some(Type { place, .. }) = Type::of(a.dtype) else { return Ok(false) };
+    let Some(Type { index, .. }) = Type::of(a.dtype) else { return Ok(false) };
     if b.is_empty() {
         return Ok(true);
     }
@@ -52,7 +52,7 @@ pub unsafe fn solve(
     let [side, upper, transposed, unit] = triangle.flags(left);
     let name = "cublasXtrsm";
     with_blas(card, stream, |library, handle| {
-        let (solve, leading, apart) = (library.triangular[place], a.leading(), b.leading());
+        let (solve, leading, apart) = (library.triangular[index], a.leading(), b.leading());
         (0..b.count).try_for_each(|n| {
             let (at, to, rows, columns) = (a.get(n), b.get(n), b.rows, b.columns);
             let one = one.as_ptr();
