@@ -51,12 +51,13 @@ class CUDAGraph:
 
         Args:
             pool: that of another graph, or from `graph_pool_handle`, to share memory with graphs that run in the order of their
-                record.
+                record. One graph at a time may be recorded with a pool.
             capture_error_mode: ``"global"``, ``"thread_local"`` or ``"relaxed"``: which threads may not wait for the GPU.
 
         Raises:
-            RuntimeError: the current stream is the default one, or the graph has recorded work. Inside, work that draws of a
-                generator that is not registered raises it too.
+            RuntimeError: the current stream is the default one, the graph has recorded work, or another graph is being recorded
+                with the pool. Inside, work that draws of a generator that is not registered raises it too, and so do copies
+                between the GPU and memory of the CPU that is not page-locked.
         """
         self._graph.begin(None if pool is None else pool[1], capture_error_mode)
 
@@ -64,7 +65,7 @@ class CUDAGraph:
         """Ends the record.
 
         Raises:
-            RuntimeError: nothing is being recorded.
+            RuntimeError: nothing is being recorded, or the current stream is not the one of `capture_begin`.
             AcceleratorError: the work needed a result on the CPU, or another stream was not waited for.
         """
         self._graph.end()
@@ -156,7 +157,8 @@ def make_graphed_callables(
         the functions or modules.
 
     Raises:
-        RuntimeError: a module has hooks, or an input is not a tensor.
+        AssertionError: a module has hooks or a buffer that requires a gradient, or an input is not a tensor.
+        RuntimeError: autocast is on, with its cache.
     """
     import rushlight as torch
 
@@ -171,15 +173,19 @@ def make_graphed_callables(
     pool = graph_pool_handle() if pool is None else pool
     forwards = []
     for function, arguments in zip(callables, sample_args, strict=True):
-        if isinstance(function, torch.nn.Module) and (
-            function._forward_hooks or function._forward_pre_hooks or function._backward_hooks
-        ):
-            raise RuntimeError(
-                "Modules must not have hooks registered at the time they are passed. However, registering hooks on modules "
-                "after passing them through make_graphed_callables is allowed."
-            )
+        if isinstance(function, torch.nn.Module):
+            if function._forward_hooks or function._forward_pre_hooks or function._backward_hooks:
+                raise AssertionError(
+                    "Modules must not have hooks registered at the time they are passed. However, registering hooks on "
+                    "modules after passing them through make_graphed_callables is allowed."
+                )
+            if any(buffer.requires_grad for buffer in function.buffers()):
+                raise AssertionError(
+                    "In any :class:`~torch.nn.Module` passed to :func:`~make_graphed_callables`, only parameters may be "
+                    "trainable. All buffers must have ``requires_grad=False``."
+                )
         if not all(isinstance(argument, torch.Tensor) for argument in arguments):
-            raise RuntimeError(
+            raise AssertionError(
                 "In the beta API, sample_args for each callable must contain only Tensors. Other types are not allowed."
             )
         _warm_up(function, arguments, num_warmup_iters)

@@ -1,5 +1,6 @@
 //! Whether work is being captured for a graph, and what a capture does not permit.
 
+use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cudarc::driver::sys::{self, CUstreamCaptureMode, CUstreamCaptureStatus};
@@ -21,15 +22,36 @@ pub fn count(begins: bool) {
     }
 }
 
+/// The driver's number of a capture. All streams that take part in it have the same one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CaptureId(u64);
+
+/// The capture of the work that is enqueued on a stream, if there is one.
+pub fn of(device: u8, stream: StreamId) -> Option<CaptureId> {
+    if CAPTURES.load(Ordering::Relaxed) == 0 || card::select(device).is_err() {
+        return None;
+    }
+    let (mut status, mut id) = (CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE, 0);
+    let (mut graph, mut nodes, mut edges, mut count) = (null_mut(), null(), null(), 0);
+    // SAFETY: a context is current, streams are never destroyed, and the pointers are those of local variables.
+    let answered = check(unsafe {
+        sys::cuStreamGetCaptureInfo_v3(
+            handle(stream),
+            &raw mut status,
+            &raw mut id,
+            &raw mut graph,
+            &raw mut nodes,
+            &raw mut edges,
+            &raw mut count,
+        )
+    });
+    let active = answered.is_ok() && status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    active.then_some(CaptureId(id))
+}
+
 /// Whether work that is enqueued on a stream is being captured.
 pub fn is_capturing(device: u8, stream: StreamId) -> bool {
-    if CAPTURES.load(Ordering::Relaxed) == 0 || card::select(device).is_err() {
-        return false;
-    }
-    let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-    // SAFETY: a context is current, streams are never destroyed, and the pointer is that of a local variable.
-    let answered = check(unsafe { sys::cuStreamIsCapturing(handle(stream), &raw mut status) });
-    answered.is_ok() && status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE
+    of(device, stream).is_some()
 }
 
 /// Permits this thread to call what is unsafe during a capture, such as an allocation, until it is dropped.

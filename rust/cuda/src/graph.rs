@@ -12,10 +12,11 @@ use rushlight_core::fork;
 use rushlight_core::{Error, Result};
 
 use crate::allocator::PoolId;
+use crate::capture::{self, CaptureId};
 use crate::driver::{check, initialize};
 use crate::replayed::{self, Replayed, Source};
 use crate::stream::{self, handle};
-use crate::{capture, card, memory, profile};
+use crate::{card, memory, profile};
 
 static LAST_POOL: AtomicU64 = AtomicU64::new(0);
 
@@ -38,7 +39,7 @@ fn mode(name: &str) -> Option<CUstreamCaptureMode> {
 enum Stage {
     #[default]
     Empty,
-    Capturing(u8, StreamId),
+    Capturing(u8, StreamId, CaptureId),
     /// The recorded work, and the form of it that can be enqueued.
     Captured(u8, CUgraph, CUgraphExec),
 }
@@ -50,6 +51,40 @@ struct State {
     sources: Vec<Arc<dyn Source>>,
     /// Those of the recorded work.
     replayed: Vec<Replayed>,
+}
+
+impl State {
+    /// Ends a capture, and keeps the recorded work if it is valid.
+    fn capture(&mut self, device: u8, stream: StreamId, capture: CaptureId) -> Result<()> {
+        card::select(device)?;
+        let (mut graph, pool) = (std::ptr::null_mut(), self.pool);
+        // SAFETY: a context is current, and the pointer is that of a local variable.
+        let ended = check(unsafe { sys::cuStreamEndCapture(handle(stream), &raw mut graph) });
+        memory::end_capture(device, pool);
+        capture::count(false);
+        let replayed = replayed::end(capture);
+        (self.stage, self.pool) = (Stage::Empty, PoolId::SHARED);
+        let captured = ended.and_then(|()| {
+            let mut ready = std::ptr::null_mut();
+            // SAFETY: the graph was just recorded, and the pointer is that of a local variable.
+            check(unsafe { sys::cuGraphInstantiateWithFlags(&raw mut ready, graph, 0) }).map(|()| ready)
+        });
+        match captured {
+            Ok(ready) => {
+                (self.stage, self.pool) = (Stage::Captured(device, graph, ready), pool);
+                self.replayed = replayed;
+                Ok(())
+            }
+            Err(error) => {
+                if !graph.is_null() {
+                    // SAFETY: nothing else refers to the graph.
+                    unsafe { sys::cuGraphDestroy(graph) };
+                }
+                memory::let_go_of_pool(device, pool);
+                Err(error)
+            }
+        }
+    }
 }
 
 /// `torch.cuda.CUDAGraph`.
@@ -113,54 +148,43 @@ impl Graph {
         let replayed = state.sources.iter().map(|source| Replayed::new(device, source.clone()));
         let replayed = replayed.collect::<Result<Vec<_>>>()?;
         let pool = pool.unwrap_or_else(new_pool);
+        memory::begin_capture(device, pool)?;
         capture::count(true);
-        memory::begin_capture(device, pool);
         // SAFETY: a context is current, and streams are never destroyed.
-        if let Err(error) = check(unsafe { sys::cuStreamBeginCapture_v2(handle(stream), mode) }) {
-            memory::end_capture(device);
-            memory::let_go_of_pool(device, pool);
-            capture::count(false);
-            return Err(error);
+        let begun = check(unsafe { sys::cuStreamBeginCapture_v2(handle(stream), mode) });
+        let capture = begun.and_then(|()| {
+            capture::of(device, stream).ok_or_else(|| {
+                let mut abandoned = std::ptr::null_mut();
+                // SAFETY: as above, and the pointer is that of a local variable.
+                unsafe { sys::cuStreamEndCapture(handle(stream), &raw mut abandoned) };
+                Error::runtime("Invalid capture.")
+            })
+        });
+        match capture {
+            Ok(capture) => {
+                memory::name_capture(device, pool, capture);
+                replayed::begin(capture, replayed);
+                (state.stage, state.pool) = (Stage::Capturing(device, stream, capture), pool);
+                Ok(())
+            }
+            Err(error) => {
+                memory::end_capture(device, pool);
+                memory::let_go_of_pool(device, pool);
+                capture::count(false);
+                Err(error)
+            }
         }
-        replayed::begin(device, replayed);
-        (state.stage, state.pool) = (Stage::Capturing(device, stream), pool);
-        Ok(())
     }
 
     /// Ends the record.
     pub fn end(&self) -> Result<()> {
         let mut state = self.state()?;
-        let (Stage::Capturing(device, stream), pool) = (&state.stage, state.pool) else {
-            return Err(Error::runtime("capture_end() called before capture_begin()."));
-        };
-        let (device, stream) = (*device, *stream);
-        card::select(device)?;
-        let mut graph = std::ptr::null_mut();
-        // SAFETY: a context is current, and the pointer is that of a local variable.
-        let ended = check(unsafe { sys::cuStreamEndCapture(handle(stream), &raw mut graph) });
-        memory::end_capture(device);
-        capture::count(false);
-        let replayed = replayed::end(device);
-        (state.stage, state.pool) = (Stage::Empty, PoolId::SHARED);
-        let captured = ended.and_then(|()| {
-            let mut ready = std::ptr::null_mut();
-            // SAFETY: the graph was just recorded, and the pointer is that of a local variable.
-            check(unsafe { sys::cuGraphInstantiateWithFlags(&raw mut ready, graph, 0) }).map(|()| ready)
-        });
-        match captured {
-            Ok(ready) => {
-                (state.stage, state.pool) = (Stage::Captured(device, graph, ready), pool);
-                state.replayed = replayed;
-                Ok(())
+        match state.stage {
+            Stage::Capturing(device, stream, _) if stream::current(device) != stream => {
+                Err(Error::runtime("Capture must end on the same stream it began on."))
             }
-            Err(error) => {
-                if !graph.is_null() {
-                    // SAFETY: nothing else refers to the graph.
-                    unsafe { sys::cuGraphDestroy(graph) };
-                }
-                memory::let_go_of_pool(device, pool);
-                Err(error)
-            }
+            Stage::Capturing(device, stream, capture) => state.capture(device, stream, capture),
+            _ => Err(Error::runtime("capture_end() called before capture_begin().")),
         }
     }
 
@@ -204,15 +228,19 @@ impl Graph {
     /// The pool of the graph, if it was captured.
     pub fn pool(&self) -> Result<Option<PoolId>> {
         let state = self.state()?;
-        Ok((!matches!(state.stage, Stage::Empty)).then_some(state.pool))
+        Ok(matches!(state.stage, Stage::Captured(..)).then_some(state.pool))
     }
 }
 
 impl Drop for Graph {
     fn drop(&mut self) {
         if self.generation == fork::generation() {
-            // One of both does something.
-            let _ = self.end();
+            // A capture that nobody ends has streams that no other work can use.
+            if let Ok(mut state) = self.state()
+                && let Stage::Capturing(device, stream, capture) = state.stage
+            {
+                let _ = state.capture(device, stream, capture);
+            }
             let _ = self.reset();
         }
     }

@@ -14,7 +14,7 @@ use rushlight_core::{Class, Device, Error, Result, Storage};
 use smallvec::SmallVec;
 
 use crate::allocator::{Allocator, Piece, PoolId, Source, State};
-use crate::capture;
+use crate::capture::{self, CaptureId};
 use crate::card;
 use crate::copy;
 use crate::sent;
@@ -28,8 +28,8 @@ struct Pool {
     waiting: Vec<(usize, Vec<Event>)>,
     /// Blocks that were freed while a graph was captured, when no event can be recorded, with the streams that use them.
     deferred: Vec<(usize, Streams)>,
-    /// The pool of the graph that is being captured.
-    capturing: Option<PoolId>,
+    /// The pools of the graphs that are being captured, and their captures once they have begun.
+    capturing: Vec<(PoolId, Option<CaptureId>)>,
 }
 
 type Streams = SmallVec<[StreamId; 1]>;
@@ -63,7 +63,7 @@ fn caches() -> bool {
 impl Pool {
     /// Gives back the blocks whose streams have passed; with `wait`, all of them.
     fn collect(&mut self, wait: bool) {
-        if self.capturing.is_some() {
+        if !self.capturing.is_empty() {
             return;
         }
         for (address, streams) in std::mem::take(&mut self.deferred) {
@@ -91,7 +91,7 @@ impl Pool {
             return self.give_back(address);
         }
         self.allocator.set_waiting(address);
-        if self.capturing.is_some() {
+        if !self.capturing.is_empty() {
             return self.deferred.push((address, streams.clone()));
         }
         // A device that cannot record an event runs no work any more.
@@ -106,17 +106,19 @@ impl Pool {
 
     fn give_back(&mut self, address: usize) {
         self.allocator.give_back(address);
-        if !caches() && self.capturing.is_none() {
+        if !caches() && self.capturing.is_empty() {
             self.allocator.release(&mut Driver);
         }
     }
 
     /// The pool for an allocation on a stream.
     fn of(&self, device: u8, stream: StreamId) -> PoolId {
-        match self.capturing {
-            Some(pool) if capture::is_capturing(device, stream) => pool,
-            _ => PoolId::SHARED,
+        if self.capturing.is_empty() {
+            return PoolId::SHARED;
         }
+        let capture = capture::of(device, stream);
+        let own = self.capturing.iter().find(|(_, other)| capture.is_some() && *other == capture);
+        own.map_or(PoolId::SHARED, |(pool, _)| *pool)
     }
 }
 
@@ -378,16 +380,29 @@ pub fn segment_of(device: u8, address: usize) -> Option<(usize, usize)> {
     })
 }
 
-/// Makes captured work allocate in a pool, until `end_capture`; the pool's segments stay until `let_go_of_pool`.
-pub fn begin_capture(device: u8, pool: PoolId) {
+/// Announces a capture whose work allocates in a pool, until `end_capture`; the pool's segments stay until `let_go_of_pool`. What
+/// two captures at once free would be used by both, so that they cannot have one pool.
+pub fn begin_capture(device: u8, pool: PoolId) -> Result<()> {
     let mut pools = POOLS.lock();
     let own = pools.entry(device).or_default();
-    own.capturing = Some(pool);
+    if own.capturing.iter().any(|(other, _)| *other == pool) {
+        return Err(Error::runtime("beginAllocateToPool: already recording to mempool_id")
+            .hint("Another graph is being recorded with this pool: record one after the other, or with a pool each."));
+    }
+    own.capturing.push((pool, None));
     own.allocator.keep_pool(pool);
+    Ok(())
 }
 
-pub fn end_capture(device: u8) {
-    POOLS.lock().entry(device).or_default().capturing = None;
+/// Names the capture that has begun.
+pub fn name_capture(device: u8, pool: PoolId, capture: CaptureId) {
+    let mut pools = POOLS.lock();
+    let all = pools.entry(device).or_default().capturing.iter_mut();
+    all.filter(|(other, _)| *other == pool).for_each(|(_, own)| *own = Some(capture));
+}
+
+pub fn end_capture(device: u8, pool: PoolId) {
+    POOLS.lock().entry(device).or_default().capturing.retain(|(other, _)| *other != pool);
 }
 
 pub fn let_go_of_pool(device: u8, pool: PoolId) {

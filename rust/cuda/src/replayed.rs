@@ -8,8 +8,9 @@ use rushlight_core::device_memory::StreamId;
 use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::{Error, Result, Storage};
 
+use crate::capture::{self, CaptureId};
 use crate::random::Place;
-use crate::{capture, copy, memory};
+use crate::{copy, memory};
 
 /// A generator whose numbers a graph draws.
 pub trait Source: Send + Sync {
@@ -45,30 +46,30 @@ impl Replayed {
     }
 }
 
-/// The generators of the capture on each device.
-static CAPTURED: ForkMutex<BTreeMap<u8, Vec<Replayed>>> = ForkMutex::new(Rank::Tables, BTreeMap::new());
+/// The generators of each capture.
+static CAPTURED: ForkMutex<BTreeMap<CaptureId, Vec<Replayed>>> = ForkMutex::new(Rank::Tables, BTreeMap::new());
 
 /// Begins to count the words that captured work takes.
-pub fn begin(device: u8, sources: Vec<Replayed>) {
-    let before = CAPTURED.lock().insert(device, sources);
+pub fn begin(capture: CaptureId, sources: Vec<Replayed>) {
+    let before = CAPTURED.lock().insert(capture, sources);
     drop(before);
 }
 
 /// The generators of a capture that has ended, with the words of one run.
-pub fn end(device: u8) -> Vec<Replayed> {
-    CAPTURED.lock().remove(&device).unwrap_or_default()
+pub fn end(capture: CaptureId) -> Vec<Replayed> {
+    CAPTURED.lock().remove(&capture).unwrap_or_default()
 }
 
 /// Where captured work on a stream finds its numbers; `None` if the stream is not captured.
 pub fn place(device: u8, stream: StreamId, source: &dyn Source, words: u64) -> Result<Option<Place>> {
-    if !capture::is_capturing(device, stream) {
-        return Ok(None);
-    }
+    let Some(capture) = capture::of(device, stream) else { return Ok(None) };
     let mut captured = CAPTURED.lock();
-    let known = captured.get_mut(&device).and_then(|all| all.iter_mut().find(|one| one.source.id() == source.id()));
+    let known = captured.get_mut(&capture).and_then(|all| all.iter_mut().find(|one| one.source.id() == source.id()));
     let one = known.ok_or_else(|| {
-        Error::runtime("Attempt to increase offset for a CUDA generator not in capture mode.")
-            .hint("Before the capture: graph.register_generator_state(generator).")
+        Error::runtime(
+            "RNG op during graph capture but generator is not registered with the capturing graph. Call \
+             graph.register_generator_state() before capture_begin().",
+        )
     })?;
     let offset = one.words;
     one.words += words.next_multiple_of(4);

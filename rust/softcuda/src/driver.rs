@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_ushort, c_void};
 use crate::machine::{Machine, device_count, number, start, with};
 use crate::memory::HOST;
 use crate::status::{
-    BLOCKED, CAPTURE_INVALIDATED, CAPTURE_UNJOINED, CAPTURE_UNSUPPORTED, CAPTURED_EVENT, ILLEGAL_ADDRESS,
+    ASSERT, BLOCKED, CAPTURE_INVALIDATED, CAPTURE_UNJOINED, CAPTURE_UNSUPPORTED, CAPTURED_EVENT, ILLEGAL_ADDRESS,
     INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, LAUNCH_FAILED, MISALIGNED, NOT_FOUND,
     NOT_INITIALIZED, NOT_READY, OUT_OF_MEMORY, SUCCESS, Status,
 };
@@ -315,8 +315,11 @@ entries! {
         on_stream(stream, |machine, stream| give(machine.graphs.end(stream), graph))
     }
 
-    cuStreamIsCapturing(stream: usize, state: *mut c_int) {
-        on_stream(stream, |machine, stream| { *state = machine.graphs.state(stream); SUCCESS })
+    cuStreamGetCaptureInfo_v3(
+        stream: usize, state: *mut c_int, id: *mut u64, _graph: *mut usize, _nodes: *mut usize, _edges: *mut usize,
+        _count: *mut usize
+    ) {
+        on_stream(stream, |machine, stream| { (*state, *id) = machine.graphs.state(stream); SUCCESS })
     }
 
     cuThreadExchangeStreamCaptureMode(mode: *mut c_int) { *mode = CAPTURE_MODE.replace(*mode); SUCCESS }
@@ -484,6 +487,7 @@ fn name_of(status: Status) -> &'static CStr {
         INVALID_CONTEXT => c"CUDA_ERROR_INVALID_CONTEXT",
         INVALID_HANDLE => c"CUDA_ERROR_INVALID_HANDLE",
         ILLEGAL_ADDRESS => c"CUDA_ERROR_ILLEGAL_ADDRESS",
+        ASSERT => c"CUDA_ERROR_ASSERT",
         MISALIGNED => c"CUDA_ERROR_MISALIGNED_ADDRESS",
         LAUNCH_FAILED => c"CUDA_ERROR_LAUNCH_FAILED",
         CAPTURE_UNSUPPORTED => c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
@@ -504,6 +508,7 @@ fn sentence_of(status: Status) -> &'static CStr {
         INVALID_CONTEXT => c"invalid device context",
         INVALID_HANDLE => c"invalid resource handle",
         ILLEGAL_ADDRESS => c"an illegal memory access was encountered",
+        ASSERT => c"device-side assert triggered",
         MISALIGNED => c"misaligned address",
         LAUNCH_FAILED => c"unspecified launch failure",
         CAPTURE_UNSUPPORTED => c"operation not permitted when stream is capturing",

@@ -46,13 +46,10 @@ impl Graphs {
         self.of(stream).is_some()
     }
 
-    /// 0 without a capture, 1 during one, 2 after what is not permitted.
-    pub fn state(&self, stream: usize) -> i32 {
-        match self.of(stream).and_then(|id| self.captures.get(&id)) {
-            None => 0,
-            Some(capture) if capture.invalid => 2,
-            Some(_) => 1,
-        }
+    /// 0 without a capture, 1 during one, 2 after what is not permitted; and the number of the capture.
+    pub fn state(&self, stream: usize) -> (i32, u64) {
+        let found = self.of(stream).and_then(|id| self.captures.get(&id).map(|capture| (id, capture)));
+        found.map_or((0, 0), |(id, capture)| (if capture.invalid { 2 } else { 1 }, id as u64))
     }
 
     /// Whether a call that is unsafe during captures is refused; it invalidates them.

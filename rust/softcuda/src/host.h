@@ -462,6 +462,12 @@ inline uint32_t __ballot_sync(uint32_t mask, int vote, SOFTCUDA_LINE) {
 inline int __any_sync(uint32_t mask, int vote, SOFTCUDA_LINE) { return __ballot_sync(mask, vote, line) != 0; }
 inline int __all_sync(uint32_t mask, int vote, SOFTCUDA_LINE) { return __ballot_sync(mask, vote, line) == mask; }
 
+[[noreturn]] inline void __assertfail(const char* what, const char*, unsigned line, const char*, size_t) {
+    char text[128];
+    snprintf(text, sizeof text, "assertion: %s", what);
+    softcuda::fail(text, line);
+}
+
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __clz(int x) { return x ? __builtin_clz(x) : 32; }

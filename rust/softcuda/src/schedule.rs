@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::time::Instant;
 
 use crate::machine::Machine;
-use crate::status::{BLOCKED, ILLEGAL_ADDRESS, INVALID_HANDLE, LAUNCH_FAILED, MISALIGNED, SUCCESS, Status};
+use crate::status::{ASSERT, BLOCKED, ILLEGAL_ADDRESS, INVALID_HANDLE, LAUNCH_FAILED, MISALIGNED, SUCCESS, Status};
 use crate::streams::{Source, Work};
 
 impl Machine {
@@ -144,6 +144,7 @@ impl Machine {
                     let status = match fault.split(' ').next() {
                         Some("illegal") => ILLEGAL_ADDRESS,
                         Some("misaligned") => MISALIGNED,
+                        Some("assertion:") => ASSERT,
                         _ => LAUNCH_FAILED,
                     };
                     self.stop(device, status, &fault);

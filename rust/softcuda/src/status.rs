@@ -19,6 +19,7 @@ pub const INVALID_HANDLE: Status = 400;
 pub const NOT_FOUND: Status = 500;
 pub const NOT_READY: Status = 600;
 pub const ILLEGAL_ADDRESS: Status = 700;
+pub const ASSERT: Status = 710;
 pub const MISALIGNED: Status = 716;
 pub const LAUNCH_FAILED: Status = 719;
 pub const CAPTURE_UNSUPPORTED: Status = 900;
