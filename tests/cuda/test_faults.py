@@ -72,7 +72,7 @@ ok(cuda.cuInit(0))
 ok(cuda.cuCtxSetCurrent(new(cuda.cuDevicePrimaryCtxRetain, 0)))
 """
 
-ILLEGAL, MISALIGNED, FAILED, INVALID, HANDLE = 700, 716, 719, 1, 400
+ILLEGAL, ASSERTED, MISALIGNED, FAILED, INVALID, HANDLE = 700, 710, 716, 719, 1, 400
 
 #: Mistakes that a status reports, with the words that the card writes, if any.
 REPORTED = {
@@ -147,6 +147,11 @@ REPORTED = {
         "x = memory(); launch(kernel('__shfl_sync(1u, 1, 0);'), x); wait()",
         FAILED,
         "not in its own mask",
+    ),
+    "failed assertion": (
+        'x = memory(); launch(kernel(\'__assertfail("x is 1", "k.cu", 7, "kernel", 1);\'), x); wait()',
+        ASSERTED,
+        "assertion: x is 1",
     ),
     "too many threads": ("x = memory(); launch(kernel('out[0] = 1;'), x, threads=2048)", INVALID, ""),
     "double free": ("x = memory(); free(x); free(x)", INVALID, ""),

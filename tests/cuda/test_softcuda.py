@@ -1,4 +1,4 @@
-"""The card made of software finds planted mistakes of kernels: without them its results are those of a card."""
+"""Kernels without mistakes have a card's results on the card made of software; `test_faults.py` plants mistakes."""
 
 import subprocess
 import sys
@@ -81,36 +81,16 @@ def launch(source, seed):
     )
     assert done.returncode == 0, done.stderr
     status, total = done.stdout.split()
-    return int(status), int(total), done.stderr
+    return int(status), int(total)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 5])
 def test_right_kernels_give_right_results(seed):
-    assert launch(SUM.replace("BARRIER", "__syncthreads()"), seed)[:2] == (0, 1024 * 255 * 128)
-
-
-def test_a_missing_barrier_gives_wrong_results():
-    wrong = [launch(SUM.replace("BARRIER", ""), seed)[:2] != (0, 1024 * 255 * 128) for seed in range(1, 11)]
-    assert sum(wrong) >= 9
-
-
-@pytest.mark.parametrize(
-    "body, status, reason",
-    [
-        ("out[threadIdx.x + 100000] = 1;", 700, "illegal access"),
-        ("((volatile int*)0)[threadIdx.x] = 1;", 700, "illegal access"),
-        ("if (threadIdx.x < 100) __syncthreads();", 719, "threads wait for ever: 100 of 256"),
-        ("if (threadIdx.x % 2) __shfl_sync(~0u, 1, 0);", 719, "threads wait for ever"),
-        ("__shfl_sync(1u, 1, 0);", 719, "a lane is not in its own mask"),
-    ],
-)
-def test_a_faulty_kernel_stops_the_device(body, status, reason):
-    found, _, told = launch(f'extern "C" __global__ void kernel(int* out) {{ {body} }}', 0)
-    assert found == status and reason in told
+    assert launch(SUM.replace("BARRIER", "__syncthreads()"), seed) == (0, 1024 * 255 * 128)
 
 
 def test_shuffles_and_votes():
-    assert [launch(SHUFFLE, seed)[:2] for seed in (0, 3)] == [(0, 1024 * 496)] * 2
+    assert [launch(SHUFFLE, seed) for seed in (0, 3)] == [(0, 1024 * 496)] * 2
 
 
 def test_nvidias_compiler_runs_beside_the_drivers_stand_in():

@@ -1,4 +1,4 @@
-//! Copies of bytes between the host and devices. They are enqueued on this thread's current stream.
+//! Copies of bytes between the host and devices, and bytes that are all alike. They are enqueued on this thread's current stream.
 
 use cudarc::driver::sys;
 use rushlight_core::Result;
@@ -19,6 +19,16 @@ pub unsafe fn from_host(device: u8, to: usize, from: *const u8, bytes: usize, st
     check(unsafe { sys::cuMemcpyHtoDAsync_v2(to as u64, from.cast(), bytes, handle(stream)) })?;
     profile::after(before, "Memcpy HtoD", stream);
     Ok(())
+}
+
+/// Overwrites bytes of a device with one byte.
+///
+/// # Safety
+/// There are `bytes` bytes at the address, which are held for the stream.
+pub unsafe fn fill(device: u8, to: usize, byte: u8, bytes: usize, stream: StreamId) -> Result<()> {
+    card::select(device)?;
+    // SAFETY: guaranteed by the caller.
+    check(unsafe { sys::cuMemsetD8Async(to as u64, byte, bytes, handle(stream)) })
 }
 
 /// Copies bytes of a device to the host. They were written when the stream has passed.

@@ -42,7 +42,7 @@ pub struct Dimension {
 
 /// Adds the bytes of indices to the offsets at `to`, or begins them; if `to` is zero, indices are only checked. The operands of
 /// the nest are a row-major list of eight bytes for each index, and the indices, which are int64. The eight bytes at `outside`
-/// become the first position whose index is out of range.
+/// become the first position whose index is out of range; if it is zero, such an index stops the device.
 ///
 /// # Safety
 /// The nest stays within the operands, which are held for the stream, as `outside` is.

@@ -14,7 +14,7 @@
 //!   and `solver` factorisations to cuSOLVER.
 //! - `nccl` exchanges tensors with the devices of other processes, where NCCL is installed; `failures` are its calls that were given up.
 //! - `copy`, `elementwise`, `reduce`, `softmax`, `normalize`, `matmul`, `indexed`, `compact`, `lines`, `order`, `search`,
-//!   `mantissas`, `pairs`, `pool`, `sampling`, `attention`, `recurrent`, `random` and `optimizer` enqueue work. They return
+//!   `mantissas`, `pairs`, `pool`, `ranges`, `sampling`, `attention`, `recurrent`, `random` and `optimizer` enqueue work. They return
 //!   before it has run.
 //! - `kernels` has the sources of device functions.
 //!
@@ -52,6 +52,7 @@ pub mod pool;
 pub mod profile;
 pub mod program;
 pub mod random;
+pub mod ranges;
 pub mod recurrent;
 pub mod reduce;
 pub mod replayed;

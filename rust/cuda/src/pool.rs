@@ -206,7 +206,7 @@ pub struct Areas {
 }
 
 /// Writes for each element of the planes how many values there are up to the last one with its index. The eight bytes at
-/// `outside` become the first position whose index is out of range.
+/// `outside` become the first position whose index is out of range; if it is zero, such an index stops the device.
 ///
 /// # Safety
 /// `last` has a zero of 64 bits for each element and `places` an index of 64 bits for each value. They are row-major and, like

@@ -57,4 +57,14 @@ template <int N> struct Loops {
 DEVICE u64 first_element() { return u64(blockIdx.x) * blockDim.x + threadIdx.x; }
 DEVICE u64 element_step() { return u64(gridDim.x) * blockDim.x; }
 
+/// Lowers `outside`, which the host reads, to the position of an index out of range. Nobody reads after a run of a graph: without
+/// `outside` the device stops with an error, as in torch.
+DEVICE void report(u64* outside, u64 position) {
+    if (outside) {
+        atomicMin(outside, position);
+    } else {
+        __assertfail("index out of bounds", "geometry.cuh", __LINE__, "report", 1);
+    }
+}
+
 } // namespace rushlight

@@ -218,7 +218,7 @@ DEVICE void find_last(u64* last, const i64* places, u64 count, u64 pixels, u64 a
     for (u64 element = first_element(); element < count; element += element_step()) {
         const i64 place = places[element];
         if (place < 0 || u64(place) >= area) {
-            atomicMin(outside, element);
+            report(outside, element);
         } else {
             atomicMax(last + element / pixels * area + u64(place), element % pixels + 1);
         }

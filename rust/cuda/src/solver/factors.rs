@@ -1,176 +1,91 @@
-//! Factorisations, by cuSOLVER.
+//! Factorisations, by cuSOLVER. Each function enqueues one for every matrix; it is false if the library is missing or does not take
+//! the matrices.
 
 use std::ffi::c_int;
 
 use rushlight_core::Result;
 use rushlight_core::device_memory::StreamId;
 
-use super::{Matrices, Spaces, Type, code, each, is_available};
+use super::{Call, Matrices, Type, code, each, is_available};
 use crate::card::Card;
 use crate::memory::pointer;
 
-/// Enqueues the Cholesky factorisation of matrices in place. The other triangle keeps what it has.
+/// Cholesky factors, in place. The other triangle keeps what it has.
 ///
 /// # Safety
 /// The matrices, and a code of 32 bits for each at `infos`, lie in memory that is held for the stream.
 pub unsafe fn cholesky(card: &Card, stream: StreamId, upper: bool, a: Matrices, infos: u64) -> Result<bool> {
-    let Some(Type { data, .. }) = Type::of(a.dtype) else { return Ok(false) };
-    if a.is_empty() {
-        return Ok(is_available());
-    }
-    let triangle = c_int::from(upper);
-    // SAFETY: guaranteed by the caller; `each` passes workspaces of the sizes that were asked for.
-    unsafe {
-        each(
-            card,
-            stream,
-            "cusolverDnXpotrf",
-            a.count,
-            |library, handle, device, host| {
-                let (handle, parameters) = (handle.handle, handle.parameters);
-                (library.cholesky_size)(
-                    handle,
-                    parameters,
-                    triangle,
-                    a.rows,
-                    data,
-                    a.first(),
-                    a.leading(),
-                    data,
-                    device,
-                    host,
-                )
-            },
-            |library, handle, spaces, n| {
-                let (handle, parameters) = (handle.handle, handle.parameters);
-                let &Spaces { device, device_bytes, host, host_bytes } = spaces;
-                (library.cholesky)(
-                    handle,
-                    parameters,
-                    triangle,
-                    a.rows,
-                    data,
-                    a.get(n),
-                    a.leading(),
-                    data,
-                    device,
-                    device_bytes,
-                    host,
-                    host_bytes,
-                    code(infos, n),
-                )
-            },
-        )
-    }
+    let (triangle, rows, all) = (c_int::from(upper), a.rows, a.leading());
+    let size = |call: &mut Call| {
+        let Call { library, handle: own, parameters: with, dtype: Type { data, .. }, .. } = *call;
+        let (device, host) = call.sizes();
+        // SAFETY: the library writes the sizes, which are those of the call.
+        unsafe { (library.cholesky_size)(own, with, triangle, rows, data, a.first(), all, data, device, host) }
+    };
+    let run = |call: &Call, n| {
+        let &Call { library, handle: own, parameters: with, dtype: Type { data, .. }, .. } = call;
+        let &Call { device, device_bytes: room, host, host_bytes: space, .. } = call;
+        let (at, info) = (a.get(n), code(infos, n));
+        // SAFETY: guaranteed by the caller; the workspaces have the sizes that were asked for.
+        unsafe { (library.cholesky)(own, with, triangle, rows, data, at, all, data, device, room, host, space, info) }
+    };
+    // SAFETY: see above.
+    unsafe { each(card, stream, "cusolverDnXpotrf", a, size, run) }
 }
 
-/// Enqueues the LU factorisation of matrices in place. The exchanged rows, counted from 1, are numbers of 64 bits at `pivots`.
+/// LU factors, in place. The exchanged rows, counted from 1, are numbers of 64 bits at `pivots`.
 ///
 /// # Safety
 /// As `cholesky`; `pivots` has as many numbers for each matrix as its shorter side.
 pub unsafe fn lu(card: &Card, stream: StreamId, a: Matrices, pivots: u64, infos: u64) -> Result<bool> {
-    let Some(Type { data, .. }) = Type::of(a.dtype) else { return Ok(false) };
-    if a.is_empty() {
-        return Ok(is_available());
-    }
-    let steps = a.rows.min(a.columns) as u64;
-    // SAFETY: guaranteed by the caller; `each` passes workspaces of the sizes that were asked for.
-    unsafe {
-        each(
-            card,
-            stream,
-            "cusolverDnXgetrf",
-            a.count,
-            |library, handle, device, host| {
-                let (handle, parameters) = (handle.handle, handle.parameters);
-                (library.lu_size)(
-                    handle,
-                    parameters,
-                    a.rows,
-                    a.columns,
-                    data,
-                    a.first(),
-                    a.leading(),
-                    data,
-                    device,
-                    host,
-                )
-            },
-            |library, handle, spaces, n| {
-                let (handle, parameters) = (handle.handle, handle.parameters);
-                let &Spaces { device, device_bytes, host, host_bytes } = spaces;
-                (library.lu)(
-                    handle,
-                    parameters,
-                    a.rows,
-                    a.columns,
-                    data,
-                    a.get(n),
-                    a.leading(),
-                    pointer(pivots + 8 * n * steps),
-                    data,
-                    device,
-                    device_bytes,
-                    host,
-                    host_bytes,
-                    code(infos, n),
-                )
-            },
-        )
-    }
+    let (rows, columns, all) = (a.rows, a.columns, a.leading());
+    let step = 8 * rows.min(columns) as u64;
+    let size = |call: &mut Call| {
+        let Call { library, handle: own, parameters: with, dtype: Type { data, .. }, .. } = *call;
+        let (device, host) = call.sizes();
+        // SAFETY: as for `cholesky`.
+        unsafe { (library.lu_size)(own, with, rows, columns, data, a.first(), all, data, device, host) }
+    };
+    let run = |call: &Call, n| {
+        let &Call { library, handle: own, parameters: with, dtype: Type { data, .. }, .. } = call;
+        let &Call { device, device_bytes: room, host, host_bytes: space, .. } = call;
+        let (at, to, info) = (a.get(n), pointer(pivots + n * step), code(infos, n));
+        // SAFETY: as for `cholesky`.
+        unsafe { (library.lu)(own, with, rows, columns, data, at, all, to, data, device, room, host, space, info) }
+    };
+    // SAFETY: see above.
+    unsafe { each(card, stream, "cusolverDnXgetrf", a, size, run) }
 }
 
-/// Enqueues the reflections that make matrices upper triangular, in place: their vectors below the diagonal, their factors at `tau`.
+/// The reflections that make matrices upper triangular, in place: their vectors below the diagonal, their factors at `tau`.
 ///
 /// # Safety
 /// As `cholesky`; `tau` has as many numbers for each matrix as its shorter side.
 pub unsafe fn reflections(card: &Card, stream: StreamId, a: Matrices, tau: u64, infos: u64) -> Result<bool> {
-    let Some(Type { data, .. }) = Type::of(a.dtype) else { return Ok(false) };
-    if a.is_empty() {
-        return Ok(is_available());
-    }
-    let bytes = a.rows.min(a.columns) as u64 * a.dtype.size() as u64;
-    // SAFETY: guaranteed by the caller; `each` passes workspaces of the sizes that were asked for.
-    unsafe {
-        each(
-            card,
-            stream,
-            "cusolverDnXgeqrf",
-            a.count,
-            |library, handle, device, host| {
-                let (at, tau, all) = (a.first(), pointer(tau), a.leading());
-                let (handle, parameters) = (handle.handle, handle.parameters);
-                (library.reflections_size)(
-                    handle, parameters, a.rows, a.columns, data, at, all, data, tau, data, device, host,
-                )
-            },
-            |library, handle, spaces, n| {
-                let (at, tau, all, info) = (a.get(n), pointer(tau + n * bytes), a.leading(), code(infos, n));
-                let (handle, parameters) = (handle.handle, handle.parameters);
-                let &Spaces { device, device_bytes, host, host_bytes } = spaces;
-                (library.reflections)(
-                    handle,
-                    parameters,
-                    a.rows,
-                    a.columns,
-                    data,
-                    at,
-                    all,
-                    data,
-                    tau,
-                    data,
-                    device,
-                    device_bytes,
-                    host,
-                    host_bytes,
-                    info,
-                )
-            },
-        )
-    }
+    let (rows, columns, all) = (a.rows, a.columns, a.leading());
+    let step = rows.min(columns) as u64 * a.dtype.size() as u64;
+    let size = |call: &mut Call| {
+        let Call { library, handle: own, parameters: with, dtype: Type { data, .. }, .. } = *call;
+        let ((device, host), at, tau) = (call.sizes(), a.first(), pointer(tau));
+        // SAFETY: as for `cholesky`.
+        unsafe { (library.reflections_size)(own, with, rows, columns, data, at, all, data, tau, data, device, host) }
+    };
+    let run = |call: &Call, n| {
+        let &Call { library, handle: own, parameters: with, dtype: Type { data, .. }, .. } = call;
+        let &Call { device, device_bytes: room, host, host_bytes: space, .. } = call;
+        let (at, tau, info) = (a.get(n), pointer(tau + n * step), code(infos, n));
+        // SAFETY: as for `cholesky`.
+        unsafe {
+            (library.reflections)(
+                own, with, rows, columns, data, at, all, data, tau, data, device, room, host, space, info,
+            )
+        }
+    };
+    // SAFETY: see above.
+    unsafe { each(card, stream, "cusolverDnXgeqrf", a, size, run) }
 }
 
-/// Enqueues the product of the first `steps` reflections of each matrix with `c`, from the left or from the right, in place.
+/// The products of the first `steps` reflections of each matrix with `c`, from the left or from the right, in place.
 ///
 /// # Safety
 /// As `reflections`; `tau` has `steps` numbers for each matrix, and a code of 32 bits for each lies at `infos`.
@@ -184,47 +99,38 @@ pub unsafe fn reflect(
     c: Matrices,
     infos: u64,
 ) -> Result<bool> {
-    let Some(Type { place, .. }) = Type::of(a.dtype) else { return Ok(false) };
-    if c.is_empty() || steps == 0 {
+    if steps == 0 {
         return Ok(is_available());
     }
-    let bytes = a.dtype.size();
+    let step = steps as u64 * a.dtype.size() as u64;
     let sizes = [c.rows, c.columns, steps, a.leading(), c.leading()].map(|size| c_int::try_from(size).ok());
-    let [Some(rows), Some(columns), Some(steps), Some(a_leading), Some(c_leading)] = sizes else { return Ok(false) };
+    let [Some(rows), Some(columns), Some(steps), Some(all), Some(apart)] = sizes else { return Ok(false) };
     let side = c_int::from(!left);
     let turned = match adjoint {
         false => 0,
         true if a.dtype.is_complex() => 2,
         true => 1,
     };
-    // SAFETY: guaranteed by the caller; `each` passes a workspace of the size that was asked for.
-    unsafe {
-        each(
-            card,
-            stream,
-            "cusolverDnXormqr",
-            c.count,
-            |library, handle, device, _| {
-                let (handle, at, tau, to) = (handle.handle, a.first(), pointer(tau), c.first());
-                in_elements(device, bytes, |elements| {
-                    (library.reflect_size[place])(
-                        handle, side, turned, rows, columns, steps, at, a_leading, tau, to, c_leading, elements,
-                    )
-                })
-            },
-            |library, handle, spaces, n| {
-                let (handle, at, to, info) = (handle.handle, a.get(n), c.get(n), code(infos, n));
-                let tau = pointer(tau + n * steps as u64 * bytes as u64);
-                let (work, elements) = (spaces.device, (spaces.device_bytes / bytes) as c_int);
-                (library.reflect[place])(
-                    handle, side, turned, rows, columns, steps, at, a_leading, tau, to, c_leading, work, elements, info,
-                )
-            },
-        )
-    }
+    let size = |call: &mut Call| {
+        let (at, tau, to) = (a.first(), pointer(tau), c.first());
+        call.in_elements(|call, elements| {
+            let ask = call.library.reflect_size[call.dtype.index];
+            // SAFETY: as for `cholesky`.
+            unsafe { ask(call.handle, side, turned, rows, columns, steps, at, all, tau, to, apart, elements) }
+        })
+    };
+    let run = |call: &Call, n| {
+        let (run, own, work, room) =
+            (call.library.reflect[call.dtype.index], call.handle, call.device, call.elements());
+        let (at, tau, to, info) = (a.get(n), pointer(tau + n * step), c.get(n), code(infos, n));
+        // SAFETY: as for `cholesky`.
+        unsafe { run(own, side, turned, rows, columns, steps, at, all, tau, to, apart, work, room, info) }
+    };
+    // SAFETY: see above.
+    unsafe { each(card, stream, "cusolverDnXormqr", c, size, run) }
 }
 
-/// Enqueues the eigenvalues of Hermitian matrices, ascending, of which the lower triangle is read. Eigenvectors replace the matrices.
+/// The eigenvalues of Hermitian matrices, ascending, of which the lower triangle is read. Eigenvectors replace the matrices.
 ///
 /// # Safety
 /// As `cholesky`; `values` has a real number for each row of each matrix.
@@ -236,52 +142,28 @@ pub unsafe fn eigen(
     values: u64,
     infos: u64,
 ) -> Result<bool> {
-    let types = Type::of(a.dtype).zip(Type::of(a.dtype.to_real()));
-    let Some((Type { data, .. }, Type { data: real, .. })) = types else { return Ok(false) };
-    if a.is_empty() {
-        return Ok(is_available());
-    }
-    let (wanted, lower) = (c_int::from(vectors), 0);
-    let bytes = a.rows as u64 * a.dtype.to_real().size() as u64;
-    // SAFETY: guaranteed by the caller; `each` passes workspaces of the sizes that were asked for.
-    unsafe {
-        each(
-            card,
-            stream,
-            "cusolverDnXsyevd",
-            a.count,
-            |library, handle, device, host| {
-                let (at, values, all) = (a.first(), pointer(values), a.leading());
-                let (handle, parameters) = (handle.handle, handle.parameters);
-                (library.eigen_size)(
-                    handle, parameters, wanted, lower, a.rows, data, at, all, real, values, data, device, host,
-                )
-            },
-            |library, handle, spaces, n| {
-                let (at, values, all, info) = (a.get(n), pointer(values + n * bytes), a.leading(), code(infos, n));
-                let (handle, parameters) = (handle.handle, handle.parameters);
-                let &Spaces { device, device_bytes, host, host_bytes } = spaces;
-                (library.eigen)(
-                    handle,
-                    parameters,
-                    wanted,
-                    lower,
-                    a.rows,
-                    data,
-                    at,
-                    all,
-                    real,
-                    values,
-                    data,
-                    device,
-                    device_bytes,
-                    host,
-                    host_bytes,
-                    info,
-                )
-            },
-        )
-    }
+    let Some(Type { data: real, .. }) = Type::of(a.dtype.to_real()) else { return Ok(false) };
+    let (wanted, lower, rows, all) = (c_int::from(vectors), 0, a.rows, a.leading());
+    let step = rows as u64 * a.dtype.to_real().size() as u64;
+    let size = |call: &mut Call| {
+        let Call { library, handle: own, parameters: with, dtype: Type { data, .. }, .. } = *call;
+        let ((device, host), at, to) = (call.sizes(), a.first(), pointer(values));
+        // SAFETY: as for `cholesky`.
+        unsafe { (library.eigen_size)(own, with, wanted, lower, rows, data, at, all, real, to, data, device, host) }
+    };
+    let run = |call: &Call, n| {
+        let &Call { library, handle: own, parameters: with, dtype: Type { data, .. }, .. } = call;
+        let &Call { device, device_bytes: room, host, host_bytes: space, .. } = call;
+        let (at, to, info) = (a.get(n), pointer(values + n * step), code(infos, n));
+        // SAFETY: as for `cholesky`.
+        unsafe {
+            (library.eigen)(
+                own, with, wanted, lower, rows, data, at, all, real, to, data, device, room, host, space, info,
+            )
+        }
+    };
+    // SAFETY: see above.
+    unsafe { each(card, stream, "cusolverDnXsyevd", a, size, run) }
 }
 
 /// The results of singular value decompositions.
@@ -294,8 +176,8 @@ pub struct Singular {
     pub v: Matrices,
 }
 
-/// Enqueues singular value decompositions by Jacobi's method. The matrices are overwritten; vectors are written only if `vectors` is
-/// true, and those without a singular value only if `full` is true.
+/// Singular value decompositions by Jacobi's method. The matrices are overwritten; vectors are written only if `vectors` is true, and
+/// those without a singular value only if `full` is true.
 ///
 /// # Safety
 /// As `cholesky`; the results have the sizes that go with the matrices.
@@ -307,47 +189,28 @@ pub unsafe fn singular(
     to: Singular,
     infos: u64,
 ) -> Result<bool> {
-    let Some(Type { place, .. }) = Type::of(a.dtype) else { return Ok(false) };
+    // The library does not write the vectors without a singular value.
     if a.is_empty() {
         return Ok(false);
     }
-    let bytes = a.dtype.size();
     let step = a.rows.min(a.columns) as u64 * a.dtype.to_real().size() as u64;
     let (Ok(rows), Ok(columns)) = (c_int::try_from(a.rows), c_int::try_from(a.columns)) else { return Ok(false) };
     let (wanted, economic) = (c_int::from(vectors), c_int::from(!full));
-    // SAFETY: guaranteed by the caller; `each` passes a workspace of the size that was asked for.
-    unsafe {
-        each(
-            card,
-            stream,
-            "cusolverDnXgesvdj",
-            a.count,
-            |library, own, device, _| {
-                let (at, values, u, v) = (a.first(), pointer(to.values), to.u.first(), to.v.first());
-                in_elements(device, bytes, |elements| {
-                    (library.singular_size[place])(
-                        own.handle, wanted, economic, rows, columns, at, rows, values, u, rows, v, columns, elements,
-                        own.sweeps,
-                    )
-                })
-            },
-            |library, own, spaces, n| {
-                let (at, values, u, v) = (a.get(n), pointer(to.values + n * step), to.u.get(n), to.v.get(n));
-                let (work, elements) = (spaces.device, (spaces.device_bytes / bytes) as c_int);
-                let info = code(infos, n);
-                (library.singular[place])(
-                    own.handle, wanted, economic, rows, columns, at, rows, values, u, rows, v, columns, work, elements,
-                    info, own.sweeps,
-                )
-            },
-        )
-    }
-}
-
-/// Asks for a size in elements, and gives it in bytes.
-fn in_elements(bytes: &mut usize, size: usize, ask: impl FnOnce(*mut c_int) -> c_int) -> c_int {
-    let mut elements = 0;
-    let status = ask(&raw mut elements);
-    *bytes = usize::try_from(elements).unwrap_or(0) * size;
-    status
+    let size = |call: &mut Call| {
+        let (at, s, u, v) = (a.first(), pointer(to.values), to.u.first(), to.v.first());
+        call.in_elements(|call, room| {
+            let (ask, own, sweeps) = (call.library.singular_size[call.dtype.index], call.handle, call.sweeps);
+            // SAFETY: as for `cholesky`.
+            unsafe { ask(own, wanted, economic, rows, columns, at, rows, s, u, rows, v, columns, room, sweeps) }
+        })
+    };
+    let run = |call: &Call, n| {
+        let (run, own, work) = (call.library.singular[call.dtype.index], call.handle, call.device);
+        let (at, s, u, v) = (a.get(n), pointer(to.values + n * step), to.u.get(n), to.v.get(n));
+        let (room, info, sweeps) = (call.elements(), code(infos, n), call.sweeps);
+        // SAFETY: as for `cholesky`.
+        unsafe { run(own, wanted, economic, rows, columns, at, rows, s, u, rows, v, columns, work, room, info, sweeps) }
+    };
+    // SAFETY: see above.
+    unsafe { each(card, stream, "cusolverDnXgesvdj", a, size, run) }
 }

@@ -3,10 +3,11 @@
 //!
 //! A handle has a stream and memory of its own. A call takes one of its stream out of a list and puts it back, so that neither
 //! threads nor streams share one at a time. `factors` has the factorisations,
-//! `triangles` the triangular systems, and `batches` what takes a whole batch at once.
+//! `triangles` the triangular systems, `batches` what takes a whole batch at once, and `pivots` the rows that were exchanged.
 
 pub mod batches;
 pub mod factors;
+pub mod pivots;
 pub mod triangles;
 
 use std::collections::BTreeMap;
@@ -135,23 +136,23 @@ pub fn describe() -> Option<String> {
     (status == SUCCESS).then(|| format!("{}.{}", version / 1000, version % 1000 / 100))
 }
 
-/// A dtype in cuSOLVER: its number in `cudaDataType_t`, and its place in lists of functions.
+/// A dtype in cuSOLVER: its number in `cudaDataType_t`, and its index in lists of functions.
 #[derive(Clone, Copy)]
 struct Type {
     data: c_int,
-    place: usize,
+    index: usize,
 }
 
 impl Type {
     fn of(dtype: DType) -> Option<Type> {
-        let (data, place) = match dtype {
+        let (data, index) = match dtype {
             DType::F32 => (0, 0),
             DType::F64 => (1, 1),
             DType::C64 => (4, 2),
             DType::C128 => (5, 3),
             _ => return None,
         };
-        Some(Type { data, place })
+        Some(Type { data, index })
     }
 }
 
@@ -280,15 +281,44 @@ fn code(infos: u64, n: u64) -> Pointer {
     pointer(infos + 4 * n)
 }
 
-/// The workspaces of a call, on the device and on the host.
-struct Spaces {
+/// What the calls for several matrices have in common: the library, a handle with its parameters, how it names the matrices' dtype,
+/// and the workspaces, on the device and on the host.
+struct Call<'a> {
+    library: &'a Solver,
+    handle: Pointer,
+    parameters: Pointer,
+    sweeps: Pointer,
+    dtype: Type,
+    /// The bytes of an element.
+    element: usize,
     device: Pointer,
     device_bytes: usize,
     host: Pointer,
     host_bytes: usize,
 }
 
-/// Enqueues a factorisation of each matrix. False if cuSOLVER does not take them; then nothing was enqueued.
+impl Call<'_> {
+    /// Where the library writes the bytes of both workspaces.
+    fn sizes(&mut self) -> (*mut usize, *mut usize) {
+        (&raw mut self.device_bytes, &raw mut self.host_bytes)
+    }
+
+    /// Asks for the size of the device's workspace in elements.
+    fn in_elements(&mut self, ask: impl FnOnce(&Self, *mut c_int) -> c_int) -> c_int {
+        let mut elements = 0;
+        let status = ask(self, &raw mut elements);
+        self.device_bytes = usize::try_from(elements).unwrap_or(0) * self.element;
+        status
+    }
+
+    /// The size of the device's workspace in elements.
+    fn elements(&self) -> c_int {
+        (self.device_bytes / self.element) as c_int
+    }
+}
+
+/// Enqueues a factorisation of each matrix. `size` asks for the sizes of the workspaces. False if cuSOLVER does not take the
+/// matrices; then nothing was enqueued.
 ///
 /// # Safety
 /// Both functions call cuSOLVER with the handle, on memory that is held for the stream.
@@ -296,22 +326,38 @@ unsafe fn each(
     card: &Card,
     stream: StreamId,
     name: &'static str,
-    count: u64,
-    size: impl FnOnce(&Solver, &Handle, &mut usize, &mut usize) -> c_int,
-    run: impl Fn(&Solver, &Handle, &Spaces, u64) -> c_int,
+    a: Matrices,
+    size: impl FnOnce(&mut Call) -> c_int,
+    run: impl Fn(&Call, u64) -> c_int,
 ) -> Result<bool> {
+    let Some(dtype) = Type::of(a.dtype) else { return Ok(false) };
     let Some(library) = solver() else { return Ok(false) };
+    if a.is_empty() {
+        return Ok(true);
+    }
     let Some(borrowed) = Borrowed::take(Of::Solver, card, stream) else { return Ok(false) };
-    let handle = &borrowed.0;
-    let (mut device_bytes, mut host_bytes) = (0, 0);
-    if size(library, handle, &mut device_bytes, &mut host_bytes) != SUCCESS {
+    let Handle { handle, parameters, sweeps, .. } = borrowed.0;
+    let (element, none) = (a.dtype.size(), null_mut());
+    let mut call = Call {
+        library,
+        handle,
+        parameters,
+        sweeps,
+        dtype,
+        element,
+        device: none,
+        device_bytes: 0,
+        host: none,
+        host_bytes: 0,
+    };
+    if size(&mut call) != SUCCESS {
         return Ok(false);
     }
-    let workspace = Workspace::new(card.index, stream, device_bytes)?;
-    let mut host = collected((0..host_bytes.div_ceil(size_of::<u128>())).map(|_| 0u128))?;
-    let spaces = Spaces { device: workspace.pointer(), device_bytes, host: host.as_mut_ptr().cast(), host_bytes };
-    for n in 0..count {
-        enqueue(card, name, stream, || checked(run(library, handle, &spaces, n), name))?;
+    let workspace = Workspace::new(card.index, stream, call.device_bytes)?;
+    let mut host = collected((0..call.host_bytes.div_ceil(size_of::<u128>())).map(|_| 0u128))?;
+    (call.device, call.host) = (workspace.pointer(), host.as_mut_ptr().cast());
+    for n in 0..a.count {
+        enqueue(card, name, stream, || checked(run(&call, n), name))?;
     }
     Ok(true)
 }

@@ -39,7 +39,10 @@ pub static TO_DTYPE: Operator = Operator {
             }
             Ok(vec![TensorSpec { layout, dtype: args.dtype(DTYPE).unwrap_or(own.dtype()), device }])
         },
-        |args, results| copy_elements(&results[0], args.tensor(INPUT)?),
+        |args, results| {
+            copy::check_capture(&results[0], args.tensor(INPUT)?)?;
+            copy_elements(&results[0], args.tensor(INPUT)?)
+        },
     )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| back_home(d, INPUT))]),
     samples: &["t(2, 3), dtype=torch.float64", "t(2, 3).t(), dtype=torch.float64", "t()"],

@@ -2,17 +2,19 @@
 
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::operator::{Args, DTypes, Implementation, Operator, Out, Variants, operator};
-use rushlight_dispatch::value::{Arg, Output};
+use rushlight_dispatch::value::{Arg, Output, Value};
 use std::ops::{Add, Div, Mul, Sub};
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{bf16_, c32, c64, c128, default_dtype, f16_};
-use rushlight_core::{DType, Element, Error, Result, Scalar, dispatch};
+use rushlight_core::{DType, Device, Element, Error, Result, Scalar, dispatch};
+use rushlight_cuda::ranges::{self, Range};
 use rushlight_dispatch::copy::from_host;
 use rushlight_dispatch::{create, interpreter};
 
 use super::constant::NO_INPUT;
 use super::{Options, c_text, factory};
+use crate::held::Held;
 
 /// The number of elements of a range depends on rounding.
 const RANGE: Out = Out::FACTORY.filled().counted();
@@ -40,6 +42,18 @@ pub(super) fn generate<T: Element>(tensor: &Tensor, at: impl Fn(usize) -> T + Sy
         Ok(())
     };
     from_host(tensor, |target| interpreter::while_detached(count, || write(target)))
+}
+
+/// Fills a new tensor on a CUDA device by a kernel; false if it is elsewhere, or if its dtype has no kernel.
+fn on_device(tensor: &Tensor, range: Range) -> Result<bool> {
+    if !matches!(tensor.device(), Device::Cuda(_)) || tensor.dtype().is_storage_only() || tensor.numel() == 0 {
+        return Ok(false);
+    }
+    let mut held = Held::on(tensor)?;
+    let to = held.address(tensor)?;
+    // SAFETY: the tensor is new and contiguous, and its storage is held for the stream.
+    unsafe { ranges::fill(held.card, held.stream, tensor.dtype(), to, tensor.numel(), range)? };
+    Ok(true)
 }
 
 fn real(value: Scalar) -> Result<f64> {
@@ -93,6 +107,13 @@ fn arange(args: &Args, start: Scalar, end: Scalar, step: Scalar) -> Result<Outpu
         );
     }
     let tensor = options.empty(&[count as isize], dtype)?;
+    let steps = match dtype.is_integral() {
+        true => Range::Integers { first: start.i64(), step: step.i64() },
+        false => Range::Steps { first, step: gap },
+    };
+    if on_device(&tensor, steps)? {
+        return options.finish(tensor);
+    }
     dispatch!(dtype, T in [u8, i8, i16, i32, i64] => {
         let (first, gap) = (start.i64(), step.i64());
         generate::<T>(&tensor, |place| first.wrapping_add(gap.wrapping_mul(place as i64)) as T)?;
@@ -142,6 +163,13 @@ pub static ARANGE_START: Operator = Operator {
     ..RANGES
 };
 
+/// Integers from a first one, to one that is excluded, in steps.
+pub fn integers(range: [i64; 3], dtype: DType, device: Device) -> Result<Tensor> {
+    let range = range.map(|number| Value::Scalar(Scalar::Int(number)));
+    let options = [Value::DType(dtype), Value::None, Value::Device(device), Value::None, Value::None];
+    Args { op: &ARANGE_START, values: range.into_iter().chain(options).collect() }.call()?.into_tensor()
+}
+
 /// One of the two ends: a number, or a 0-d tensor.
 fn end_of(args: &Args, arg: Arg) -> Result<Scalar> {
     match args.optional_tensor(arg) {
@@ -156,13 +184,18 @@ fn end_of(args: &Args, arg: Arg) -> Result<Scalar> {
     }
 }
 
+/// The difference of neighbours among `count` evenly spaced numbers.
+fn gap<T: Sub<Output = T> + Div<Output = T>>(start: T, end: T, count: usize, whole: fn(usize) -> T) -> T {
+    (end - start) / whole(count.saturating_sub(1).max(1))
+}
+
 /// The `place`-th of `count` evenly spaced numbers, computed from the nearer end, so that both ends are exact.
 /// A single one is the start, whatever the end is.
 fn line<T>(start: T, end: T, count: usize, whole: fn(usize) -> T) -> impl Fn(usize) -> T + Sync
 where
     T: Copy + Sync + Add<Output = T> + Sub<Output = T> + Mul<Output = T> + Div<Output = T>,
 {
-    let gap = (end - start) / whole(count.saturating_sub(1).max(1));
+    let gap = gap(start, end, count, whole);
     move |place| {
         if count == 1 {
             return start;
@@ -171,8 +204,8 @@ where
     }
 }
 
-/// Evenly spaced numbers, each passed through `shape`.
-fn spaced(args: &Args, shape: impl Fn(c128) -> c128 + Sync) -> Result<Output> {
+/// Evenly spaced numbers, each passed through `shape`, unless they are `plain`.
+fn spaced(args: &Args, plain: bool, shape: impl Fn(c128) -> c128 + Sync) -> Result<Output> {
     use LINSPACE::*;
 
     let options = Options::of(args)?;
@@ -198,6 +231,20 @@ fn spaced(args: &Args, shape: impl Fn(c128) -> c128 + Sync) -> Result<Output> {
     }
     let tensor = options.empty(&[steps as isize], dtype)?;
     let count = steps as usize;
+    // For integers the fractions of the ends are dropped first.
+    let whole_end = |value: Scalar| if dtype.is_integral() { value.f64().trunc() } else { value.f64() };
+    if plain && !dtype.is_complex() {
+        let range = if dtype == DType::F32 {
+            let (first, last) = (start.f64() as f32, end.f64() as f32);
+            Range::Single { first, last, step: gap(first, last, count, |n| n as f32) }
+        } else {
+            let (first, last) = (whole_end(start), whole_end(end));
+            Range::Double { first, last, step: gap(first, last, count, |n| n as f64) }
+        };
+        if on_device(&tensor, range)? {
+            return options.finish(tensor);
+        }
+    }
     if dtype.is_complex() {
         let at = line(start.complex(), end.complex(), count, |n| c128::new(n as f64, 0.0));
         dispatch!(dtype, T in [c32, c64, c128] => {
@@ -207,9 +254,7 @@ fn spaced(args: &Args, shape: impl Fn(c128) -> c128 + Sync) -> Result<Output> {
         let at = line(start.f64() as f32, end.f64() as f32, count, |n| n as f32);
         generate::<f32>(&tensor, |place| shape(f64::from(at(place)).into()).re as f32)?;
     } else {
-        // For integers the fractions of the ends are dropped first.
-        let end_of = |value: Scalar| if dtype.is_integral() { value.f64().trunc() } else { value.f64() };
-        let at = line(end_of(start), end_of(end), count, |n| n as f64);
+        let at = line(whole_end(start), whole_end(end), count, |n| n as f64);
         dispatch!(dtype, T in all => generate::<T>(&tensor, |place| T::from_scalar(Scalar::Float(shape(at(place).into()).re)))?);
     }
     options.finish(tensor)
@@ -223,7 +268,7 @@ pub static LINSPACE: Operator = Operator {
 
     >>> torch.linspace(0, 1, steps=5)
     tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])",
-    implementation: Implementation::CompositeImplicit(|args| spaced(args, |value| value)),
+    implementation: Implementation::CompositeImplicit(|args| spaced(args, true, |value| value)),
     dtypes: DTypes::NUMBERS,
     samples: &["0, 1, 5", "3, -3, 4", "2, 5, 1", "0, 1, 0"],
     errors: &[("0, 1, -1", "RuntimeError", "number of steps must be non-negative")],
@@ -242,7 +287,7 @@ pub static LOGSPACE: Operator = Operator {
     dtypes: DTypes::NUMBERS,
     implementation: Implementation::CompositeImplicit(|args| {
         let base = args.float(BASE)?;
-        spaced(args, |value| if value.im == 0.0 { base.powf(value.re).into() } else { value.expf(base) })
+        spaced(args, false, |value| if value.im == 0.0 { base.powf(value.re).into() } else { value.expf(base) })
     }),
     samples: &["0, 2, 3", "-1, 1, 4, 2.0"],
     errors: &[("0, 1, -1", "RuntimeError", "number of steps must be non-negative")],

@@ -1,5 +1,6 @@
 //! Reading and writing by indices on CUDA devices. An index is checked before anything is read or written: the call waits for
-//! the check, raises the host's error, and leaves the device as it was.
+//! the check, raises the host's error, and leaves the device as it was. Inside of a graph nothing can wait: there a bad index stops
+//! the device when the graph runs, as in torch.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::loop_nest::LoopNest;
@@ -8,38 +9,41 @@ use rushlight_cpu::index::OutOfBounds;
 use rushlight_cpu::index::scatter::ScatterOp;
 use rushlight_cuda::card::Card;
 use rushlight_cuda::indexed::{self, Column, Dimension, Merge};
-use rushlight_cuda::{card, copy as bytes, memory, stream};
+use rushlight_cuda::{capture, card, copy as bytes, memory, stream};
 use rushlight_dispatch::{create, device_loops};
 
 use crate::held::Held;
 
-/// A number of eight bytes on a device, to which kernels report.
+/// A number of eight bytes on a device, to which kernels report; none inside of a graph.
 pub struct Report<'a> {
     card: &'a Card,
-    storage: Storage,
+    storage: Option<Storage>,
 }
 
 impl<'a> Report<'a> {
     pub fn new(card: &'a Card) -> Result<Report<'a>> {
-        let storage = memory::allocate(card.index, size_of::<u64>())?;
         let stream = stream::current(card.index);
+        if capture::is_capturing(card.index, stream) {
+            return Ok(Report { card, storage: None });
+        }
+        let storage = memory::allocate(card.index, size_of::<u64>())?;
         let pin = storage.pin_on(stream)?;
-        let none = u64::MAX;
-        // SAFETY: there are eight bytes at both addresses; those of the device are held, and the number is read at once.
-        unsafe { bytes::from_host(card.index, pin.address(), (&raw const none).cast(), size_of::<u64>(), stream)? };
+        // SAFETY: there are eight bytes at the address, which are held.
+        unsafe { bytes::fill(card.index, pin.address(), u8::MAX, size_of::<u64>(), stream)? };
         drop(pin);
-        Ok(Report { card, storage })
+        Ok(Report { card, storage: Some(storage) })
     }
 
-    /// Where kernels write the number.
-    pub fn storage(&self) -> &Storage {
-        &self.storage
+    /// Where kernels write the number; 0 inside of a graph.
+    pub fn address<'b>(&'b self, held: &mut Held<'b>) -> Result<u64> {
+        self.storage.as_ref().map_or(Ok(0), |storage| held.base(storage))
     }
 
-    /// The number, after all work so far; none if no kernel wrote it.
+    /// The number, after all work so far; none if no kernel wrote it, and inside of a graph.
     pub fn read(&self) -> Result<Option<usize>> {
+        let Some(storage) = &self.storage else { return Ok(None) };
         let stream = stream::current(self.card.index);
-        let pin = self.storage.pin_on(stream)?;
+        let pin = storage.pin_on(stream)?;
         let mut found = 0u64;
         // SAFETY: there are eight bytes at both addresses, and the number stays until the stream has passed.
         unsafe { bytes::to_host(self.card.index, (&raw mut found).cast(), pin.address(), size_of::<u64>(), stream)? };
@@ -54,7 +58,7 @@ fn locate(offsets: Option<&Tensor>, index: &Tensor, dimension: Dimension, begins
     let nest = LoopNest::new([&list, index.layout()], [size_of::<i64>(); 2]);
     let mut held = Held::on(index)?;
     let operands = [held.optional(offsets)?, held.base(index.storage())?];
-    let outside = held.base(report.storage())?;
+    let outside = report.address(&mut held)?;
     // SAFETY: the offsets are a new row-major list, layouts stay within their storages, and all are held for the stream.
     unsafe { indexed::locate(held.card, held.stream, operands, &nest, dimension, begins, outside) }
 }

@@ -1,15 +1,15 @@
 //! Triangles of matrices.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{Device, Error, Result, Scalar};
+use rushlight_core::{DType, Device, Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     BatchRule, DTypes, Derivative, Implementation, Operator, Out, Saves, Tags, Update, Variants, formula, operator,
 };
-use rushlight_dispatch::value::{Operand, Value, sizes_value};
+use rushlight_dispatch::value::{Operand, sizes_value};
 use rushlight_dispatch::{device_loops, op};
 
-use crate::create::range::ARANGE;
+use crate::create::range::integers;
 use crate::expr_ext::ExprExt;
 
 macro_rules! triangles {
@@ -62,8 +62,7 @@ triangles! {
 fn clear_on_cuda(target: &Tensor, diagonal: i64, upper: bool) -> Result<()> {
     let [.., rows, columns] = target.sizes()[..] else { return Ok(()) };
     let numbers = |count: isize, step: [isize; 2]| -> Result<Tensor> {
-        let args = [Value::Scalar(Scalar::Int(count as i64)), Value::None, Value::None, Value::Device(target.device())];
-        let line = ARANGE.tensor(args)?;
+        let line = integers([0, count as i64, 1], DType::I64, target.device())?;
         op!(crate::view::RESHAPE, line, sizes_value(&step.map(|own| if own == 0 { 1 } else { count })))
     };
     let distance = Expr::from(numbers(columns, [0, 1])?) - numbers(rows, [1, 0])?;

@@ -1,7 +1,6 @@
 //! Determinants, from the diagonals of LU factors.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::alloc::collected;
 use rushlight_core::{DType, Device, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
@@ -9,12 +8,13 @@ use rushlight_dispatch::operator::{
     operator,
 };
 use rushlight_dispatch::value::Output;
-use rushlight_dispatch::{create, op, vmap};
+use rushlight_dispatch::{op, vmap};
 
 use super::dense::{check_dense, check_inexact, check_square, identities, matrix_sizes, results};
 use super::lu::{LU_FACTOR_EX, solve_factored};
 use super::solve::SOLVE;
 use super::svd::SVD_KERNEL;
+use crate::create::range::integers;
 use crate::expr_ext::ExprExt;
 use crate::reduce::cumulative::{flipped, product_before};
 
@@ -208,9 +208,8 @@ fn slogdet(a: &Tensor) -> Result<[Tensor; 2]> {
 
 /// 1 for an even number of row exchanges, else -1.
 fn parity(pivots: &Tensor, dtype: DType) -> Result<Expr> {
-    let count = *pivots.sizes().last().unwrap_or(&0) as usize;
-    let steps = create::from_slice(&collected((0..count).map(|step| step as i32 + 1))?)?;
-    let steps = crate::convert::to_device(&steps, pivots.device())?;
+    let count = *pivots.sizes().last().unwrap_or(&0) as i64;
+    let steps = integers([1, count + 1, 1], DType::I32, pivots.device())?;
     let moved = Expr::from(pivots).with(&crate::pointwise::compare::NE, steps).sum_over(-1);
     let odd = moved.with(&crate::pointwise::divide::REMAINDER, 2i64).done()?;
     Ok(Expr::from(crate::convert::to_dtype(&odd, dtype)?) * -2.0 + Expr::from(1i64))

@@ -2,18 +2,20 @@
 //! factorise.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{DType, Device, Result, Scalar};
+use rushlight_core::{DType, Device, Result};
 use rushlight_cuda::solver::batches::{self, Listed};
 use rushlight_cuda::solver::factors::{self, Singular};
+use rushlight_cuda::solver::pivots;
 use rushlight_cuda::solver::triangles::{self, Triangle};
 use rushlight_cuda::solver::{Matrices, is_available, solves_triangles};
 use rushlight_dispatch::operator::{Args, Operator};
-use rushlight_dispatch::value::{Target, Value};
+use rushlight_dispatch::value::Target;
 use rushlight_dispatch::{copy, create};
 
 use super::dense::{batch_sizes, by_columns_copy, count, matrix_sizes};
-use crate::create::range::ARANGE_START;
+use crate::create::range::integers;
 use crate::held::Held;
+use crate::index::on_cuda::Report;
 use crate::join::tril::{TRIL, TRIU};
 
 /// The matrices of a dense tensor that stores them by columns.
@@ -44,9 +46,7 @@ pub fn is_exact(infos: &Tensor, values: &Tensor) -> Result<bool> {
 fn addresses(of: &Matrices, device: Device) -> Result<Tensor> {
     let step = of.rows * of.columns * of.dtype.size() as i64;
     let first = of.at as i64;
-    let range = [first, first + step * of.count as i64, step].map(|number| Value::Scalar(Scalar::Int(number)));
-    let options = [Value::DType(DType::I64), Value::None, Value::Device(device), Value::None, Value::None];
-    Args { op: &ARANGE_START, values: range.into_iter().chain(options).collect() }.call()?.into_tensor()
+    integers([first, first + step * of.count as i64, step], DType::I64, device)
 }
 
 /// Replaces matrices by their Cholesky factors.
@@ -85,6 +85,24 @@ pub fn lu(lu: &Tensor, pivots: &Tensor, infos: &Tensor) -> Result<bool> {
         copy::copy(pivots, &wide)?;
     }
     Ok(done)
+}
+
+/// The orders of rows from row-major pivots. Returns whether all pivots are those of rows.
+pub fn orders(exchanges: &Tensor, to: &Tensor, inverse: bool) -> Result<bool> {
+    let sizes = |tensor: &Tensor| tensor.sizes().last().map_or(0, |&size| size as usize);
+    let (steps, size) = (sizes(exchanges), sizes(to));
+    let Some(matrices) = to.numel().checked_div(size) else { return Ok(true) };
+    let mut held = Held::on(to)?;
+    let report = Report::new(held.card)?;
+    let operands = held.addresses([exchanges, to])?;
+    {
+        let mut reporting = Held::on(to)?;
+        let outside = report.address(&mut reporting)?;
+        // SAFETY: the result is new and has `size` numbers for each matrix; both are row-major and held for the stream, as the
+        // report is.
+        unsafe { pivots::orders(held.card, held.stream, operands, [matrices, steps, size], inverse, outside)? };
+    }
+    Ok(report.read()?.is_none())
 }
 
 /// Replaces right-hand sides by solutions of systems with triangles of `a`, which has the batch of `b`.

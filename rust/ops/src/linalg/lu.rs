@@ -5,6 +5,7 @@ use rushlight_core::alloc::collected;
 use rushlight_core::{DType, Device, Dims, Error, Result};
 use rushlight_dispatch::call::on_host;
 use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operands::plain;
 use rushlight_dispatch::operator::{
     Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, ErrorInput, Implementation, Kernel, OnCuda,
     Operator, Out, Saves, TensorSpec, Variants, formula, operator,
@@ -245,7 +246,7 @@ pub static ORDER: Operator = Operator {
             Ok(vec![TensorSpec::new(&sizes, DType::I64, pivots)])
         },
         cpu: order,
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(order_on_cuda),
     }),
     derivative: Derivative::NonDifferentiable("its result is a permutation of rows"),
     samples: &["torch.tensor([[2, 3, 3], [1, 2, 3]], dtype=torch.int32), 4"],
@@ -266,9 +267,7 @@ fn order(args: &Args, results: &[Tensor]) -> Result<()> {
         for (step, &pivot) in pivots[matrix * steps..][..steps].iter().enumerate() {
             let row = pivot as usize;
             if pivot < 1 || row > size || step >= size {
-                return Err(Error::runtime(
-                    "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive.Did you properly pass the result of lu_factor?",
-                ));
+                return Err(wrong_pivots());
             }
             order.swap(step, row - 1);
         }
@@ -281,6 +280,21 @@ fn order(args: &Args, results: &[Tensor]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn order_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
+    let pivots = plain(args.tensor(ORDER::PIVOTS)?, DType::I32)?;
+    match factors_on_cuda::orders(&pivots, &results[0], args.bool(ORDER::INVERSE)?)? {
+        true => Ok(()),
+        false => Err(wrong_pivots()),
+    }
+}
+
+#[cold]
+fn wrong_pivots() -> Error {
+    Error::runtime(
+        "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive.Did you properly pass the result of lu_factor?",
+    )
 }
 
 /// The rows of matrices in the order of the factors, or back in the order of the matrix.

@@ -99,7 +99,7 @@ pub fn put(values: &Tensor, places: &Tensor, result: &Tensor, areas: Areas) -> R
     let at = held.address(&places)?;
     {
         let mut reporting = Held::on(&own)?;
-        let outside = reporting.base(report.storage())?;
+        let outside = report.address(&mut reporting)?;
         // SAFETY: row-major planes of these sizes, held for the stream, as the report is.
         unsafe { pool::find_last(held.card, held.stream, operands[2], at, areas, outside)? };
     }
