@@ -285,6 +285,10 @@ def refusals(rank, size, place):
         error_of(lambda: dist.all_reduce(card.to(torch.complex64), dist.ReduceOp.PRODUCT)),
         error_of(lambda: dist.recv(card)),
         error_of(lambda: dist.monitored_barrier()),
+        error_of(lambda: dist.broadcast(card, 7)),
+        error_of(lambda: dist.scatter(card, None, 7)),
+        error_of(lambda: dist.all_gather([card] * 3, card)),
+        error_of(lambda: dist.all_to_all([card] * 3, [card] * 3)),
     ]
     # None of these has harmed the group.
     dist.all_reduce(card)

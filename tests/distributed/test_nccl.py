@@ -67,6 +67,13 @@ def test_refusals(tmp_path):
             ["ValueError", "Cannot use ReduceOp.PRODUCT with complex tensors and NCCL"],
             ["RuntimeError", "Backend nccl does not support recvAnysource"],
             ["ValueError", "monitored_barrier is only implemented for GLOO backend."],
+            ["ValueError", "ProcessGroupNCCL::broadcast: invalid root rank: 7"],
+            ["ValueError", "ProcessGroupNCCL::scatter: invalid root rank: 7"],
+            [
+                "ValueError",
+                "ProcessGroupNCCL::allgather: invalid output tensor list at index 0 (expected length 2, got 3)",
+            ],
+            ["ValueError", "ProcessGroupNCCL::alltoall: input tensor list size 3 does not match world size 2"],
         ]
     )
 

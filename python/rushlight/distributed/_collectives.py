@@ -69,10 +69,16 @@ def root_rank(group, global_rank, given, default=None):
     return global_rank if is_rank else group_rank(group, global_rank, given)
 
 
-def check_root(group, name, root):
+def _refused(group, kind, name, problem):
+    """torch's error for the arguments of a call with tensors on a type of device."""
+    engine = group._engine_of(kind)
+    return engine.argument_error(f"{engine.process_group}::{name}: {problem}")
+
+
+def check_root(group, name, root, device):
     """Raises torch's error for a root that is not in the group."""
     if not 0 <= root < group.size():
-        raise RuntimeError(f"ProcessGroupGloo::{name}: invalid root rank: {root}")
+        raise _refused(group, device.type, name, f"invalid root rank: {root}")
 
 
 def warn_not_in_group(name):
@@ -234,7 +240,7 @@ def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_
         return warn_not_in_group("reduce")
     group = resolve(group)
     root = root_rank(group, dst, group_dst)
-    check_root(group, "reduce", root)
+    check_root(group, "reduce", root, tensor.device)
     return _reduce(group, "reduce", tensor, op, root, async_op)
 
 
@@ -245,7 +251,7 @@ def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
         return warn_not_in_group("broadcast")
     group = resolve(group)
     root = root_rank(group, src, group_src)
-    check_root(group, "broadcast", root)
+    check_root(group, "broadcast", root, tensor.device)
     return call(group, "broadcast", [], [tensor], root, async_op=async_op)
 
 
@@ -275,27 +281,27 @@ def all_gather(tensor_list, tensor, group=None, async_op=False):
 def _check_exchange(group, inputs, outputs):
     """What this rank sends to itself has the size of what it receives from itself."""
     if inputs[group.rank()].numel() != outputs[group.rank()].numel():
-        raise RuntimeError("ProcessGroupGloo::alltoall: input and output tensors must have the same size")
+        raise _refused(group, inputs[0].device.type, "alltoall", "input and output tensors must have the same size")
 
 
 #: torch's sentences about lists that have not one tensor for each rank.
 _COUNTED = {
-    "all_gather": "ProcessGroupGloo::allgather: invalid output tensor list at index 0 (expected length {1}, got {0})",
-    "gather": "ProcessGroupGloo::gather: Incorrect output list size {0}. Output list size should be {1}, same as size of "
-    "the process group.",
-    "scatter": "ProcessGroupGloo::scatter: Incorrect input list size {0}. Input list size should be {1}, same as size of "
-    "the process group.",
-    "reduce_scatter": "invalid input tensor list size, must be world size",
-    "all_to_all": "ProcessGroupGloo::alltoall: {2} tensor list size {0} does not match world size {1}",
+    "all_gather": "invalid output tensor list at index 0 (expected length {1}, got {0})",
+    "gather": "Incorrect output list size {0}. Output list size should be {1}, same as size of the process group.",
+    "scatter": "Incorrect input list size {0}. Input list size should be {1}, same as size of the process group.",
+    "all_to_all": "{2} tensor list size {0} does not match world size {1}",
 }
 
 
 def _check_count(group, tensors, name, what):
-    if len(tensors) != group.size():
-        raise RuntimeError(
-            _COUNTED[name].format(len(tensors), group.size(), what)
-            + f"\n{name}: {what} list of {len(tensors)} tensors for {group.size()} ranks"
-        )
+    if len(tensors) == group.size():
+        return
+    told = f"\n{name}: {what} list of {len(tensors)} tensors for {group.size()} ranks"
+    if name == "reduce_scatter":
+        raise RuntimeError("invalid input tensor list size, must be world size" + told)
+    kind = tensors[0].device.type if tensors else group._object_device().type
+    problem = _COUNTED[name].format(len(tensors), group.size(), what)
+    raise _refused(group, kind, name.replace("_", "") if name.startswith("all") else name, problem + told)
 
 
 def _check_own_size(group, name, tensors, tensor):
@@ -303,9 +309,8 @@ def _check_own_size(group, name, tensors, tensor):
     own = tensors[group.rank()]
     if own.numel() != tensor.numel():
         wanted, got = (", ".join(map(str, shape)) for shape in (tensor.shape, own.shape))
-        raise RuntimeError(
-            f"ProcessGroupGloo::{name}: invalid tensor size at index {group.rank()} (expected ({wanted}), got ({got}))"
-        )
+        problem = f"invalid tensor size at index {group.rank()} (expected ({wanted}), got ({got}))"
+        raise _refused(group, tensor.device.type, name, problem)
 
 
 def _chunks(tensor, count, name):
@@ -396,7 +401,7 @@ def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group
     group = resolve(group)
     root = root_rank(group, dst, group_dst, 0)
     _check_list_of_root(group, root, gather_list, "gather", "output", "destination")
-    check_root(group, "gather", root)
+    check_root(group, "gather", root, tensor.device)
     if gather_list:
         _check_own_size(group, "gather", gather_list, tensor)
     return call(group, "gather", [tensor], gather_list, root, async_op=async_op)
@@ -422,7 +427,7 @@ def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, gro
     group = resolve(group)
     root = root_rank(group, src, group_src, 0)
     _check_list_of_root(group, root, scatter_list, "scatter", "input", "source")
-    check_root(group, "scatter", root)
+    check_root(group, "scatter", root, tensor.device)
     if scatter_list:
         _check_own_size(group, "scatter", scatter_list, tensor)
     return call(group, "scatter", scatter_list, [tensor], root, async_op=async_op)

@@ -53,6 +53,9 @@ def _machine():
 class EngineGroup:
     """This process's part of the engine's group, and the companion that it has started."""
 
+    #: How errors call it, and their class if an argument is wrong.
+    process_group, argument_error = "ProcessGroupGloo", RuntimeError
+
     def __init__(self, group, process):
         self._group, self._process = group, process
         self.call, self.send, self.receive = group.call, group.send, group.receive

@@ -49,6 +49,9 @@ def _blocks():
 class NcclGroup:
     """This process's part of a group, with its communicators."""
 
+    #: How errors call it, and their class if an argument is wrong.
+    process_group, argument_error = "ProcessGroupNCCL", ValueError
+
     def __init__(self, store, rank, size, global_rank, name):
         _C._nccl_check()
         self._store, self._rank, self._size = store, rank, size
@@ -100,13 +103,9 @@ class NcclGroup:
             self._pairs[peer, device] = found
         return found
 
-    def _enqueue(self, communicator, name, calls, seconds, sizes, more="", sender=None):
+    def _enqueue(self, communicator, name, calls, seconds, sizes, message=None, sender=None):
         self._sequence += 1
-        given, got = sizes
-        what = (
-            f"[PG ID {self._name} Rank {self._global_rank}] Watchdog caught collective operation timeout: "
-            f"WorkNCCL(SeqNum={self._sequence}, OpType={_OPERATIONS[name]}, NumelIn={given}, NumelOut={got}{more}"
-        )
+        what = (self._name, self._global_rank, self._sequence, _OPERATIONS[name], sizes, message)
         return _Part(communicator.call(calls, what, seconds), name == "barrier" or _blocks(), seconds, sender)
 
     def barrier(self, bound, seconds, asynchronous):
@@ -183,8 +182,7 @@ class NcclGroup:
         """Enqueues the send of a tensor."""
         communicator = self._connect_pair(to, tensor.device.index, seconds)
         calls = [("send", tensor, None, int(self._rank < to), None)] if tensor.numel() else []
-        more = f", Peer={to}, Tag={tag}"
-        return self._enqueue(communicator, "send", calls, seconds, (tensor.numel(),) * 2, more)
+        return self._enqueue(communicator, "send", calls, seconds, (tensor.numel(),) * 2, (to, tag))
 
     def receive(self, tensor, source, tag, seconds, background):
         """Enqueues the receipt of a tensor."""
@@ -192,8 +190,7 @@ class NcclGroup:
             raise RuntimeError("Backend nccl does not support recvAnysource")
         communicator = self._connect_pair(source, tensor.device.index, seconds)
         calls = [("receive", None, tensor, int(self._rank < source), None)] if tensor.numel() else []
-        more = f", Peer={source}, Tag={tag}"
-        return self._enqueue(communicator, "receive", calls, seconds, (tensor.numel(),) * 2, more, source)
+        return self._enqueue(communicator, "receive", calls, seconds, (tensor.numel(),) * 2, (source, tag), source)
 
     def _end(self, end):
         communicators = [*self._all.values(), *self._pairs.values()]

@@ -62,8 +62,8 @@ def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=
         raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
     if not mine and object_gather_list:
         raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
-    check_root(group, "gather", root)
     device = group._object_device()
+    check_root(group, "gather", root, device)
     own, nothing = _pickled(obj, device), _empty(0, device)
     sizes = _sizes(group, own.numel(), device)
     parts = [_empty(size if mine else 0, device) for size in sizes]
@@ -80,8 +80,8 @@ def broadcast_object_list(object_list, src=None, group=None, device=None, group_
         return warn_not_in_group("broadcast_object_list")
     group = resolve(group)
     root = root_rank(group, src, group_src)
-    check_root(group, "broadcast", root)
     mine, device = root == group._rank, _device(group, device)
+    check_root(group, "broadcast", root, device)
     packed = [_pickled(obj, device) for obj in object_list] if mine else []
     sizes = torch.tensor([one.numel() for one in packed] if mine else [0] * len(object_list), device=device)
     _collectives.broadcast(sizes, group=group, group_src=root)
@@ -102,8 +102,8 @@ def scatter_object_list(
     if not isinstance(scatter_object_output_list, list) or len(scatter_object_output_list) < 1:
         raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
     root = root_rank(group, src, group_src, 0)
-    check_root(group, "broadcast", root)
     mine, device = root == group._rank, group._object_device()
+    check_root(group, "broadcast", root, device)
     nothing = _empty(0, device)
     if mine:
         if not isinstance(scatter_object_input_list, list) or len(scatter_object_input_list) != group.size():

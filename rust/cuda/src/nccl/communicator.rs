@@ -227,14 +227,14 @@ impl Communicator {
         Ok(true)
     }
 
-    /// Enqueues calls as one, after the work of the current stream. `what` describes them in errors.
+    /// Enqueues calls as one, after the work of the current stream.
     ///
     /// # Safety
     /// The values are on the device, and are held for the communicator's stream.
     pub unsafe fn call(
         self: &Arc<Self>,
         calls: &[Exchange],
-        what: String,
+        what: Description,
         timeout: Duration,
         look: Look,
     ) -> Result<Arc<Work>> {
@@ -265,7 +265,7 @@ impl Communicator {
             self.settle(&owned, begun, timeout, look).and_then(|done| if done { Ok(()) } else { Err(work.late()) });
         if let Err(error) = settled {
             let own = match error.clone().take_foreign() {
-                Some(_) => Error::new(Class::DistBackend, format!("{}) was interrupted.", work.what)),
+                Some(_) => Error::new(Class::DistBackend, format!("{}) was interrupted.", work.what.begin())),
                 None => error.clone(),
             };
             self.give_up(&mut owned, own);
@@ -379,11 +379,37 @@ fn aborted() -> Error {
     Error::new(Class::DistBackend, "The communicator of NCCL was aborted")
 }
 
+/// What errors say of calls that were enqueued together.
+pub struct Description {
+    pub group: String,
+    pub rank: usize,
+    /// How many such calls the group has made, this one included.
+    pub number: u64,
+    /// torch's name of the operation.
+    pub operation: String,
+    /// The numbers of elements that are read and written.
+    pub elements: [usize; 2],
+    /// The other rank and the tag of a message.
+    pub message: Option<(usize, i64)>,
+}
+
+impl Description {
+    /// The beginning of torch's sentence about calls that take too long.
+    fn begin(&self) -> String {
+        let Description { group, rank, number, operation, elements: [read, written], message } = self;
+        let message = message.map_or(String::new(), |(peer, tag)| format!(", Peer={peer}, Tag={tag}"));
+        format!(
+            "[PG ID {group} Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={number}, \
+             OpType={operation}, NumelIn={read}, NumelOut={written}{message}"
+        )
+    }
+}
+
 /// Calls that were enqueued.
 pub struct Work {
     communicator: Arc<Communicator>,
     end: Event,
-    what: String,
+    what: Description,
     timeout: Duration,
     begun: Instant,
 }
@@ -414,13 +440,13 @@ impl Work {
     }
 
     /// Makes the host wait for the calls, which are given up after `timeout`.
-    pub fn wait_on_host(&self, timeout: Option<Duration>, look: Look) -> Result<()> {
+    pub fn wait_on_host(&self, timeout: Duration, look: Look) -> Result<()> {
         let begun = Instant::now();
         for count in 1.. {
             if self.is_over() {
                 break;
             }
-            if timeout.is_some_and(|timeout| begun.elapsed() > timeout) {
+            if begun.elapsed() > timeout {
                 self.communicator.fail(self.late());
                 break;
             }
@@ -439,7 +465,7 @@ impl Work {
             Class::DistBackend,
             format!(
                 "{}, Timeout(ms)={limit}) ran for {passed} milliseconds before timing out.",
-                self.what
+                self.what.begin()
             ),
         )
         .hint(

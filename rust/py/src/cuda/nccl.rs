@@ -9,11 +9,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rushlight::{DType, Device, Tensor};
 use rushlight_core::{Error, Result};
-use rushlight_cuda::nccl::communicator::{Communicator, Exchange, Reduction, Values, Work};
+use rushlight_cuda::nccl::communicator::{Communicator, Description, Exchange, Reduction, Values, Work};
 use rushlight_cuda::nccl::functions::{self, UniqueId, code_of};
 
 use crate::attach::{acquire, idle};
-use crate::cuda::streams::PyStream;
 use crate::errors::raise;
 use crate::object;
 
@@ -29,17 +28,19 @@ fn seconds(value: f64) -> PyResult<Duration> {
 /// A call of NCCL in Python: its name, what is read, what is written, a rank, a reduction by torch's number.
 type Call<'py> = (String, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>, c_int, Option<usize>);
 
+/// What errors say of calls, as `Description` has it.
+type Told = (String, usize, u64, String, [usize; 2], Option<(usize, i64)>);
+
 /// The calls that were enqueued together.
 #[pyclass(name = "_NcclWork", module = "rushlight._C", frozen)]
 struct PyWork(Arc<Work>);
 
 #[pymethods]
 impl PyWork {
-    /// Makes the current stream wait; with a timeout, or with `blocking`, the host waits too.
-    #[pyo3(signature = (timeout=None, blocking=false, /))]
-    fn wait(&self, py: Python<'_>, timeout: Option<f64>, blocking: bool) -> PyResult<()> {
-        let timeout = timeout.map(seconds).transpose()?;
-        if timeout.is_some() || blocking {
+    /// Makes the current stream wait; with a timeout the host waits too.
+    #[pyo3(signature = (timeout=None, /))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        if let Some(timeout) = timeout.map(seconds).transpose()? {
             idle(py, || self.0.wait_on_host(timeout, &mut look)).map_err(raise)?;
         }
         self.0.wait().map_err(raise)
@@ -74,24 +75,16 @@ impl PyCommunicator {
         Ok(PyCommunicator(Arc::new(made.map_err(raise)?)))
     }
 
-    /// Enqueues calls as one, after the work of the current stream. `what` describes them in errors.
-    fn call(&self, py: Python<'_>, calls: Vec<Call<'_>>, what: String, timeout: f64) -> PyResult<PyWork> {
+    /// Enqueues calls as one, after the work of the current stream. Errors say of them to which group and rank they belong, how many
+    /// the group has made, torch's name of the operation, how many elements are read and written, and the peer and tag of a message.
+    fn call(&self, py: Python<'_>, calls: Vec<Call<'_>>, what: Told, timeout: f64) -> PyResult<PyWork> {
         let timeout = seconds(timeout)?;
+        let (group, rank, number, operation, elements, message) = what;
+        let what = Description { group, rank, number, operation, elements, message };
         let calls = calls.iter().map(|call| self.exchange(call)).collect::<PyResult<Vec<_>>>()?;
         // SAFETY: `exchange` has found the values on the device and recorded the communicator's stream as their user.
         let work = idle(py, || unsafe { self.0.call(&calls, what, timeout, &mut look) });
         work.map(PyWork).map_err(raise)
-    }
-
-    /// The stream of the calls.
-    #[getter]
-    fn stream(&self) -> PyStream {
-        PyStream(self.0.stream())
-    }
-
-    /// The exception that has ended the communicator.
-    fn failure(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.0.failure().map(|error| raise(error.clone()).into_value(py).into_any())
     }
 
     /// Ends the communicator at once.
