@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import rushlight as torch
 from rushlight import _C
 from rushlight._absent import declare
-from rushlight.cuda import index_of
+from rushlight.cuda._devices import index_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

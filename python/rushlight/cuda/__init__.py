@@ -23,10 +23,10 @@ from ._devices import (
 from ._devices import (
     current_device,
     device_count,
+    existing,
     get_device_capability,
     get_device_name,
     get_device_properties,
-    index_of,
     init,
     is_available,
     is_bf16_supported,
@@ -248,9 +248,12 @@ def check_error(res: int) -> None:
 
 
 def can_device_access_peer(device: Any, peer_device: Any) -> bool:
-    """Whether a GPU can read and write the memory of another one."""
-    _C._cuda_init()
-    return _C._cuda_can_access(index_of(device), index_of(peer_device))
+    """Whether a GPU can read and write the memory of another one.
+
+    Raises:
+        AssertionError: one of them does not exist.
+    """
+    return _C._cuda_can_access(existing(device), existing(peer_device, "peer device"))
 
 
 set_public_module(globals())

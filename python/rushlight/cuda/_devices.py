@@ -120,17 +120,30 @@ class _CudaDeviceProperties:
         )
 
 
+def existing(device: Any, what: str = "device") -> int:
+    """The number of a device, which has to exist."""
+    _C._cuda_init()
+    index = index_of(device)
+    if not 0 <= index < device_count():
+        raise AssertionError(f"Invalid {what} id")
+    return index
+
+
 def get_device_properties(device: Any = None) -> _CudaDeviceProperties:
-    """The properties of a GPU: its name, memory, capability, and the sizes of its parts."""
-    return _CudaDeviceProperties(_C._cuda_properties(index_of(device)))
+    """The properties of a GPU: its name, memory, capability, and the sizes of its parts.
+
+    Raises:
+        AssertionError: there is no such GPU.
+    """
+    return _CudaDeviceProperties(_C._cuda_properties(existing(device)))
 
 
 def get_device_name(device: Any = None) -> str:
     """The name of a GPU."""
-    return str(_C._cuda_properties(index_of(device))["name"])
+    return str(_C._cuda_properties(existing(device))["name"])
 
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
     """The major and the minor number of a GPU's compute capability."""
-    known = _C._cuda_properties(index_of(device))
+    known = _C._cuda_properties(existing(device))
     return known["major"], known["minor"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rushlight import _C
 
-from ._devices import index_of
+from ._devices import device_count, index_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,14 @@ def empty_cache() -> None:
     """
     if _C._cuda_is_initialized():
         _C._cuda_empty_cache()
+
+
+def _counted(device: Any) -> int:
+    """The number of a device whose allocator exists."""
+    index = index_of(device)
+    if not 0 <= index < device_count():
+        raise RuntimeError(f"Invalid device argument {index}: did you call init?")
+    return index
 
 
 def _flat(statistics: dict[str, Any]) -> dict[str, int]:
@@ -62,7 +70,7 @@ def memory_stats(device: Any = None) -> dict[str, int]:
     """
     if not _C._cuda_is_initialized():
         return {}
-    flat = _flat(_C._cuda_memory_statistics(index_of(device)))
+    flat = _flat(_C._cuda_memory_statistics(_counted(device)))
     # Blocks above a limit would not be divided, and there is no limit.
     flat["max_split_size"] = -1
     for name in ("oversize_allocations", "oversize_segments"):
@@ -139,7 +147,7 @@ def reset_peak_memory_stats(device: Any = None) -> None:
     >>> torch.cuda.reset_peak_memory_stats()
     """
     if _C._cuda_is_initialized():
-        _C._cuda_reset_memory_peaks(index_of(device))
+        _C._cuda_reset_memory_peaks(_counted(device))
 
 
 def reset_max_memory_allocated(device: Any = None) -> None:
@@ -164,7 +172,7 @@ def reset_accumulated_memory_stats(device: Any = None) -> None:
     >>> torch.cuda.reset_accumulated_memory_stats()
     """
     if _C._cuda_is_initialized():
-        _C._cuda_reset_memory_sums(index_of(device))
+        _C._cuda_reset_memory_sums(_counted(device))
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:

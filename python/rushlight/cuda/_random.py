@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 def generator_of(device: Any = None) -> Generator:
     """The default generator of a GPU, by default of the current one."""
-    return _C._cuda_default_generator(index_of(device))
+    index = index_of(device)
+    if index >= device_count():
+        # torch has them in a tuple.
+        raise IndexError("tuple index out of range")
+    return _C._cuda_default_generator(index)
 
 
 def get_rng_state(device: Any = "cuda") -> Tensor:

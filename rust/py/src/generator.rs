@@ -34,7 +34,9 @@ impl PyGenerator {
         match wanted_device("Generator", device)?.map(|device| device.placed()) {
             None | Some(Device::Cpu) => {}
             Some(device @ Device::Cuda(index)) => {
-                rushlight_cuda::card::select(index).map_err(raise)?;
+                if usize::from(index) >= rushlight_cuda::driver::initialize().map_err(raise)? {
+                    return Err(PyRuntimeError::new_err("The device_index is invalid."));
+                }
                 return Ok(PyGenerator(Generator::fresh_on(device)));
             }
             Some(other) => return Err(PyRuntimeError::new_err(without_generators(other.kind()))),

@@ -59,6 +59,9 @@ class DataParallel(Module):
         target = self.device_ids[0] if output_device is None else output_device
         self.output_device = target if _is_cpu(target) else _index(target)
         self.src_device_obj = torch.device("cuda", self.device_ids[0])
+        for device in self.device_ids:
+            # Raises an error for one that does not exist.
+            torch.cuda.get_device_properties(device)
         if len(self.device_ids) == 1:
             self.module.to(self.src_device_obj)
 

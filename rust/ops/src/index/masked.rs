@@ -140,8 +140,11 @@ pub static MASKED_FILL_TENSOR: Operator = Operator {
                 )));
             }
             check_mask(args)?;
-            if value.device() == Device::Cpu && !value.is_batched() {
-                create::check_fits(crate::convert::item(value)?, args.tensor(INPUT)?.dtype())?;
+            let dtype = args.tensor(INPUT)?.dtype();
+            // Reading a number of a device waits for it, as in torch.
+            let is_read = value.device() != Device::Meta && (value.device() == Device::Cpu || value.dtype() != dtype);
+            if is_read && !value.is_batched() {
+                create::check_fits(crate::convert::item(value)?, dtype)?;
             }
             Ok(())
         },

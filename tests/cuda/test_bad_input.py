@@ -1,0 +1,200 @@
+"""Devices, memory and drivers that do not exist: torch's exceptions, and their first sentences."""
+
+import pytest
+from soft_card import needs_soft_card, run
+from test_runtime import RAISES
+
+pytestmark = needs_soft_card
+
+ABSENT = "CUDA error: invalid device ordinal"
+NO_DRIVER = "Found no NVIDIA driver on your system."
+
+#: A class of exceptions, the beginning of its message, and calls on the third of two devices.
+ABSENT_DEVICES = [
+    (
+        "torch.AcceleratorError",
+        ABSENT,
+        [
+            "torch.ones(1, device='cuda:2')",
+            "torch.cuda.set_device(2)",
+            "torch.ones(1).cuda(2)",
+            "torch.cuda.synchronize(2)",
+            "torch.cuda.Stream(device=2)",
+            "torch.cuda.current_stream(2)",
+            "torch.cuda.mem_get_info(2)",
+        ],
+    ),
+    (
+        "AssertionError",
+        "Invalid device id",
+        [
+            "torch.cuda.get_device_properties(2)",
+            "torch.cuda.get_device_name(2)",
+            "torch.cuda.get_device_capability(-3)",
+            "torch.cuda.can_device_access_peer(2, 0)",
+            "torch.nn.DataParallel(torch.nn.Linear(2, 2), device_ids=[0, 2])",
+        ],
+    ),
+    ("AssertionError", "Invalid peer device id", ["torch.cuda.can_device_access_peer(0, 2)"]),
+    (
+        "RuntimeError",
+        "Invalid device argument 2: did you call init?",
+        ["torch.cuda.memory_stats(2)", "torch.cuda.reset_peak_memory_stats(2)", "torch.cuda.memory_allocated(2)"],
+    ),
+    ("RuntimeError", "The device_index is invalid.", ["torch.Generator(device='cuda:2')"]),
+    (
+        "IndexError",
+        "tuple index out of range",
+        ["torch.cuda.get_rng_state('cuda:2')", "torch.cuda.set_rng_state(torch.cuda.get_rng_state(), 2)"],
+    ),
+    (
+        "ValueError",
+        "Expected a cuda device, but got: cpu",
+        ["torch.cuda.set_device('cpu')", "torch.cuda.device('cpu')"],
+    ),
+    ("ValueError", "Invalid fraction value: 1.5.", ["torch.cuda.set_per_process_memory_fraction(1.5)"]),
+]
+
+
+def test_absent_devices():
+    checks = [
+        f"raises({kind}, {sentence!r}, lambda: {call})" for kind, sentence, calls in ABSENT_DEVICES for call in calls
+    ]
+    run(
+        RAISES + "\ntorch.cuda.init()\n" + "\n".join(checks) + "\nassert torch.ones(2, device='cuda').sum() == 2",
+        SOFTCUDA_DEVICES=2,
+    )
+
+
+def test_operands_of_several_devices():
+    run(
+        RAISES
+        + """
+here, near, far = torch.ones(3), torch.ones(3, device="cuda:0"), torch.ones(3, device="cuda:1")
+sentence = "Expected all tensors to be on the same device, but found at least two devices, "
+index = torch.tensor([0, 2])
+for call in (
+    lambda: near + far, lambda: here + near, lambda: near @ far, lambda: torch.cat([near, far]), lambda: near.addcmul_(near, far),
+    lambda: torch.where(near > 0, near, far), lambda: near.index_add_(0, index, near[:2]), lambda: near.gather(0, index),
+    lambda: torch.nn.functional.linear(near, here[None]), lambda: torch.nn.functional.embedding(index, near[:, None]),
+    lambda: torch.linalg.solve(torch.eye(3, device="cuda:1"), near),
+):
+    raises(RuntimeError, sentence, call)
+sentence = "indices should be either on cpu or on the same device as the indexed tensor "
+raises(RuntimeError, sentence + "(cpu)", lambda: here[index.cuda()])
+raises(RuntimeError, sentence + "(cuda:0)", lambda: near[index.cuda(1)])
+raises(RuntimeError, sentence + "(cuda:0)", lambda: near.index_put_((index.cuda(1),), near[0]))
+raises(RuntimeError, sentence + "(cpu)", lambda: here[(near > 0)])
+assert near[index].tolist() == [1.0, 1.0] and near[here > 0].tolist() == [1.0] * 3
+raises(
+    RuntimeError,
+    "value cannot be converted to type int64_t without overflow",
+    lambda: near.long().masked_fill(near > 2, torch.tensor(1j, device="cuda:0")),
+)
+raises(TypeError, "can't convert cuda:1 device type tensor to numpy.", far.numpy)
+""",
+        SOFTCUDA_DEVICES=2,
+    )
+
+
+@pytest.mark.parametrize(
+    "variables, sentence",
+    [
+        ({"CUDA_VISIBLE_DEVICES": ""}, NO_DRIVER),
+        ({"LD_LIBRARY_PATH": ""}, NO_DRIVER),
+        ({"SOFTCUDA_VERSION": 11080}, "The NVIDIA driver on your system is too old (found version 11080)."),
+    ],
+)
+def test_without_a_driver_that_can_be_used(variables, sentence):
+    run(
+        RAISES
+        + f"""
+assert not torch.cuda.is_available() and torch.cuda.device_count() == 0 and torch.cuda.memory_stats() == {{}}
+for call in (
+    lambda: torch.ones(1, device="cuda"), torch.cuda.init, lambda: torch.cuda.set_device(0), torch.cuda.current_device,
+    lambda: torch.Generator(device="cuda"), lambda: torch.cuda.get_device_properties(0), torch.cuda.synchronize, torch.ones(1).cuda,
+):
+    raises(RuntimeError, {sentence!r}, call)
+for make in (torch.cuda.Stream, torch.cuda.Event, torch.cuda.CUDAGraph):
+    raises(RuntimeError, f"Tried to instantiate dummy base class {{make.__name__}}", make)
+""",
+        **variables,
+    )
+
+
+def test_memory_that_does_not_suffice():
+    run(
+        RAISES
+        + """
+sentence = "CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 1.00 GiB"
+raises(torch.OutOfMemoryError, sentence, lambda: torch.ones(1 << 30, device="cuda"))
+raises(RuntimeError, "Storage size calculation overflowed with sizes=[4611686018427387904]", lambda: torch.empty(1 << 62, device="cuda"))
+torch.cuda.set_per_process_memory_fraction(0.1)
+raises(torch.OutOfMemoryError, "CUDA out of memory. Tried to allocate 256.00 MiB.", lambda: torch.ones(1 << 26, device="cuda"))
+assert torch.ones(2, device="cuda").tolist() == [1.0, 1.0] and torch.cuda.memory_stats()["num_ooms"] == 2
+"""
+    )
+
+
+def test_a_kernel_that_fails_stops_the_device():
+    """A kernel of another library writes outside of memory: every later call tells it, and nothing hangs or crashes."""
+    run(
+        RAISES
+        + """
+import ctypes
+x = torch.ones(4, device="cuda")
+x + 1
+torch.cuda.synchronize()
+cuda, nvrtc, P, N = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libnvrtc.so.13"), ctypes.c_void_p, ctypes.c_size_t
+def new(function, *arguments):
+    made = P()
+    assert function(ctypes.byref(made), *arguments) == 0
+    return made
+program, size = new(nvrtc.nvrtcCreateProgram, b'extern "C" __global__ void k(int* x) { x[1 << 28] = 1; }', b"k.cu", 0, None, None), N()
+assert nvrtc.nvrtcCompileProgram(program, 0, None) == 0 == nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size))
+image = ctypes.create_string_buffer(size.value)
+nvrtc.nvrtcGetCUBIN(program, image)
+function = new(cuda.cuModuleGetFunction, new(cuda.cuModuleLoadData, image), b"k")
+argument = P(x.data_ptr())
+assert cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, (P * 1)(ctypes.addressof(argument)), None) == 0
+sentence = "CUDA error: an illegal memory access was encountered"
+raises(torch.AcceleratorError, sentence, torch.cuda.synchronize)
+for call in (x.cpu, lambda: x + 1, x.sum, lambda: torch.empty(4, device="cuda").fill_(1), torch.cuda.Event().record, x.tolist):
+    raises(torch.AcceleratorError, sentence, call)
+del x
+torch.cuda.memory_allocated()
+"""
+    )
+
+
+def test_a_forked_child():
+    """Requirement MUL-12: every use names `spawn`; what does not use the device works, and the parent is unharmed."""
+    shown = run(
+        """
+        import os, pickle
+        x = torch.ones(3, device="cuda")
+        stream, event, generator = torch.cuda.Stream(), torch.cuda.Event(), torch.Generator(device="cuda")
+        graph = torch.cuda.CUDAGraph()
+        if os.fork() == 0:
+            sentence = "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method"
+            for call in (
+                lambda: x + 1, x.cpu, x.tolist, lambda: torch.ones(1, device="cuda"), torch.cuda.synchronize, torch.cuda.Stream,
+                stream.synchronize, event.record, lambda: torch.rand(1, device="cuda"), torch.cuda.init, lambda: torch.cuda.set_device(0),
+                torch.cuda.current_device, lambda: torch.cuda.get_device_properties(0), lambda: pickle.dumps(x), graph.capture_begin,
+                torch.cuda.get_rng_state, lambda: torch.ones(1).cuda(),
+            ):
+                try:
+                    call()
+                except RuntimeError as error:
+                    assert str(error).startswith(sentence), error
+                else:
+                    os._exit(3)
+            assert x.shape == (3,) and x.device.index == 0 and torch.cuda.is_available() and (torch.ones(2) + 1).tolist() == [2.0, 2.0]
+            del x, stream, event, generator, graph
+            print("child", flush=True)
+            os._exit(0)
+        assert os.wait()[1] == 0
+        print((x + 1).tolist())
+        """
+    )
+    assert shown == "child\n[2.0, 2.0, 2.0]\n"
