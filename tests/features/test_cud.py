@@ -257,6 +257,25 @@ def test_cud_12_libraries_are_found_when_they_are_needed():
 
 
 @needs_soft_card
+def test_cud_13_the_memory_of_recurrent_layers():
+    """A layer keeps four gates, a state and a result for each step and unit; a few such lists are in use at once."""
+    run(
+        """
+        for layers in (1, 2):
+            net, x = torch.nn.LSTM(64, 64, layers).cuda(), torch.randn(32, 8, 64).cuda()
+            net(x)[0].sum().backward()
+            before, unit = torch.cuda.memory_allocated(), 4 * x.numel()
+            torch.cuda.reset_peak_memory_stats()
+            result, _ = net(x)
+            kept = torch.cuda.memory_allocated() - before
+            result.sum().backward()
+            most = torch.cuda.max_memory_allocated() - before
+            assert kept <= 6.5 * layers * unit and most <= (6.5 * layers + 9) * unit, (layers, kept / unit, most / unit)
+        """
+    )
+
+
+@needs_soft_card
 @pytest.mark.parametrize("operation", ["scatter", "gather", "embedding", "index"])
 def test_cud_14_a_bad_index_is_an_error_after_which_the_device_works(operation):
     run(

@@ -105,7 +105,10 @@ def _call(
     def call(rank: int) -> None:
         own, into = inputs[rank], outputs[rank]
         with torch.cuda.stream(chosen[rank]):
-            work = communicators[rank].call([(name, own, into, root, reduction)], name, _TIMEOUT)
+            # What an error says of a call without a group.
+            sizes = (own.numel(), 0 if into is None else into.numel())
+            what = ("torch.cuda.nccl", rank, 0, name.replace("_", "").upper(), sizes, None)
+            work = communicators[rank].call([(name, own, into, root, reduction)], what, _TIMEOUT)
             work.wait()
 
     with ThreadPoolExecutor(len(devices)) as threads:

@@ -3,8 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::{broadcast, can_expand, hint, transposed, unsqueezed};
 use rushlight_core::layout::Shape;
-use rushlight_core::{Device, Error, Result};
-use rushlight_cuda::{capture, stream};
+use rushlight_core::{Error, Result};
 use rushlight_dispatch::operator::{
     Args, BatchRule, DTypes, Derivative, Implementation, OnCuda, Operator, Saves, Sparse, Tags, Update, Variants,
     formula, operator,
@@ -12,7 +11,7 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::value::{Output, Target};
 use rushlight_dispatch::{copy, create};
 
-use super::CLONE;
+use super::{CLONE, captured};
 
 /// `Tensor.copy_`, which the engine and assignment also use.
 #[operator]
@@ -66,25 +65,9 @@ pub static COPY: Operator = Operator {
     ..Operator::BASE
 };
 
-/// torch's error for a copy inside of a graph from or to memory of the host that may be elsewhere when the graph runs.
-pub(super) fn check_capture(to: &Tensor, from: &Tensor) -> Result<()> {
-    let (device, host) = match (to.device(), from.device()) {
-        (Device::Cuda(device), Device::Cpu) => (device, from),
-        (Device::Cpu, Device::Cuda(device)) => (device, to),
-        _ => return Ok(()),
-    };
-    if !capture::is_capturing(device, stream::current(device)) || host.storage().is_page_locked() {
-        return Ok(());
-    }
-    Err(Error::runtime(
-        "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned. Please use \
-         tensor.pin_memory() or allocate the tensor with pin_memory=True.",
-    ))
-}
-
 fn overwrite(args: &Args, target: &Tensor) -> Result<()> {
     if let Some(from) = args.optional_tensor(COPY::OTHER) {
-        check_capture(target, from)?;
+        captured::check(target, from)?;
     }
     match args.optional_tensor(COPY::OTHER) {
         Some(from) if args.optional_bool(COPY::NON_BLOCKING) == Some(true) => copy::copy_later(target, from),

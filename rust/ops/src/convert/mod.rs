@@ -1,5 +1,6 @@
 //! Conversion to another dtype or other memory.
 
+mod captured;
 pub mod copy;
 
 use rushlight_autograd::Tensor;
@@ -40,7 +41,7 @@ pub static TO_DTYPE: Operator = Operator {
             Ok(vec![TensorSpec { layout, dtype: args.dtype(DTYPE).unwrap_or(own.dtype()), device }])
         },
         |args, results| {
-            copy::check_capture(&results[0], args.tensor(INPUT)?)?;
+            captured::check(&results[0], args.tensor(INPUT)?)?;
             copy_elements(&results[0], args.tensor(INPUT)?)
         },
     )),
