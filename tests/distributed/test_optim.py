@@ -5,6 +5,11 @@ import pytest
 import rushlight as torch
 from rushlight import distributed as dist
 from rushlight import nn
+from rushlight.distributed.algorithms.ddp_comm_hooks import default_hooks
+from rushlight.distributed.algorithms.ddp_comm_hooks.ddp_zero_hook import (
+    hook_with_zero_step,
+    hook_with_zero_step_interleaved,
+)
 from rushlight.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from rushlight.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
 from rushlight.nn import functional as F
@@ -104,14 +109,47 @@ def _adds(rank):
     optimizer.step()
     for p, old, lr in zip(net.parameters(), before, (1.0, 1.0, 0.5)):
         torch.testing.assert_close(p, old - lr)
-    with pytest.raises(NotImplementedError, match="step\\(\\) after the backward pass"):
-        ZeroRedundancyOptimizer(net.parameters(), torch.optim.SGD, overlap_with_ddp=True)
     with pytest.raises(ValueError, match="optimizer got an empty parameter list"):
         ZeroRedundancyOptimizer([], torch.optim.SGD, lr=1.0)
 
 
 def test_groups_are_added(ranks):
     ranks(_adds, 2)
+
+
+def _overlaps(rank):
+    """Steps within backward are those of a call."""
+    inputs, targets, own_inputs, own_targets = _data(rank, 2)
+    group = dist.new_group(backend="mpi")
+    for with_step in (hook_with_zero_step, hook_with_zero_step_interleaved):
+        alone, own = _net(), _net()
+        net = DistributedDataParallel(own, process_group=group, bucket_cap_mb=0.0001)
+        optimizer = torch.optim.Adam(alone.parameters(), lr=0.05)
+        zero = ZeroRedundancyOptimizer(own.parameters(), torch.optim.Adam, group, overlap_with_ddp=True, lr=0.05)
+        net.register_comm_hook(None, with_step(default_hooks.allreduce_hook, net, zero))
+        for _ in range(4):
+            for one, x, y in ((alone, inputs, targets), (net, own_inputs, own_targets)):
+                one.zero_grad()
+                F.cross_entropy(one(x), y).backward()
+            # The gradients stay, too.
+            for expected, found in zip(alone.parameters(), own.parameters()):
+                torch.testing.assert_close(found.grad, expected.grad, rtol=1e-4, atol=1e-6)
+            optimizer.step()
+            for expected, found in zip(alone.parameters(), own.parameters()):
+                torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        before = own[0].weight.detach().clone()
+        with pytest.warns(UserWarning, match="should not be included in the training loop"):
+            assert zero.step() is None
+        assert torch.equal(own[0].weight, before)
+    with pytest.raises(RuntimeError, match="Gloo backend using Overlapping DDP with ZeRO may meet hangs"):
+        hook_with_zero_step(default_hooks.allreduce_hook, DistributedDataParallel(_net()), zero)
+    plain = ZeroRedundancyOptimizer(own.parameters(), torch.optim.SGD, group, lr=0.05)
+    with pytest.raises(ValueError, match="must be constructed with `overlap_with_ddp=True`"):
+        hook_with_zero_step(default_hooks.allreduce_hook, net, plain)
+
+
+def test_steps_within_backward(ranks):
+    ranks(_overlaps, 2)
 
 
 def _averages(rank):

@@ -151,4 +151,4 @@ def _monitored(rank):
 
 
 def test_a_monitored_barrier_names_the_missing_rank(ranks):
-    assert ranks(_monitored, 3)[0] == "Rank 2 failed to pass monitoredBarrier in 400 ms"
+    assert ranks(_monitored, 3)[0] == "[Rank 0]: Rank 2 failed to pass monitoredBarrier in 400 ms"

@@ -67,6 +67,51 @@ def test_numbers(store):
         store.add("n", 2**70)
 
 
+def test_queues(store):
+    assert store.queue_len("jobs") == 0
+    for value in ("first", b"second"):
+        store.queue_push("jobs", value)
+    assert store.queue_len("jobs") == 2 and store.queue_pop("jobs") == b"first"
+    assert store.queue_pop("jobs", block=False) == b"second" and store.queue_len("jobs") == 0
+    with pytest.raises(distributed.QueueEmptyError, match="queue is empty"):
+        store.queue_pop("jobs", block=False)
+    with pytest.raises(distributed.DistStoreError, match="wait timeout after 200ms, keys: /jobs"):
+        store.queue_pop("jobs")
+    store.queue_push("jobs", "third")
+    assert store.queue_pop("jobs") == b"third" and store.queue_len("others") == 0
+
+
+def test_each_value_of_a_queue_goes_to_one_process(store):
+    store.set_timeout(timedelta(seconds=10))
+    taken, count = [[] for _ in range(4)], 100
+
+    def take(own, clone):
+        while (value := clone.queue_pop("jobs")) != b"end":
+            own.append(int(value))
+
+    threads = [threading.Thread(target=take, args=(own, store.clone()), daemon=True) for own in taken]
+    for thread in threads:
+        thread.start()
+    for number in range(count):
+        store.queue_push("jobs", str(number))
+    for _ in threads:
+        store.queue_push("jobs", "end")
+    for thread in threads:
+        thread.join(30)
+    assert sorted(number for own in taken for number in own) == list(range(count)) and store.queue_len("jobs") == 0
+
+
+def test_clones_and_barriers(store):
+    store.set("a", "1")
+    other = store.clone()
+    assert type(other) is type(store) and other.get("a") == b"1" and store.has_extended_api()
+    store.barrier("alone", 1)
+    with pytest.raises(distributed.DistStoreError, match="barrier timeout after 100ms, key: two"):
+        store.barrier("two", 2, timedelta(seconds=0.1))
+    other.barrier("two", 2)
+    store.barrier("two", 2)
+
+
 def test_compare_set(store):
     assert store.compare_set("c", "", "one") == b"one"
     assert store.compare_set("c", "two", "three") == b"one"

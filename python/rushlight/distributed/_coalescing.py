@@ -79,10 +79,10 @@ def _coalescing_manager(group=None, device=None, async_ops=False):
         manager.wait()
 
 
-def hold(group, call, *arguments):
-    """Holds back a call. Returns what stands for its work."""
+def hold(group, async_op, call, *arguments):
+    """Holds back a call. Returns what stands for its work, if one is wanted."""
     group._held.append((call, arguments))
-    return _IllegalWork()
+    return _IllegalWork() if async_op else None
 
 
 set_module("rushlight.distributed", _CoalescingManager)

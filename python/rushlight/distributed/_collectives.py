@@ -169,7 +169,7 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
         return warn_not_in_group("all_reduce")
     group = resolve(group)
     if group._held is not None:
-        return hold(group, all_reduce, tensor, op)
+        return hold(group, async_op, all_reduce, tensor, op)
     if tensor.is_sparse:
         return _all_reduce_sparse(group, tensor, op, async_op)
     return _reduce(group, "all_reduce", tensor, op, async_op=async_op)
@@ -350,7 +350,7 @@ def all_gather_single(output_tensor, input_tensor, group=None, async_op=False):
     if output_tensor.numel() != input_tensor.numel() * group.size():
         raise ValueError("output tensor size must be equal to world_size times input tensor size")
     if group._held is not None:
-        return hold(group, all_gather_single, output_tensor, input_tensor)
+        return hold(group, async_op, all_gather_single, output_tensor, input_tensor)
     flat, finish = _flat(output_tensor)
     outputs = _chunks(flat, group.size(), "all_gather_into_tensor")
     return call(group, "all_gather", [input_tensor], outputs, async_op=async_op, finish=finish)
@@ -481,7 +481,7 @@ def reduce_scatter_single(output, input, op=ReduceOp.SUM, group=None, async_op=F
     if output.numel() * group.size() != input.numel():
         raise ValueError("input tensor must be the same size as output size times world size")
     if group._held is not None:
-        return hold(group, reduce_scatter_single, output, input, op)
+        return hold(group, async_op, reduce_scatter_single, output, input, op)
     return _reduce_scatter(group, output, _chunks(_packed(input), group.size(), "reduce_scatter_tensor"), op, async_op)
 
 

@@ -196,10 +196,12 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
         except RuntimeError as error:
             missing.append(rank)
             if not wait_all_ranks:
-                raise RuntimeError(f"Rank {rank} failed to pass monitoredBarrier in {milliseconds} ms") from error
+                raise RuntimeError(
+                    f"[Rank 0]: Rank {rank} failed to pass monitoredBarrier in {milliseconds} ms"
+                ) from error
     if missing:
         listed = ", ".join(map(str, missing))
-        raise RuntimeError(f"Ranks {listed} failed to pass monitoredBarrier in {milliseconds} ms")
+        raise RuntimeError(f"[Rank 0]: Ranks {listed} failed to pass monitoredBarrier in {milliseconds} ms")
     for rank in range(1, group.size()):
         begin_send(mark, rank, group, MONITORED, False, timeout).wait()
     return None

@@ -32,10 +32,13 @@ class DistStoreError(DistError):
 
 
 class QueueEmptyError(DistStoreError):
-    """A queue of a store is empty. (Stores here have no queues, and never raise it.)
+    """A queue of a store is empty.
 
-    >>> issubclass(torch.distributed.QueueEmptyError, torch.distributed.DistStoreError)
-    True
+    >>> try:
+    ...     torch.distributed.HashStore().queue_pop("jobs", block=False)
+    ... except torch.distributed.QueueEmptyError as error:
+    ...     print(error)
+    queue is empty
     """
 
 
@@ -139,6 +142,79 @@ class Store:
         while not (found := self._ask("get", *names)) and names:
             self.wait(keys)
         return found or []
+
+    def queue_push(self, key, value):
+        """Appends a value to a queue.
+
+        >>> store = torch.distributed.HashStore()
+        >>> store.queue_push("jobs", "first")
+        >>> store.queue_len("jobs"), store.queue_pop("jobs")
+        (1, b'first')
+        """
+        number = self.add(f"{key}/pushed", 1)
+        self.set(f"{key}/{number}", value)
+
+    def queue_pop(self, key, block=True):
+        """Removes the first value of a queue and returns it. It goes to one process.
+
+        Args:
+            key: the queue.
+            block: wait for a value if there is none.
+
+        Raises:
+            QueueEmptyError: there is none.
+            DistStoreError: none came before the store's timeout.
+        """
+        deadline = time.monotonic() + self.timeout.total_seconds()
+        while True:
+            number = self.add(f"{key}/taken", 0) + 1
+            if number <= self.add(f"{key}/pushed", 0):
+                # The process that counts first has the value, unless another one has taken it and forgotten the count.
+                claim = f"{key}/{number}/claims"
+                if self.add(claim, 1) == 1:
+                    mine = self.add(f"{key}/taken", 0) < number
+                    value = None
+                    if mine:
+                        self.add(f"{key}/taken", 1)
+                        value = self.get(f"{key}/{number}")
+                        self.delete_key(f"{key}/{number}")
+                    self.delete_key(claim)
+                    if mine:
+                        return value
+                continue
+            if not block:
+                raise QueueEmptyError("queue is empty")
+            if time.monotonic() >= deadline:
+                milliseconds = round(self.timeout.total_seconds() * 1000)
+                raise DistStoreError(f"wait timeout after {milliseconds}ms, keys: /{key}")
+            time.sleep(0.01)
+
+    def queue_len(self, key):
+        """The number of values in a queue."""
+        return self.add(f"{key}/pushed", 0) - self.add(f"{key}/taken", 0)
+
+    def barrier(self, key, world_size, timeout=None):
+        """Waits until so many processes have come here.
+
+        Raises:
+            DistStoreError: they did not come before `timeout`, a timedelta, by default that of the store.
+        """
+        timeout = self.timeout if timeout is None else timeout
+        if self.add(f"{key}/num_members", 1) >= world_size:
+            self.set(f"{key}/last_member", "1")
+        try:
+            self.wait([f"{key}/last_member"], timeout)
+        except DistStoreError:
+            milliseconds = round(timeout.total_seconds() * 1000)
+            raise DistStoreError(f"barrier timeout after {milliseconds}ms, key: {key}") from None
+
+    def has_extended_api(self):
+        """Whether there are `append`, `multi_get` and `multi_set`: True."""
+        return True
+
+    def clone(self):
+        """A store of the same keys and values. That of a `TCPStore` has a connection of its own."""
+        return self
 
     def delete_key(self, key):
         """Deletes a key. Returns whether it existed."""
@@ -252,6 +328,9 @@ class TCPStore(Store):
                 if self._server is not None or time.monotonic() >= deadline:
                     raise
 
+    def clone(self):
+        return TCPStore(self._host, self._port, timeout=self._timeout, use_libuv=self._use_libuv, token=self._token)
+
     @property
     def libuvBackend(self):
         """The argument `use_libuv`."""
@@ -299,6 +378,9 @@ class PrefixStore(Store):
 
     def _ask(self, name, *fields):
         return self._store._ask(name, *fields)
+
+    def clone(self):
+        return PrefixStore(self._prefix, self._store.clone())
 
     @property
     def timeout(self):

@@ -10,7 +10,7 @@ from rushlight.distributed.device_mesh import DeviceMesh
 from rushlight.nn import Module, Parameter
 
 from ._flat import PREFIX, FlatUnit
-from ._unit import owned
+from ._unit import move, owned
 from .api import CONFIGS, ShardingStrategy, StateDictSettings
 
 #: The strategies with copies of parts.
@@ -143,8 +143,8 @@ def device_of(device_id):
     return device
 
 
-def materialise(module, param_init_fn, device):
-    """Gives memory on a device, and values, to modules on the device ``meta``."""
+def materialise(module, param_init_fn, device, ignored):
+    """Gives memory and values to modules on the device ``meta``, and moves the others to a device, unless that is None."""
     for part in module.modules():
         tensors = [*part._parameters.values(), *part._buffers.values()]
         if not any(tensor is not None and tensor.is_meta for tensor in tensors):
@@ -162,6 +162,8 @@ def materialise(module, param_init_fn, device):
                 stacklevel=3,
             )
             raise
+    if device is not None:
+        move([*owned([module], ignored), *module.buffers()], device)
 
 
 def synchronise(module, ignored, group, copies):

@@ -26,12 +26,12 @@ class Flat(Piece):
         size, rank: the number of ranks that share the parameters, and the place of this one.
         dtype: that of the whole parameters, or None for their own.
         keeps: whether modules keep the original parameters, which then are parts of this rank's interval.
-        offloads: whether this rank's interval is on the CPU.
+        offload: a `CPUOffload`, which may keep this rank's interval on the CPU, or None.
     """
 
-    def __init__(self, root, names, parameters, size, rank, dtype, keeps, offloads):
+    def __init__(self, root, names, parameters, size, rank, dtype, keeps, offload):
         self.root, self.names, self.places, self.keeps, self.size = root, names, list(parameters.values()), keeps, size
-        self.offloads = offloads
+        self.offloads = offload is not None and offload.offload_params
         every = list(parameters)
         first = every[0]
         self.shapes = [parameter.shape for parameter in every]
@@ -49,7 +49,7 @@ class Flat(Piece):
                 view.copy_(parameter)
         self.trained = [parameter.requires_grad for parameter in every]
         own = flat[self.first : self.first + self.part].clone()
-        own = own.cpu() if offloads else own
+        own = own.cpu() if self.offloads else own
         memory = torch.empty(self.count, dtype=dtype or first.dtype, device=first.device)
         whole = Parameter(memory, any(self.trained))
         if keeps:

@@ -30,7 +30,7 @@ from ._arguments import (
 )
 from ._flat import NAME, PREFIX, Flat, FlatUnit
 from ._norm import clipped
-from ._unit import cast, move, owned
+from ._unit import cast, owned
 from .api import (
     BackwardPrefetch,
     CPUOffload,
@@ -137,13 +137,12 @@ class FullyShardedDataParallel(Module):
         device_mesh=None,
     ):
         super().__init__()
-        device = device_of(device_id)
         if mixed_precision is not None and mixed_precision.keep_low_precision_grads:
             raise NotImplementedError("MixedPrecision: gradients have the dtype of their parameters.")
         strategy = ShardingStrategy.FULL_SHARD if sharding_strategy is None else sharding_strategy
         if strategy not in list(ShardingStrategy):
             raise KeyError(strategy)
-        skipped, ignored = ignored_of(module, ignored_modules, ignored_states)
+        device, (skipped, ignored) = device_of(device_id), ignored_of(module, ignored_modules, ignored_states)
         group, copies = ranks_of(process_group, strategy, auto_wrap_policy, device_mesh)
         if group.size() == 1 and strategy not in (ShardingStrategy.NO_SHARD, *HYBRID):
             warnings.warn(
@@ -167,9 +166,7 @@ class FullyShardedDataParallel(Module):
         self.mixed_precision = mixed_precision or MixedPrecision()
         self._use_orig_params, self._inside, self._loading = use_orig_params, False, contextlib.ExitStack()
         self._settings = settings_of(StateDictType.FULL_STATE_DICT)
-        materialise(module, param_init_fn, device)
-        if device is not None:
-            move([*owned([module], ignored), *module.buffers()], device)
+        materialise(module, param_init_fn, device, ignored)
         if sync_module_states:
             synchronise(module, ignored, group, copies)
         if strategy is ShardingStrategy.NO_SHARD:
@@ -182,8 +179,7 @@ class FullyShardedDataParallel(Module):
             size, rank = (1, 0) if group is None else (group.size(), group.rank())
             known = [names[places[0]] for places in found.values()]
             dtype = self.mixed_precision.param_dtype
-            offloads = cpu_offload is not None and cpu_offload.offload_params
-            pieces.append(Flat(module, known, found, size, rank, dtype, use_orig_params, offloads))
+            pieces.append(Flat(module, known, found, size, rank, dtype, use_orig_params, cpu_offload))
         self._fsdp_wrapped_module = module
         reshards = False if strategy in _ZERO2 else None
         FlatUnit([self], group, copies, self.mixed_precision, reshards, pieces, device or torch.device("cpu"))
@@ -479,9 +475,8 @@ class FullyShardedDataParallel(Module):
             module, _, own = name.removeprefix(inner).rpartition(".")
             before = self._saved_dtype(module, own)
             value = value if before is None else value.to(before)
-            if settings.state_dict_config.offload_to_cpu and isinstance(value, torch.Tensor):
-                value = value.cpu()
-            state[prefix + name.removeprefix(inner)] = value
+            offloads = settings.state_dict_config.offload_to_cpu and isinstance(value, torch.Tensor)
+            state[prefix + name.removeprefix(inner)] = value.cpu() if offloads else value
         return state
 
     def _saved_dtype(self, module, name):

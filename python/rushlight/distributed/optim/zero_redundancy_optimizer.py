@@ -1,5 +1,7 @@
 """An optimizer whose state is spread over the ranks (Rajbhandari and others 2020, the first stage)."""
 
+import warnings
+
 import rushlight as torch
 from rushlight.distributed import _collectives
 from rushlight.distributed._groups import get_global_rank, resolve
@@ -35,11 +37,9 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         optimizer_class: the class of the optimizer.
         process_group: the ranks, by default all.
         parameters_as_bucket_view: accepted; parameters stay where they are.
-        overlap_with_ddp: False, because steps follow the backward pass.
+        overlap_with_ddp: the hook of `DistributedDataParallel` that `hook_with_zero_step` returns makes the steps. `step` does
+            nothing then.
         defaults: the options of the optimizer.
-
-    Raises:
-        NotImplementedError: `overlap_with_ddp` is set.
 
     >>> dist = torch.distributed
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -62,10 +62,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         overlap_with_ddp=False,
         **defaults,
     ):
-        if overlap_with_ddp:
-            raise NotImplementedError(
-                "overlap_with_ddp=True is not supported\n  A call of step() after the backward pass has the same result."
-            )
+        self._overlap_with_ddp = overlap_with_ddp
         self.process_group = resolve(process_group)
         self.world_size, self.rank = self.process_group.size(), self.process_group.rank()
         self.parameters_as_bucket_view = parameters_as_bucket_view
@@ -106,6 +103,14 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
             closure: computes the loss again, as for the optimizer.
             kwargs: given to the optimizer.
         """
+        if self._overlap_with_ddp:
+            warnings.warn(
+                "`step()` should not be included in the training loop when `overlap_with_ddp=True`", stacklevel=2
+            )
+            return None
+        return self._step(closure, **kwargs)
+
+    def _step(self, closure, **kwargs):
         work = Join.notify_join_context(self)
         if work is not None:
             work.wait()

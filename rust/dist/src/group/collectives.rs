@@ -303,7 +303,6 @@ fn arena_message(arena: &Arena, slots: usize, from: usize, expected: usize, name
 ///
 /// # Safety
 /// The piece lies in the message, and in each slot from `part` on; so many bytes lie behind `own`.
-#[expect(clippy::too_many_arguments)]
 unsafe fn reduce_slots(
     arena: &Arena,
     slots: usize,

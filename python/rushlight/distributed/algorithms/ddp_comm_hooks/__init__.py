@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from . import (
+    ddp_zero_hook,
     debugging_hooks,
     default_hooks,
     optimizer_overlap_hooks,
@@ -52,6 +53,6 @@ def register_ddp_comm_hook(comm_hook_type: DDPCommHookType, model, state=None):
 
 def __dir__() -> list[str]:
     return [
-        *__all__, "debugging_hooks", "default_hooks", "optimizer_overlap_hooks", "post_localSGD_hook", "powerSGD_hook",
+        *__all__, "ddp_zero_hook", "debugging_hooks", "default_hooks", "optimizer_overlap_hooks", "post_localSGD_hook", "powerSGD_hook",
         "quantization_hooks",
     ]  # fmt: skip
