@@ -14,7 +14,7 @@
 //!   and `solver` factorisations to cuSOLVER.
 //! - `nccl` exchanges tensors with the devices of other processes, where NCCL is installed; `failures` are its calls that were given up.
 //! - `copy`, `elementwise`, `reduce`, `softmax`, `normalize`, `matmul`, `indexed`, `compact`, `lines`, `order`, `search`,
-//!   `mantissas`, `pairs`, `pool`, `sampling`, `attention`, `recurrent`, `random` and `optimizer` enqueue work. They return
+//!   `mantissas`, `nll`, `pairs`, `pool`, `sampling`, `attention`, `recurrent`, `random`, `rejection` and `optimizer` enqueue work. They return
 //!   before it has run.
 //! - `kernels` has the sources of device functions.
 //!
@@ -43,6 +43,7 @@ pub mod mantissas;
 pub mod matmul;
 pub mod memory;
 pub mod nccl;
+pub mod nll;
 pub mod normalize;
 pub mod optimizer;
 pub mod order;
@@ -54,6 +55,7 @@ pub mod program;
 pub mod random;
 pub mod recurrent;
 pub mod reduce;
+pub mod rejection;
 pub mod replayed;
 pub mod sampling;
 pub mod search;
