@@ -2346,6 +2346,8 @@ def _gelu_tanh_backward(grad_output: Tensor, input: Tensor) -> Tensor:
     """The gradient of `gelu` by the hyperbolic tangent."""
 def _gru_gates(input_gates: Tensor, hidden_gates: Tensor, hx: Tensor) -> Tensor:
     """The next state of a gated recurrent unit, from the gates `(N, 3 * H)` of input and state, and the state `(N, H)`."""
+def _gru_gates_backward(grad: Tensor, input_gates: Tensor, hidden_gates: Tensor, hx: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of the operands of `_gru_gates`, from that of its result `(N, H)`."""
 def _hardtanh_backward(grad_output: Tensor, input: Tensor, min_val: _Number, max_val: _Number) -> Tensor:
     """The gradient where `input` is strictly between two numbers, else zero."""
 def _histogramdd_bin_edges(input: Tensor, bins: Sequence[_int], *, range: _float | Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> tuple[Tensor, ...]:
@@ -2458,6 +2460,10 @@ def _standard_gamma(input: Tensor, generator: Generator | None = None) -> Tensor
     """Values of gamma distributions of scale one, each with the shape parameter at its index."""
 def _standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
     """The derivatives of samples of gamma distributions in their shape parameters."""
+def _taps(input: Tensor, dim: _int, indices: Tensor, weights: Tensor) -> Tensor:
+    """Sums along a dimension, which is not negative: the element `p` of the result is the sum over `k` of `weights[p, k]` times the element `indices[p, k]`. An index outside of the dimension contributes zero."""
+def _taps_spread(input: Tensor, dim: _int, indices: Tensor, weights: Tensor, area: _int) -> Tensor:
+    """Zeros, `area` along a dimension, with `weights[p, k]` times the element `p` of `input` added at `indices[p, k]`."""
 def _tensordot(input: Tensor, other: Tensor, dims_self: Sequence[_int], dims_other: Sequence[_int], *, out: Tensor | None = None) -> Tensor:
     """Sums of products over pairs of dimensions: `dims_self[i]` of one with `dims_other[i]` of the other."""
 def _to_copy(input: Tensor, *, dtype: _dtype | None = None, device: _DeviceLike | None = None, memory_format: _memory_format | None = None) -> Tensor:

@@ -283,11 +283,11 @@ SKELETONS = {
             AttentionOperands operands, Loops<5> batch, u64 batches, AttentionSizes sizes, u8* out, f32* sums) {{
             attention_half<{element}, {mask}, {columns}>(operands, batch, batches, sizes, out, sums);
         }}
-        extern "C" __global__ void __launch_bounds__(THREADS) of_queries(
+        extern "C" __global__ void __launch_bounds__(THREADS, 1) of_queries(
             AttentionOperands operands, Loops<5> batch, u64 batches, AttentionSizes sizes, const f32* sums, const f32* means, u8* out) {{
             attention_half_of_queries<{element}, {mask}, {columns}>(operands, batch, batches, sizes, sums, means, out);
         }}
-        extern "C" __global__ void __launch_bounds__(THREADS) of_keys(
+        extern "C" __global__ void __launch_bounds__(THREADS, 1) of_keys(
             AttentionOperands operands, Loops<5> batch, u64 batches, AttentionSizes sizes, const f32* sums, const f32* means,
             u8* of_keys, u8* of_values) {{
             attention_half_of_keys<{element}, {mask}, {columns}>(operands, batch, batches, sizes, sums, means, of_keys, of_values);
@@ -316,6 +316,10 @@ SKELETONS = {
         extern "C" __global__ void back(f64* to, f64* kept, LstmStep<f64> step, u64 count, u64 n) {
             lstm_step_back<f64>(step, to, kept, count, n);
         }
+        extern "C" __global__ void gru_back(bf16* to_input, bf16* to_hidden, bf16* to_state, const bf16* grad, const bf16* input,
+                                            const bf16* hidden, const bf16* state, u64 count, u64 n) {
+            gru_gates_back<bf16, f32>(grad, input, hidden, state, to_input, to_hidden, to_state, count, n);
+        }
     """,
     "sampling": """
         #include "sampling.cuh"
@@ -329,6 +333,13 @@ SKELETONS = {
         }
         extern "C" __global__ void meet(const f32* values, const f32* x, const i64* indices, f32* out, u64 count, MixSizes sizes) {
             mix_meet<f32, f32>(values, x, indices, out, count, sizes);
+        }
+        extern "C" __global__ void taps(const f16* x, const i64* indices, const f32* weights, f16* out, u64 count, LineSizes sizes) {
+            line_taps<f16, f32>(x, indices, weights, out, count, sizes);
+        }
+        extern "C" __global__ void spread_taps(const f64* values, const i64* indices, const f64* weights, const i64* order, f64* out,
+                                               u64 count, LineSizes sizes) {
+            line_taps_spread<f64, f64>(values, indices, weights, order, out, count, sizes);
         }
         extern "C" __global__ void blocks(const u16* images, u16* columns, u64 count, Blocks blocks) {
             unfold(images, columns, count, blocks);
@@ -370,6 +381,29 @@ SKELETONS = {
         using namespace rushlight;
         extern "C" __global__ void parts(const bf16* numbers, bf16* mantissas, i32* exponents, u64 count) {
             split<bf16, f32>(numbers, mantissas, exponents, count);
+        }
+    """,
+    "nll": """
+        #include "nll.cuh"
+        using namespace rushlight;
+        extern "C" __global__ void losses(const bf16* scores, f32* losses, f32* weights, NllTargets<bf16> own, u64* outside) {
+            nll_losses<bf16, f32>(scores, losses, weights, own, outside);
+        }
+        extern "C" __global__ void gradients(f64* out, const f64* grads, u32 each, const f64* total, NllTargets<f64> own) {
+            nll_gradients<f64, f64>(out, grads, each, total, own);
+        }
+    """,
+    "rejection": """
+        #include "rejection.cuh"
+        using namespace rushlight;
+        extern "C" __global__ void gamma(Pointers<3> operands, u64 count, Loops<3> loops, random::Place place, u64* outside) {
+            random::reject<random::StandardGamma, f32>(operands, count, loops, place, outside);
+        }
+        extern "C" __global__ void poisson(Pointers<3> operands, u64 count, Loops<3> loops, random::Place place, u64* outside) {
+            random::reject<random::Poisson, bf16>(operands, count, loops, place, outside);
+        }
+        extern "C" __global__ void binomial(Pointers<3> operands, u64 count, Loops<3> loops, random::Place place, u64* outside) {
+            random::reject<random::Binomial, f64>(operands, count, loops, place, outside);
         }
     """,
     "compact": """

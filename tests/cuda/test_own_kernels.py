@@ -184,6 +184,115 @@ def test_lstm_in_half_precision():
     )
 
 
+def test_gru_in_half_precision():
+    torch.manual_seed(0)
+    cell = torch.nn.GRUCell(5, 6).half()
+    names, values = zip(*cell.named_parameters(), strict=True)
+    close(
+        lambda x, h, *values: torch.func.functional_call(cell, dict(zip(names, values, strict=True)), (x, h)),
+        floats(4, 5, dtype=torch.float16),
+        floats(4, 6, dtype=torch.float16),
+        *values,
+        tolerance=4e-3,
+    )
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("shape", [(7,), (5, 7), (2, 7, 3, 4), (0, 7)], ids=str)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_negative_log_likelihood(shape, weighted, reduction):
+    torch.manual_seed(0)
+    target = torch.randint(0, 7, (*shape[:1], *shape[2:]) if len(shape) > 1 else ())
+    weight = torch.rand(7) if weighted else None
+    for dtype, tolerance in ((torch.float32, 2e-6), (torch.float64, 1e-12), (torch.float16, 2e-3)):
+
+        def loss(x, dtype=dtype):
+            own = None if weight is None else weight.to(x.device, dtype)
+            return F.nll_loss(x, target.to(x.device), own, ignore_index=2, reduction=reduction)
+
+        close(loss, floats(*shape, dtype=dtype), tolerance=tolerance)
+
+
+@pytest.mark.parametrize("bad", [-1, 7])
+def test_a_target_that_is_no_class(bad):
+    """It is found by the loss, and the device stays usable."""
+    x = floats(3, 7).detach().cuda().requires_grad_()
+    with pytest.raises(IndexError, match=f"Target {bad} is out of bounds"):
+        F.cross_entropy(x, torch.tensor([0, bad, 6], device="cuda"))
+    F.cross_entropy(x, torch.tensor([0, -100, 6], device="cuda")).backward()
+    assert x.grad.count_nonzero(1).tolist() == [7, 0, 7]
+
+
+#: A distribution of two parameters or one, its parameters, and its mean and variance.
+REJECTIONS = {
+    "gamma": (lambda a, _: torch._standard_gamma(a), [(0.3, 0), (1.0, 0), (20.0, 0)], lambda a, _: (a, a)),
+    "poisson": (lambda r, _: torch.poisson(r), [(0.5, 0), (9.5, 0), (300.0, 0)], lambda r, _: (r, r)),
+    "binomial": (torch.binomial, [(20, 0.1), (100, 0.4), (50, 0.9)], lambda n, p: (n * p, n * p * (1 - p))),
+}
+
+
+@pytest.mark.parametrize("name", REJECTIONS)
+def test_numbers_by_rejection(name):
+    """Mean and variance are those of the distribution; numbers follow from the seed, and differ in each call."""
+    draw, cases, moments = REJECTIONS[name]
+    count = 4000
+    for first, second in cases:
+        parameters = [torch.full((count,), float(x), device="cuda") for x in (first, second)]
+        torch.manual_seed(5)
+        x, y = draw(*parameters), draw(*parameters)
+        torch.manual_seed(5)
+        assert torch.equal(x, draw(*parameters)) and not torch.equal(x, y)
+        mean, variance = moments(first, second)
+        for sample in (x.double().cpu(), y.double().cpu()):
+            assert abs(float(sample.mean()) - mean) < 5 * (variance / count) ** 0.5
+            assert 0.8 * variance < float(sample.var()) < 1.2 * variance
+            assert name == "gamma" or torch.equal(sample, sample.round())
+
+
+def test_ends_of_numbers_by_rejection():
+    inf, nan = float("inf"), float("nan")
+    for device in ("cpu", "cuda"):
+        none, all_of_them = torch.poisson(torch.tensor([0.0, inf], device=device)).tolist()
+        assert none == 0 and not all_of_them < inf
+        counts, chances = torch.tensor([[5.0, nan, inf], [0.0, 1.0, nan]], device=device)
+        assert str(torch.binomial(counts, chances).tolist()) == "[0.0, nan, nan]"
+        assert torch._standard_gamma(torch.zeros(2, device=device)).min() > 0
+        for bad in (-1.0, nan):
+            with pytest.raises(RuntimeError, match="invalid Poisson rate, expected rate to be non-negative"):
+                torch.poisson(torch.tensor([1.0, bad], device=device))
+    # Views and numbers of several shapes are drawn in place.
+    x = torch.poisson(torch.full((3, 4), 1e4, device="cuda").t())
+    assert x.shape == (4, 3) and (x > 8000).all() and x.unique().numel() > 6
+
+
+RESIZES = [
+    ((2, 3, 7), {"size": 11, "mode": "linear"}),
+    ((2, 3, 7, 5), {"size": (4, 9), "mode": "nearest"}),
+    ((2, 3, 7, 5), {"scale_factor": 1.7, "mode": "nearest-exact"}),
+    ((2, 3, 7, 5), {"size": (4, 9), "mode": "bilinear", "align_corners": True}),
+    ((1, 2, 9, 8), {"size": (3, 12), "mode": "bilinear", "antialias": True}),
+    ((1, 2, 9, 8), {"size": (5, 12), "mode": "bicubic"}),
+    ((1, 2, 9, 8), {"size": (3, 4), "mode": "bicubic", "antialias": True}),
+    ((1, 2, 3, 4, 5), {"size": (5, 2, 7), "mode": "trilinear"}),
+]
+
+
+@pytest.mark.parametrize("shape, options", RESIZES, ids=[f"{len(s)}D {o['mode']}" for s, o in RESIZES])
+def test_resizing(shape, options):
+    """Sums have the CPU's order; in double precision the weights are the same too."""
+    torch.manual_seed(0)
+    exact(lambda x: F.interpolate(x, **options), floats(*shape, dtype=torch.float64))
+    close(lambda x: F.interpolate(x, **options), floats(*shape))
+    close(lambda x: F.interpolate(x, **options), floats(*shape, dtype=torch.bfloat16), tolerance=2e-2)
+
+
+def test_resizing_keeps_elements_and_order():
+    x = torch.tensor([[[[-0.0, float("inf"), float("nan")]]]], device="cuda")
+    assert str(F.interpolate(x, scale_factor=(1, 2)).tolist()) == "[[[[-0.0, -0.0, inf, inf, nan, nan]]]]"
+    x = torch.randn(2, 3, 4, 5, device="cuda").to(memory_format=torch.channels_last)
+    assert F.interpolate(x, scale_factor=2, mode="bilinear").is_contiguous(memory_format=torch.channels_last)
+
+
 @pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 def test_sampling(mode, padding):

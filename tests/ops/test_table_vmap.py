@@ -48,7 +48,7 @@ LOOPS = {
         nn.functional.nll_loss _nll_loss _nll_loss2d _nll_loss_backward nn.functional.cross_entropy _lstm_sequence
         _lstm_sequence_backward rnn_tanh.data rnn_relu.data gru.data lstm lstm.data
         nn.functional.multilabel_margin_loss embedding_dense_backward embedding_renorm_ nn.functional.one_hot
-        embedding_bag _ctc_loss _ctc_loss_backward ctc_loss.IntList ctc_loss.Tensor _fractional_max
+        embedding_bag _ctc_loss _ctc_loss_backward ctc_loss.IntList ctc_loss.Tensor _fractional_max _taps _taps_spread
     """,
     "gradients": """
         segment_reduce cov topk narrow.Tensor tensor_split.tensor_indices_or_sections
@@ -56,7 +56,7 @@ LOOPS = {
         linalg.lstsq linalg.matrix_exp matrix_exp rnn_tanh.data rnn_relu.data gru.data lstm lstm.data
         nn.functional.multilabel_margin_loss embedding_dense_backward embedding_bag
         _fractional_max _lstm_sequence _nll_loss _nll_loss2d _nll_loss_backward nn.functional.cross_entropy
-        nn.functional.nll_loss
+        nn.functional.nll_loss _taps _taps_spread
     """,
 }
 

@@ -293,7 +293,10 @@ def _resized(
         scale = have / wanted if factor is None else 1 / factor
         places = torch.arange(wanted, dtype=torch.float32, device=input.device)
         places = (places + 0.5) * scale if mode == "nearest-exact" else places * scale
-        return input.index_select(dim, places.floor().to(torch.int64).clamp(max=last))
+        near = places.floor().to(torch.int64).clamp(max=last)
+        if not input.is_floating_point():
+            return input.index_select(dim, near)
+        return torch._taps(input, dim, near.unsqueeze(1), torch.ones(wanted, 1, device=input.device))
     fixed = _is_fixed(input, mode)
     exact = torch.float64 if fixed or input.dtype == torch.float64 else torch.float32
     places = torch.arange(wanted, dtype=exact, device=input.device)
@@ -305,12 +308,11 @@ def _resized(
         taps, weights = _antialiased_taps(places, scale, have, mode)
     else:
         taps, weights = _nearest(places, scale, last, mode, align)
-    shape = [1] * input.dim()
-    shape[dim] = wanted
     if fixed:
+        shape = [1] * input.dim()
+        shape[dim] = wanted
         return _byte_means(input, dim, taps, [weight.reshape(shape) for weight in weights])
-    parts = [input.index_select(dim, tap) * weight.reshape(shape) for tap, weight in zip(taps, weights)]
-    return sum(parts[1:], parts[0]).to(input.dtype)
+    return torch._taps(input, dim, torch.stack(taps, 1), torch.stack(weights, 1))
 
 
 def _nearest(places: Tensor, scale: float, last: int, mode: str, align: bool) -> tuple[list[Tensor], list[Tensor]]:

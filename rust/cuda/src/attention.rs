@@ -88,11 +88,11 @@ impl Attention<'_> {
                 format!(
                     r#"#include "{header}.cuh"
 using namespace rushlight;
-extern "C" __global__ void __launch_bounds__(THREADS) of_queries(AttentionOperands operands, Loops<5> batch, u64 batches,
+extern "C" __global__ void __launch_bounds__(THREADS, 1) of_queries(AttentionOperands operands, Loops<5> batch, u64 batches,
                                                                  AttentionSizes sizes, const f32* sums, const f32* means, u8* out) {{
     {kernel}_of_queries<{arguments}>(operands, batch, batches, sizes, sums, means, out);
 }}
-extern "C" __global__ void __launch_bounds__(THREADS) of_keys(AttentionOperands operands, Loops<5> batch, u64 batches,
+extern "C" __global__ void __launch_bounds__(THREADS, 1) of_keys(AttentionOperands operands, Loops<5> batch, u64 batches,
                                                               AttentionSizes sizes, const f32* sums, const f32* means,
                                                               u8* of_keys, u8* of_values) {{
     {kernel}_of_keys<{arguments}>(operands, batch, batches, sizes, sums, means, of_keys, of_values);

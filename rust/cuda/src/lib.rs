@@ -14,8 +14,8 @@
 //!   and `solver` factorisations to cuSOLVER.
 //! - `nccl` exchanges tensors with the devices of other processes, where NCCL is installed; `failures` are its calls that were given up.
 //! - `copy`, `elementwise`, `reduce`, `softmax`, `normalize`, `matmul`, `indexed`, `compact`, `lines`, `order`, `search`,
-//!   `mantissas`, `pairs`, `pool`, `ranges`, `sampling`, `attention`, `recurrent`, `random` and `optimizer` enqueue work. They return
-//!   before it has run.
+//!   `mantissas`, `nll`, `pairs`, `pool`, `ranges`, `sampling`, `attention`, `recurrent`, `random`, `rejection` and `optimizer` enqueue work. They
+//!   return before it has run.
 //! - `kernels` has the sources of device functions.
 //!
 //! No operation waits for the device unless its result is needed on the host.
@@ -43,6 +43,7 @@ pub mod mantissas;
 pub mod matmul;
 pub mod memory;
 pub mod nccl;
+pub mod nll;
 pub mod normalize;
 pub mod optimizer;
 pub mod order;
@@ -55,6 +56,7 @@ pub mod random;
 pub mod ranges;
 pub mod recurrent;
 pub mod reduce;
+pub mod rejection;
 pub mod replayed;
 pub mod sampling;
 pub mod search;

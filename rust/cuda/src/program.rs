@@ -38,7 +38,7 @@ pub struct Kernel {
 }
 
 /// The most kernels of a program.
-const KERNELS: usize = 4;
+const KERNELS: usize = 5;
 
 // SAFETY: functions of a module that is never unloaded may be launched by any thread.
 unsafe impl Send for Program {}

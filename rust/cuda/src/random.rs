@@ -328,7 +328,7 @@ extern "C" __global__ void fill(u8* out, u64 count, u64 columns, u64 width, u64 
     unsafe { launch(card, program.kernel(0), [blocks(card, count), 1], stream, &mut arguments) }
 }
 
-fn checked<const N: usize>(nest: &LoopNest<N>) -> Result<Loops<N>> {
+pub(crate) fn checked<const N: usize>(nest: &LoopNest<N>) -> Result<Loops<N>> {
     if nest.rank() > DIMS {
         return Err(Error::runtime(format!("random numbers on CUDA fill at most {DIMS} separate dimensions")));
     }

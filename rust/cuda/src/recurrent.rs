@@ -17,11 +17,12 @@ pub struct Rows {
     pub width: usize,
 }
 
-const NAMES: &[&CStr] = &[c"lstm", c"gru", c"step", c"back"];
+const NAMES: &[&CStr] = &[c"lstm", c"gru", c"step", c"back", c"gru_back"];
 const LSTM: usize = 0;
 const GRU: usize = 1;
 const STEP: usize = 2;
 const BACK: usize = 3;
+const GRU_BACK: usize = 4;
 
 /// A kernel by its place among the names.
 fn kernel(card: &Card, dtype: DType, place: usize) -> Result<Kernel> {
@@ -42,6 +43,10 @@ extern "C" __global__ void step({compute}* gates, {compute}* out, {compute}* nex
 }}
 extern "C" __global__ void back({compute}* to, {compute}* kept, LstmStep<{compute}> step, u64 count, u64 n) {{
     lstm_step_back<{compute}>(step, to, kept, count, n);
+}}
+extern "C" __global__ void gru_back({element}* to_input, {element}* to_hidden, {element}* to_state, const {element}* grad,
+                                    const {element}* input, const {element}* hidden, const {element}* state, u64 count, u64 n) {{
+    gru_gates_back<{element}, {compute}>(grad, input, hidden, state, to_input, to_hidden, to_state, count, n);
 }}
 "#
         )
@@ -93,6 +98,23 @@ pub unsafe fn gru(
     let mut arguments = [argument(&mut next), argument(input), argument(hidden), argument(state)];
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.
     unsafe { run(card, stream, kernel(card, dtype, GRU)?, rows, &mut arguments) }
+}
+
+/// Enqueues the gradients of `gru`, of the gates for input and state and of the state, from that of the next state and the operands.
+///
+/// # Safety
+/// The operands are row-major, of these sizes, and held for the stream.
+pub unsafe fn gru_back(
+    card: &Card,
+    stream: StreamId,
+    dtype: DType,
+    mut results: [u64; 3],
+    mut operands: [u64; 4],
+    rows: Rows,
+) -> Result<()> {
+    let mut arguments: Vec<_> = results.iter_mut().chain(&mut operands).map(argument).collect();
+    // SAFETY: guaranteed by the caller; the arguments have the types of the program.
+    unsafe { run(card, stream, kernel(card, dtype, GRU_BACK)?, rows, &mut arguments) }
 }
 
 /// Enqueues a step of a long short-term memory, which replaces the sums of the gates by the gates: from the gates and the state to

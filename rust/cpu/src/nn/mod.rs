@@ -12,3 +12,4 @@ pub mod loss;
 pub mod norm;
 pub mod pool;
 pub mod recurrent;
+pub mod taps;

@@ -33,6 +33,28 @@ DEVICE void gru_gates(const T* input, const T* hidden, const T* state, T* next, 
     }
 }
 
+/// The gradients of `gru_gates`: of the gates of input and state, and of the state.
+template <class T, class C>
+DEVICE void gru_gates_back(const T* grad, const T* input, const T* hidden, const T* state, T* to_input, T* to_hidden, T* to_state,
+                           u64 count, u64 n) {
+    for (u64 at = first_element(); at < count; at += element_step()) {
+        const u64 first = at / n * 3 * n + at % n;
+        const T *const x = input + first, *const h = hidden + first;
+        const C given = convert<C>(grad[at]), own = convert<C>(h[2 * n]), one = C(1);
+        const C reset = sigmoid(convert<C>(x[0]) + convert<C>(h[0]));
+        const C update = sigmoid(convert<C>(x[n]) + convert<C>(h[n]));
+        const C fresh = tanh(convert<C>(x[2 * n]) + reset * own);
+        const C to_fresh = given * (one - update) * (one - fresh * fresh);
+        const C to_update = given * (convert<C>(state[at]) - fresh) * (update * (one - update));
+        const C to_reset = to_fresh * own * (reset * (one - reset));
+        to_input[first] = to_hidden[first] = convert<T>(to_reset);
+        to_input[first + n] = to_hidden[first + n] = convert<T>(to_update);
+        to_input[first + 2 * n] = convert<T>(to_fresh);
+        to_hidden[first + 2 * n] = convert<T>(to_fresh * reset);
+        to_state[at] = convert<T>(given * update);
+    }
+}
+
 /// A step that keeps the activated gates, in place of the sums.
 template <class C> DEVICE void lstm_step(C* gates, const C* state, C* out, C* next, u64 count, u64 n) {
     for (u64 at = first_element(); at < count; at += element_step()) {

@@ -3,7 +3,9 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{DType, Device, Error, Result, Scalar};
+use rushlight_cuda::card;
 use rushlight_cuda::random::{self, Distribution, Place};
+use rushlight_cuda::rejection::{self, Rejection};
 use rushlight_cuda::replayed::{self, Source};
 use rushlight_dispatch::generator::Generator;
 use rushlight_dispatch::{create, op};
@@ -11,6 +13,7 @@ use rushlight_rng::distributions::MultinomialError;
 
 use crate::held::Held;
 use crate::index::gather::GATHER;
+use crate::index::on_cuda::Report;
 use crate::order::on_cuda::{part, places};
 use crate::order::search::SEARCHSORTED;
 use crate::pointwise::bitwise::BITWISE_AND;
@@ -96,6 +99,26 @@ pub fn trials(tensor: &Tensor, generator: &Generator, chances: &Tensor) -> Resul
     let operands = held.bases([tensor, chances])?;
     // SAFETY: layouts stay within their storages, which are held for the stream.
     unsafe { random::trials(held.card, held.stream, dtype, operands, &nest, place) }
+}
+
+/// Draws by rejection for the parameters of each element, one or two tensors of the result's dtype; whether all of them are accepted.
+pub fn reject(result: &Tensor, generator: &Generator, what: Rejection, parameters: [&Tensor; 2]) -> Result<bool> {
+    if result.numel() == 0 {
+        return Ok(true);
+    }
+    let report = Report::new(card::of(result.device())?)?;
+    let mut held = Held::on(result)?;
+    let place = reserved(&held, &chosen(result, generator)?, what.words())?;
+    let [first, second] = parameters;
+    let laid = |tensor: &Tensor| tensor.layout().broadcast_to(result.sizes());
+    let width = result.dtype().size();
+    let nest = LoopNest::new([result.layout(), &laid(first)?, &laid(second)?], [width; 3]);
+    let operands = held.bases([result, first, second])?;
+    let outside = held.base(report.storage())?;
+    // SAFETY: layouts stay within their storages, which are held for the stream as the report is.
+    unsafe { rejection::draw(held.card, held.stream, what, result.dtype(), operands, &nest, place, outside)? };
+    drop(held);
+    Ok(!matches!(what, Rejection::Poisson) || report.read()?.is_none())
 }
 
 /// Fills a new dense tensor with the mask of dropout.

@@ -7,6 +7,7 @@ use rushlight_core::broadcast::broadcast;
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{DType, Dims, Error, Result, dispatch};
 use rushlight_cpu::loops;
+use rushlight_cuda::rejection::Rejection;
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::generator::Generator;
@@ -19,6 +20,7 @@ use rushlight_rng::{Element, Stream, distributions};
 
 use super::draw::{self, generator};
 use super::fill::nothing;
+use super::on_cuda;
 use crate::create::sample_grad::{beta_sample_grad, gamma_sample_grad};
 use crate::pointwise::float;
 
@@ -81,7 +83,10 @@ pub static STANDARD_GAMMA: Operator = Operator {
                 })
             }, else => Err(not_implemented(args.op, own.dtype())))
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let own = args.tensor(INPUT)?;
+            on_cuda::reject(&results[0], &generator(args, GENERATOR), Rejection::StandardGamma, [own, own]).map(drop)
+        }),
     }),
     dtypes: DTypes::of(&[DType::F32, DType::F64]),
     kernel_name: "gamma_cpu",
@@ -133,6 +138,10 @@ pub static DIRICHLET_GRAD: Operator = Operator {
     ..BASE
 };
 
+fn invalid_rate() -> Error {
+    Error::runtime("invalid Poisson rate, expected rate to be non-negative")
+}
+
 #[operator]
 pub static POISSON: Operator = Operator {
     name: "poisson",
@@ -149,12 +158,18 @@ pub static POISSON: Operator = Operator {
             dispatch!(own.dtype(), T in [f16_, bf16_, f32, f64] => {
                 let rates = values::<f64>(own, result)?;
                 if rates.iter().any(|rate| rate.is_nan() || *rate < 0.0) {
-                    return Err(Error::runtime("invalid Poisson rate, expected rate to be non-negative"));
+                    return Err(invalid_rate());
                 }
                 fill::<T>(result, &generator(args, GENERATOR), |stream, place| distributions::poisson(stream, rates[place]))
             }, else => Err(not_implemented(args.op, own.dtype())))
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let own = args.tensor(INPUT)?;
+            match on_cuda::reject(&results[0], &generator(args, GENERATOR), Rejection::Poisson, [own, own])? {
+                true => Ok(()),
+                false => Err(invalid_rate()),
+            }
+        }),
     }),
     kernel_name: "poisson_cpu",
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, nothing)]),
@@ -195,7 +210,10 @@ pub static BINOMIAL: Operator = Operator {
                 })
             }, else => Err(not_implemented(args.op, result.dtype())))
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let parameters = [args.tensor(COUNT)?, args.tensor(PROB)?];
+            on_cuda::reject(&results[0], &generator(args, GENERATOR), Rejection::Binomial, parameters).map(drop)
+        }),
     }),
     dtypes: DTypes::of(&[DType::F32, DType::F64]),
     kernel_name: "binomial_cpu",

@@ -64,7 +64,7 @@ fn locate(offsets: Option<&Tensor>, index: &Tensor, dimension: Dimension, begins
 }
 
 /// The index at a position in row-major order.
-fn value_at(index: &Tensor, position: usize) -> Result<i64> {
+pub fn value_at(index: &Tensor, position: usize) -> Result<i64> {
     let layout = Layout { sizes: Dims::new(), strides: Dims::new(), offset: index.layout().locate(position) };
     match crate::convert::item(&Tensor::view_of(&index.detach(), layout))? {
         Scalar::Int(value) => Ok(value),

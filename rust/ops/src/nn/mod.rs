@@ -17,12 +17,14 @@ pub mod loss;
 pub mod margin;
 pub mod multilabel;
 pub mod nll;
+mod nll_on_cuda;
 pub mod norm;
 pub mod pairs;
 pub mod pixel_shuffle;
 pub mod pool;
 pub mod prelu;
 pub mod recurrent;
+pub mod taps;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};

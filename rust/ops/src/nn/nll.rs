@@ -19,12 +19,7 @@ use rushlight_dispatch::{autocast, copy, create, op};
 
 use super::Reduction;
 use super::loss::{check_constant, reduction_at};
-use crate::convert::to_dtype;
-use crate::expr_ext::ExprExt;
-use crate::index::gather::GATHER;
-use crate::index::index_select::INDEX_SELECT;
-use crate::index::on_cuda;
-use crate::index::scatter::SCATTER;
+use super::nll_on_cuda::Targets;
 use crate::pointwise::divide::DIV;
 use crate::reduce::sum::SUM_DIM;
 use crate::view::RESHAPE;
@@ -117,7 +112,7 @@ const FORWARD: Operator = Operator {
     doc: "The loss and the sum of the weights that it divides by; the reduction is 0 for none, 1 for mean, 2 for sum.",
     dtypes: DTypes::FLOATS,
     batch_rule: BatchRule::Custom(batched_nll),
-    implementation: Implementation::Kernel(Kernel { infer, cpu, cuda: OnCuda::Own(compose) }),
+    implementation: Implementation::Kernel(Kernel { infer, cpu, cuda: OnCuda::Own(cuda) }),
     derivative: Derivative::Formulas(SCATTERED),
     reference: "",
     ..Operator::BASE
@@ -161,7 +156,7 @@ pub static NLL_BACKWARD: Operator = Operator {
             Ok(vec![TensorSpec::new(like.sizes(), grad.dtype(), grad)])
         },
         cpu: backward,
-        cuda: OnCuda::Own(compose_backward),
+        cuda: OnCuda::Own(backward_on_cuda),
     }),
     derivative: Derivative::Formulas(&[
         formula(GRAD, Saves::input(TARGET).union(Saves::input(WEIGHT)), |d| {
@@ -349,81 +344,46 @@ fn cpu(args: &Args, results: &[Tensor]) -> Result<()> {
     }, else => Err(not_implemented(args.op, input.dtype())))
 }
 
-/// The targets of a call as places among the classes, which of them are ignored, and the weight of each, as `(n, 1, spots)`.
-struct Picked {
-    places: Tensor,
-    ignored: Tensor,
-    weights: Tensor,
-}
-
-impl Picked {
-    fn of(args: &Args, [n, classes, spots]: [isize; 3], dtype: DType) -> Result<Picked> {
-        use FORWARD::*;
-
-        let target = args.tensor(TARGET)?;
-        let sizes = [n, 1, spots];
-        let targets = op!(RESHAPE, plain(&target.detach(), DType::I64)?, sizes_value(&sizes))?;
-        let ignored = Expr::from(&targets).equals(args.int(IGNORE_INDEX)?).done()?;
-        let places = Expr::from(&ignored).choose(0i64, Expr::from(&targets)).done()?;
-        if let Some(bad) = on_cuda::first_outside(&places, classes)? {
-            return Err(out_of_bounds(bad.value));
-        }
-        let weights = match args.optional_tensor(WEIGHT) {
-            Some(weight) => {
-                let line = |tensor: &Tensor| op!(RESHAPE, tensor, sizes_value(&[-1]));
-                let each = op!(INDEX_SELECT, line(&weight.detach())?, 0i64, line(&places)?)?;
-                op!(RESHAPE, to_dtype(&each, dtype)?, sizes_value(&sizes))?
-            }
-            None => create::full(&sizes, Scalar::ONE, dtype, target.device())?,
-        };
-        let weights = Expr::from(&ignored).choose(0.0, Expr::from(weights)).done()?;
-        Ok(Picked { places, ignored, weights })
-    }
-}
-
-/// `cpu` from other operators.
-fn compose(args: &Args, results: &[Tensor]) -> Result<()> {
+fn cuda(args: &Args, results: &[Tensor]) -> Result<()> {
     use FORWARD::*;
 
     let _off = autocast::disable();
-    let (input, compute) = (args.tensor(INPUT)?, args.tensor(INPUT)?.dtype().compute());
-    let sizes = three(input.sizes());
-    let scores = op!(RESHAPE, to_dtype(&input.detach(), compute)?, sizes_value(&sizes))?;
-    let picked = Picked::of(args, sizes, compute)?;
-    let losses = Expr::from(op!(GATHER, scores, 1i64, &picked.places)?) * -Expr::from(&picked.weights);
-    let losses = Expr::from(&picked.ignored).choose(0.0, losses);
-    let all = |expr: Expr| expr.call(&crate::reduce::SUM, []);
-    let total = all(Expr::from(&picked.weights)).done()?;
-    let loss = match Reduction::of_code(args.int(REDUCTION)?) {
-        Reduction::None => op!(RESHAPE, losses.done()?, sizes_value(results[0].sizes()))?,
-        Reduction::Sum => all(losses).done()?,
-        Reduction::Mean => (all(losses) / Expr::from(&total)).done()?,
+    let input = args.tensor(INPUT)?;
+    let reduction = Reduction::of_code(args.int(REDUCTION)?);
+    let own = Targets {
+        targets: args.tensor(TARGET)?,
+        weights: args.optional_tensor(WEIGHT),
+        sizes: three(input.sizes()),
+        ignored: args.int(IGNORE_INDEX)?,
     };
-    copy::copy(&results[0], &loss)?;
-    copy::copy(&results[1], &total)
+    let outcome = own.losses(input, |losses, weights| {
+        let all = |tensor: Tensor| Expr::from(tensor).call(&crate::reduce::SUM, []);
+        let total = all(weights).done()?;
+        let loss = match reduction {
+            Reduction::None => op!(RESHAPE, losses, sizes_value(results[0].sizes()))?,
+            Reduction::Sum => all(losses).done()?,
+            Reduction::Mean => (all(losses) / Expr::from(&total)).done()?,
+        };
+        copy::copy(&results[0], &loss)?;
+        copy::copy(&results[1], &total)
+    })?;
+    outcome.map_err(out_of_bounds)
 }
 
-/// `backward` from other operators.
-fn compose_backward(args: &Args, results: &[Tensor]) -> Result<()> {
+fn backward_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
     use NLL_BACKWARD::*;
 
     let _off = autocast::disable();
-    let (out, compute) = (&results[0], results[0].dtype().compute());
-    let sizes = three(out.sizes());
-    let picked = Picked::of(args, sizes, compute)?;
-    let grad = to_dtype(&args.tensor(GRAD)?.detach(), compute)?;
-    let grad = match Reduction::of_code(args.int(REDUCTION)?) {
-        Reduction::None => Expr::new(op!(RESHAPE, grad, sizes_value(&[sizes[0], 1, sizes[2]]))),
-        Reduction::Sum => Expr::new(op!(RESHAPE, grad, sizes_value(&[]))),
-        Reduction::Mean => {
-            let total = to_dtype(&args.tensor(TOTAL_WEIGHT)?.detach(), compute)?;
-            Expr::new(op!(RESHAPE, grad, sizes_value(&[]))) / Expr::from(total)
-        }
+    let out = &results[0];
+    let own = Targets {
+        targets: args.tensor(TARGET)?,
+        weights: args.optional_tensor(WEIGHT),
+        sizes: three(out.sizes()),
+        ignored: args.int(IGNORE_INDEX)?,
     };
-    let values = Expr::from(&picked.ignored).choose(0.0, grad * -Expr::from(&picked.weights)).done()?;
-    let zeros = create::zeros(&sizes, compute, out.device())?;
-    let found = op!(SCATTER, zeros, 1i64, &picked.places, values)?;
-    copy::copy(out, &op!(RESHAPE, found, sizes_value(out.sizes()))?)
+    let reduction = Reduction::of_code(args.int(REDUCTION)?);
+    let total = if reduction == Reduction::Mean { Some(args.tensor(TOTAL_WEIGHT)?) } else { None };
+    own.gradients(out, args.tensor(GRAD)?, reduction == Reduction::None, total)
 }
 
 fn backward(args: &Args, results: &[Tensor]) -> Result<()> {

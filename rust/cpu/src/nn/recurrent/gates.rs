@@ -41,6 +41,30 @@ pub unsafe fn gru<T: Float>(rows: usize, n: usize, [input, own, state]: [*const 
     });
 }
 
+/// The gradients of `gru`: from that of the next state, and its operands, to `[gates of the input, gates of the state, state]`.
+///
+/// # Safety
+/// Same as for `gru`.
+pub unsafe fn gru_back<T: Float>(
+    rows: usize,
+    n: usize,
+    [grad, input, own, state]: [*const T; 4],
+    [to_input, to_own, to_state]: [*mut T; 3],
+) {
+    let [grad, input, own, state] = [grad, input, own, state].map(|operand| Address(operand.cast_mut()));
+    let [to_input, to_own, to_state] = [to_input, to_own, to_state].map(Address);
+    rushlight_par::parallel_for(rows, TASK.div_ceil(n.max(1)), |range| {
+        for row in range {
+            let (first, gates) = (row * n, row * 3 * n);
+            // SAFETY: guaranteed by the caller (see `# Safety`).
+            unsafe {
+                let from = [grad.at(first), input.at(gates), own.at(gates), state.at(first)].map(<*mut T>::cast_const);
+                gru_row_back(from, [to_input.at(gates), to_own.at(gates), to_state.at(first)], n);
+            }
+        }
+    });
+}
+
 multiversion! {
     /// # Safety
     /// Four times `n` gates, and `n` elements elsewhere.
@@ -70,6 +94,34 @@ multiversion! {
                 let update = S::sigmoid(x(1) + h(1));
                 let new = S::tanh(x(2) + reset * h(2));
                 next.add(j).write((*state.add(j) - new) * update + new);
+            }
+        }
+    }
+}
+
+multiversion! {
+    /// # Safety
+    /// Three times `n` gates of each kind, and `n` elements elsewhere.
+    unsafe fn gru_row_back<S, T: Float>(from: [*const T; 4], to: [*mut T; 3], n: usize) {
+        let one = <T as Float>::narrow(1.0);
+        for j in 0..n {
+            // SAFETY: guaranteed by the caller (see `# Safety`).
+            unsafe {
+                let (x, h) = (|k: usize| *from[1].add(k * n + j), |k: usize| *from[2].add(k * n + j));
+                let (grad, state) = (*from[0].add(j), *from[3].add(j));
+                let reset = S::sigmoid(x(0) + h(0));
+                let update = S::sigmoid(x(1) + h(1));
+                let new = S::tanh(x(2) + reset * h(2));
+                let to_new = grad * (one - update) * (one - new * new);
+                let to_update = grad * (state - new) * (update * (one - update));
+                let to_reset = to_new * h(2) * (reset * (one - reset));
+                for (k, gate) in [to_reset, to_update, to_new].into_iter().enumerate() {
+                    to[0].add(k * n + j).write(gate);
+                }
+                for (k, gate) in [to_reset, to_update, to_new * reset].into_iter().enumerate() {
+                    to[1].add(k * n + j).write(gate);
+                }
+                to[2].add(j).write(grad * update);
             }
         }
     }

@@ -1,16 +1,17 @@
-//! The elementwise part of a step, fused; its derivative is composed.
+//! The elementwise part of a step, fused. The derivative of a gated recurrent unit is fused too, that of a long short-term memory
+//! composed.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::default_dtype;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Element, Error, Result};
 use rushlight_cpu::float::Float;
-use rushlight_cpu::nn::recurrent::gates::{gru, lstm};
+use rushlight_cpu::nn::recurrent::gates::{gru, gru_back, lstm};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, settle, workplace};
 use rushlight_dispatch::operator::{
-    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Joint, Kernel, OnCuda, Operator, Saves, TensorSpec,
-    Variants, operator,
+    Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Joint, Kernel, OnCuda, Operator,
+    Saves, TensorSpec, Variants, operator,
 };
 use rushlight_dispatch::value::{Arg, Value};
 use rushlight_dispatch::variants::check_cast;
@@ -102,23 +103,73 @@ pub static GRU_GATES: Operator = Operator {
     derivative: Derivative::Joint(Joint {
         inputs: &[INPUT_GATES, HIDDEN_GATES, HX],
         saves: Saves::input(INPUT_GATES).union(Saves::input(HIDDEN_GATES)).union(Saves::input(HX)),
-        gradients: |d| {
-            let [xr, xz, xn] = parts(d.input(INPUT_GATES).done()?)?;
-            let [hr, hz, hn] = parts(d.input(HIDDEN_GATES).done()?)?;
-            let (r, z) = ((xr + hr).sigmoid(), (xz + hz).sigmoid());
-            let n = (xn + r.clone() * hn.clone()).tanh();
-            let slope = |gate: Expr| gate.clone() * (1.0 - gate);
-            let new = d.grad() * (1.0 - z.clone()) * (1.0 - n.clone().square());
-            let update = d.grad() * (d.input(HX) - n) * slope(z.clone());
-            let reset = new.clone() * hn * slope(r.clone());
-            let input = joined(vec![reset.clone(), update.clone(), new.clone()])?;
-            let hidden = joined(vec![reset, update, new * r])?;
-            Ok(vec![Some(input), Some(hidden), Some((d.grad() * z).done()?)])
-        },
+        gradients: gradients_of_gru,
     }),
     samples: &["t(2, 9), t(2, 9), t(2, 3)"],
     errors: &[("t(2, 3), t(2, 9), t(2, 3)", "RuntimeError", "gates of [2, 3] do not fit a state of [2, 3]")],
     reference: "(lambda s, x, h: (lambda z, n: (hx - n) * z + n)(s(x[1] + h[1]), np.tanh(x[2] + s(x[0] + h[0]) * h[2])))(lambda x: 1 / (1 + np.exp(-x)), np.split(input_gates, 3, -1), np.split(hidden_gates, 3, -1))",
+    ..Operator::BASE
+};
+
+/// Fused, unless the gradient itself is recorded.
+fn gradients_of_gru(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
+    use GRU_GATES::*;
+
+    if !rushlight_autograd::modes::recording() {
+        let operands = [d.grad(), d.input(INPUT_GATES), d.input(HIDDEN_GATES), d.input(HX)];
+        let operands =
+            operands.into_iter().map(|operand| Ok(operand.done()?.into())).collect::<Result<Vec<Value>>>()?;
+        let found = Args::new(&GRU_GATES_BACKWARD, operands).call()?.into_tensors();
+        return Ok(found.into_iter().map(Some).collect());
+    }
+    let [xr, xz, xn] = parts(d.input(INPUT_GATES).done()?)?;
+    let [hr, hz, hn] = parts(d.input(HIDDEN_GATES).done()?)?;
+    let (r, z) = ((xr + hr).sigmoid(), (xz + hz).sigmoid());
+    let n = (xn + r.clone() * hn.clone()).tanh();
+    let slope = |gate: Expr| gate.clone() * (1.0 - gate);
+    let new = d.grad() * (1.0 - z.clone()) * (1.0 - n.clone().square());
+    let update = d.grad() * (d.input(HX) - n) * slope(z.clone());
+    let reset = new.clone() * hn * slope(r.clone());
+    let input = joined(vec![reset.clone(), update.clone(), new.clone()])?;
+    let hidden = joined(vec![reset, update, new * r])?;
+    Ok(vec![Some(input), Some(hidden), Some((d.grad() * z).done()?)])
+}
+
+/// The operator behind the gradient. Its own derivative is needed only if the gradient is recorded, and then the gradient is composed
+/// instead.
+#[operator]
+pub static GRU_GATES_BACKWARD: Operator = Operator {
+    name: "_gru_gates_backward",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor grad, Tensor input_gates, Tensor hidden_gates, Tensor hx) -> (Tensor, Tensor, Tensor)",
+    doc: "The gradients of the operands of `_gru_gates`, from that of its result `(N, H)`.
+
+    >>> zeros = torch.zeros(1, 3)
+    >>> torch._gru_gates_backward(torch.ones(1, 1), zeros, zeros, torch.ones(1, 1))[2]
+    tensor([[0.5000]])",
+    dtypes: DTypes::FLOATS,
+    batch_rule: BatchRule::Items,
+    implementation: Implementation::Kernel(Kernel {
+        infer: |args| {
+            let state = args.tensor(HX)?;
+            check(args, &[(GRAD, 1), (INPUT_GATES, 3), (HIDDEN_GATES, 3)], state)?;
+            let operands = [args.tensor(INPUT_GATES)?, args.tensor(HIDDEN_GATES)?, state];
+            Ok(operands.iter().map(|own| TensorSpec::new(own.sizes(), own.dtype(), own)).collect())
+        },
+        cpu: |args, results| match results[0].dtype().compute() {
+            DType::F32 => run_gru_back::<f32>(args, results),
+            DType::F64 => run_gru_back::<f64>(args, results),
+            dtype => Err(Error::unsupported("gru_cell", dtype)),
+        },
+        cuda: OnCuda::Own(|args, results| {
+            let gates = [args.tensor(INPUT_GATES)?, args.tensor(HIDDEN_GATES)?];
+            on_cuda::gru_gates_back([args.tensor(GRAD)?, gates[0], gates[1], args.tensor(HX)?], results)
+        }),
+    }),
+    derivative: Derivative::NonDifferentiable("if gradients are recorded, the gradient of the gates is composed"),
+    samples: &["t(2, 3), t(2, 9), t(2, 9), t(2, 3)"],
+    errors: &[("t(2, 2), t(2, 9), t(2, 9), t(2, 3)", "RuntimeError", "gates of [2, 2] do not fit a state of [2, 3]")],
+    reference: "(lambda s, x, h: (lambda r, z: (lambda n: (lambda a, b: (lambda c: (np.concatenate([c, b, a], -1), np.concatenate([c, b, a * r], -1), grad * z))(a * h[2] * r * (1 - r)))(grad * (1 - z) * (1 - n * n), grad * (hx - n) * z * (1 - z)))(np.tanh(x[2] + r * h[2])))(s(x[0] + h[0]), s(x[1] + h[1])))(lambda x: 1 / (1 + np.exp(-x)), np.split(input_gates, 3, -1), np.split(hidden_gates, 3, -1))",
     ..Operator::BASE
 };
 
@@ -201,4 +252,24 @@ fn run_gru<T: Float>(args: &Args, result: &Tensor) -> Result<()> {
         unsafe { gru::<T>(rows, n, operands.map(<*mut T>::cast_const), first(&to, &next)) };
     }
     settle(&next, result)
+}
+
+fn run_gru_back<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
+    use GRU_GATES_BACKWARD::*;
+
+    let compute = T::DTYPE;
+    let given = |arg| args.tensor(arg).and_then(|tensor| plain(tensor, compute));
+    let operands = [given(GRAD)?, given(INPUT_GATES)?, given(HIDDEN_GATES)?, given(HX)?];
+    let place = |at: usize| workplace(&results[at], compute);
+    let places = [place(0)?, place(1)?, place(2)?];
+    let [rows, n] = [operands[3].sizes()[0] as usize, operands[3].sizes()[1] as usize];
+    {
+        let pins = operands.iter().map(|tensor| tensor.storage().pin()).collect::<Result<Vec<_>>>()?;
+        let to = places.iter().map(|tensor| tensor.storage().pin()).collect::<Result<Vec<_>>>()?;
+        let from = std::array::from_fn(|at| first::<T>(&pins[at], &operands[at]).cast_const());
+        let into = std::array::from_fn(|at| first::<T>(&to[at], &places[at]));
+        // SAFETY: row-major operands of these sizes and of the compute dtype; the results are new.
+        unsafe { gru_back::<T>(rows, n, from, into) };
+    }
+    places.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
 }

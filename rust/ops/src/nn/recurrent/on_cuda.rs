@@ -49,6 +49,23 @@ pub fn gru_gates([input, hidden, state]: [&Tensor; 3], result: &Tensor) -> Resul
     settle(&next, result)
 }
 
+/// The gradients of the gates of input and state, and of the state, from that of the next state and the operands.
+pub fn gru_gates_back(operands: [&Tensor; 4], results: &[Tensor]) -> Result<()> {
+    let dtype = common(&operands);
+    let [grad, input, hidden, state] = operands.map(|tensor| plain(tensor, dtype));
+    let (grad, input, hidden, state) = (grad?, input?, hidden?, state?);
+    let place = |at: usize| workplace(&results[at], dtype);
+    let places = [place(0)?, place(1)?, place(2)?];
+    if state.numel() == 0 {
+        return Ok(());
+    }
+    let mut held = Held::on(&state)?;
+    let (to, from) = (held.addresses(places.each_ref())?, held.addresses([&grad, &input, &hidden, &state])?);
+    // SAFETY: row-major operands of these sizes, held for the stream; the results are new.
+    unsafe { recurrent::gru_back(held.card, held.stream, dtype, to, from, rows_of(&state))? };
+    places.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
+}
+
 /// The steps, rows and elements of a state of a sequence, and whether it is read from its end.
 #[derive(Clone, Copy)]
 pub struct Sequence {

@@ -1,0 +1,115 @@
+//! Weighted sums of a few elements along one dimension, to which resizing an image reduces, and their derivative.
+//!
+//! An index outside of the dimension contributes zero.
+
+use std::ops::{AddAssign, Mul};
+
+use rushlight_core::{DType, Error, Result, dispatch};
+use rushlight_par::Address;
+
+/// Elements worth a task of their own.
+const TASK: usize = 1 << 15;
+
+/// The elements before and after the dimension, those along it in the source and in the sums, and the elements of a sum.
+#[derive(Clone, Copy)]
+pub struct Sizes {
+    pub outer: usize,
+    pub inner: usize,
+    pub area: usize,
+    pub places: usize,
+    pub taps: usize,
+}
+
+/// The type of the arithmetic.
+trait Number: Copy + Default + AddAssign + Mul<Output = Self> {}
+impl Number for f32 {}
+impl Number for f64 {}
+
+/// The sums `out[o, p, i]` of `weights[p, k] * x[o, indices[p, k], i]` over `k`.
+///
+/// # Safety
+/// Row-major operands: `x` of `[outer, area, inner]`, indices and weights of `[places, taps]`, `out` of `[outer, places, inner]`.
+pub unsafe fn mix(
+    dtype: DType,
+    s: Sizes,
+    x: *const u8,
+    indices: *const i64,
+    weights: *const u8,
+    out: *mut u8,
+) -> Result<()> {
+    let indices = Address(indices.cast_mut());
+    dispatch!(dtype, T in [f32, f64] => {
+        let (x, weights, out) = (Address(x.cast_mut().cast::<T>()), Address(weights.cast_mut().cast::<T>()), Address(out.cast::<T>()));
+        rushlight_par::parallel_for(s.outer * s.places, TASK.div_ceil((s.inner * s.taps).max(1)), |lines| {
+            for line in lines {
+                let (own, place) = (x.at(line / s.places * s.area * s.inner), line % s.places * s.taps);
+                // SAFETY: guaranteed by the caller (see `# Safety`); each line belongs to one task.
+                unsafe {
+                    let to = out.at(line * s.inner);
+                    let inside = |k: usize| (k < place + s.taps && (*indices.at(k) as u64) < s.area as u64)
+                        .then(|| (own.add(*indices.at(k) as usize * s.inner), *weights.at(k)));
+                    // One element with the weight one keeps its sign, even if it is zero.
+                    let first = inside(place);
+                    for i in 0..s.inner {
+                        to.add(i).write(first.map_or(T::default(), |(from, weight)| weight * *from.add(i)));
+                    }
+                    for (from, weight) in (place + 1..place + s.taps).filter_map(inside) {
+                        add(to, from, weight, s.inner);
+                    }
+                }
+            }
+        });
+    }, else => return Err(Error::unsupported("interpolate", dtype)));
+    Ok(())
+}
+
+/// Values at the places, distributed over the elements that were summed: `out[o, indices[p, k], i]` gets `weights[p, k] *
+/// values[o, p, i]`, in the order of the indices.
+///
+/// # Safety
+/// Same as for `mix`: `values` are of `[outer, places, inner]`, the result of `[outer, area, inner]`.
+pub unsafe fn spread(
+    dtype: DType,
+    s: Sizes,
+    values: *const u8,
+    indices: *const i64,
+    weights: *const u8,
+    out: *mut u8,
+) -> Result<()> {
+    let indices = Address(indices.cast_mut());
+    dispatch!(dtype, T in [f32, f64] => {
+        let (values, weights, out) = (Address(values.cast_mut().cast::<T>()), Address(weights.cast_mut().cast::<T>()), Address(out.cast::<T>()));
+        let each = s.inner * (s.places * s.taps + s.area);
+        rushlight_par::parallel_for(s.outer, TASK.div_ceil(each.max(1)), |planes| {
+            for plane in planes {
+                // SAFETY: guaranteed by the caller (see `# Safety`); each plane belongs to one task.
+                unsafe {
+                    let to = out.at(plane * s.area * s.inner);
+                    for i in 0..s.area * s.inner {
+                        to.add(i).write(T::default());
+                    }
+                    for k in 0..s.places * s.taps {
+                        let index = *indices.at(k);
+                        if (index as u64) < s.area as u64 {
+                            let from = values.at((plane * s.places + k / s.taps) * s.inner);
+                            add(to.add(index as usize * s.inner), from, *weights.at(k), s.inner);
+                        }
+                    }
+                }
+            }
+        });
+    }, else => return Err(Error::unsupported("interpolate", dtype)));
+    Ok(())
+}
+
+/// Adds `weight * from`.
+///
+/// # Safety
+/// There are `n` elements at both addresses, which do not overlap.
+#[inline(always)]
+unsafe fn add<T: Number>(to: *mut T, from: *const T, weight: T, n: usize) {
+    for i in 0..n {
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        unsafe { *to.add(i) += weight * *from.add(i) };
+    }
+}
