@@ -14,7 +14,7 @@ template <class T> struct NllTargets {
     i64 ignored;
 };
 
-/// Losses and weights of all targets. `outside` becomes the first position whose target is no class.
+/// Losses and weights of all targets. `outside` becomes the first position whose target is no class; see `report`.
 template <class T, class C>
 DEVICE void nll_losses(const T* scores, C* losses, C* weights, const NllTargets<T>& own, u64* outside) {
     for (u64 at = first_element(); at < own.count; at += element_step()) {
@@ -25,7 +25,7 @@ DEVICE void nll_losses(const T* scores, C* losses, C* weights, const NllTargets<
                 weight = own.weights ? convert<C>(own.weights[target]) : C(1);
                 loss = convert<C>(scores[(at / own.spots * own.classes + target) * own.spots + at % own.spots]) * -weight;
             } else {
-                atomicMin(outside, at);
+                report(outside, at);
             }
         }
         losses[at] = loss;

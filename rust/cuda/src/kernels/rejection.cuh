@@ -167,7 +167,7 @@ struct Binomial {
 };
 
 /// Draws each element for its parameters: the operands are the result and two parameters, of which a distribution may use one.
-/// `outside` becomes the first element whose parameter is not accepted.
+/// `outside` becomes the first element whose parameter is not accepted; see `report`.
 template <class What, class T>
 DEVICE void reject(const Pointers<3>& operands, u64 count, const Loops<3>& loops, const Place& place, u64* outside) {
     const Place now = place.now();
@@ -176,7 +176,7 @@ DEVICE void reject(const Pointers<3>& operands, u64 count, const Loops<3>& loops
         loops.move(element, offsets);
         const f64 first = convert<f64>(load<T>(operands.at[1] + offsets[1])), second = convert<f64>(load<T>(operands.at[2] + offsets[2]));
         if (!What::accepts(first)) {
-            atomicMin(outside, element);
+            report(outside, element);
             continue;
         }
         Draws draws(now, element);

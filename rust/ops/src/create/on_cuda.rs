@@ -114,7 +114,7 @@ pub fn reject(result: &Tensor, generator: &Generator, what: Rejection, parameter
     let width = result.dtype().size();
     let nest = LoopNest::new([result.layout(), &laid(first)?, &laid(second)?], [width; 3]);
     let operands = held.bases([result, first, second])?;
-    let outside = held.base(report.storage())?;
+    let outside = report.address(&mut held)?;
     // SAFETY: layouts stay within their storages, which are held for the stream as the report is.
     unsafe { rejection::draw(held.card, held.stream, what, result.dtype(), operands, &nest, place, outside)? };
     drop(held);

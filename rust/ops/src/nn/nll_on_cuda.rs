@@ -56,7 +56,7 @@ impl Targets<'_> {
         self.with(dtype, |targets, own| {
             let mut held = Held::on(&scores)?;
             let (from, to) = (held.address(&scores)?, held.addresses([&losses, &weights])?);
-            let outside = held.base(report.storage())?;
+            let outside = report.address(&mut held)?;
             // SAFETY: row-major operands of these sizes, held for the stream; the results are new.
             unsafe { nll::losses(held.card, held.stream, dtype, from, to, own, outside)? };
             drop(held);
