@@ -43,8 +43,11 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: _Number =
     """Adds a quotient, scaled by `value`."""
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1, out: Tensor | None = None) -> Tensor:
     """Adds a product, scaled by `value`."""
+@overload
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """The product of two matrices added to a third, which broadcasts."""
+@overload
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, out_dtype: _dtype, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor: ...
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """The product of a matrix with a vector, added to another vector, which broadcasts to the product's shape."""
 def addmv_(input: Tensor, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
@@ -172,8 +175,11 @@ def atleast_3d(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]: ...
 def atleast_3d(*tensors: Tensor) -> tuple[Tensor, ...]: ...
 def avg_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, ceil_mode: _bool = False, count_include_pad: _bool = True) -> Tensor:
     """The mean of each window of sequences `(N, C, L)` or `(C, L)`; zero padding is included unless `count_include_pad` is false."""
+@overload
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """Products of two batches of matrices, pair by pair, added to a third batch, which broadcasts."""
+@overload
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, out_dtype: _dtype, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor: ...
 def bartlett_window(window_length: _int, periodic: _bool = True, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """A window of `window_length` numbers; a periodic one is one period without the repeated first number."""
 @overload
@@ -205,8 +211,11 @@ def blackman_window(window_length: _int, periodic: _bool = True, *, dtype: _dtyp
     """A window of `window_length` numbers; a periodic one is one period without the repeated first number."""
 def block_diag(*tensors: Tensor) -> Tensor:
     """A block-diagonal matrix; a vector is one row."""
+@overload
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Products of the matrices of two batches, pair by pair."""
+@overload
+def bmm(input: Tensor, mat2: Tensor, out_dtype: _dtype, *, out: Tensor | None = None) -> Tensor: ...
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Views of all tensors, expanded to the shape to which they broadcast."""
 def broadcast_to(input: Tensor, size: Sequence[_int]) -> Tensor:
@@ -745,8 +754,11 @@ def min(input: Tensor, dim: _int, keepdim: _bool = False, *, out: tuple[Tensor, 
 def min(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smaller of two elements; NaN if either is NaN."""
+@overload
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of two matrices."""
+@overload
+def mm(input: Tensor, mat2: Tensor, out_dtype: _dtype, *, out: Tensor | None = None) -> Tensor: ...
 def mode(input: Tensor, dim: _int = -1, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> return_types.mode:
     """The most frequent element along `dim` (the smallest of several), and its last index."""
 @overload

@@ -72,10 +72,10 @@ def matrix_norm(input: Tensor, ord: _str = ..., dim: Sequence[_int] = ..., keepd
 def matrix_power(input: Tensor, n: _int, *, out: Tensor | None = None) -> Tensor:
     """Integer powers of matrices; for a negative `n` powers of their inverses."""
 @overload
-def matrix_rank(input: Tensor, *, atol: Tensor | _Number | None = None, rtol: Tensor | _Number | None = None, hermitian: _bool = False, out: Tensor | None = None) -> Tensor:
+def matrix_rank(input: Tensor, *, atol: Tensor | _float | None = None, rtol: Tensor | _float | None = None, hermitian: _bool = False, out: Tensor | None = None) -> Tensor:
     """The number of singular values larger than `max(atol, rtol * the largest)`."""
 @overload
-def matrix_rank(input: Tensor, tol: Tensor | _Number, hermitian: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
+def matrix_rank(input: Tensor, tol: Tensor | _float, hermitian: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """The product of a chain of matrices, in the order that takes the fewest multiplications."""
 @overload
@@ -84,10 +84,10 @@ def norm(input: Tensor, ord: _Number | None = None, dim: _int | Sequence[_int] |
 @overload
 def norm(input: Tensor, ord: _str, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
 @overload
-def pinv(input: Tensor, *, atol: Tensor | _Number | None = None, rtol: Tensor | _Number | None = None, hermitian: _bool = False, out: Tensor | None = None) -> Tensor:
+def pinv(input: Tensor, *, atol: Tensor | _float | None = None, rtol: Tensor | _float | None = None, hermitian: _bool = False, out: Tensor | None = None) -> Tensor:
     """The pseudo-inverses of matrices; singular values up to `max(atol, rtol * the largest)` count as zero."""
 @overload
-def pinv(input: Tensor, rcond: Tensor | _Number, hermitian: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
+def pinv(input: Tensor, rcond: Tensor | _float, hermitian: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 def qr(A: Tensor, mode: _str = ..., *, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_qr:
     """Matrices as `Q @ R`: orthonormal columns and an upper triangle."""
 def slogdet(A: Tensor, *, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_slogdet:
