@@ -214,7 +214,7 @@ _ELSEWHERE = {
         "sym_not sym_sqrt sym_sum thread_safe_generator".split(),
         "_scalars",
     ),
-    **dict.fromkeys("CompilationUnit Future ScriptFunction ScriptModule fork wait".split(), "jit"),
+    **dict.fromkeys(["Future", "ScriptModule", "fork", "wait"], "jit"),
     "vmap": "func",
     **dict.fromkeys(
         "set_default_tensor_type FloatTensor DoubleTensor HalfTensor BFloat16Tensor ByteTensor CharTensor ShortTensor "
@@ -525,10 +525,8 @@ if TYPE_CHECKING:
     from rushlight.functional import unique as unique
     from rushlight.functional import unique_consecutive as unique_consecutive
     from rushlight.functional import unravel_index as unravel_index
-    from rushlight.jit import CompilationUnit as CompilationUnit
     from rushlight.jit import Future as Future
     from rushlight.jit import JITException as JITException
-    from rushlight.jit import ScriptFunction as ScriptFunction
     from rushlight.jit import ScriptModule as ScriptModule
     from rushlight.jit import fork as fork
     from rushlight.jit import wait as wait
