@@ -38,6 +38,8 @@ SILENT = {"addbmm", "bernoulli", "linspace", "logsigmoid", "logspace", "multinom
 #: Operators that compute a vector as a row of a matrix, to which ``out=`` is resized, as in torch.
 ROWS = {"linear", "matmul"}
 COUNTED = {"arange", "arange.start_step", "fftfreq", "rfftfreq"}
+#: In place they accumulate in the tensor's own dtype; a single number is copied in any.
+ACCUMULATED = {"cumsum", "cumprod"}
 
 
 @every_operator
@@ -60,7 +62,8 @@ def test_in_place(op):
                 own = make(args[0])
                 before, version, place = array(own), own._version, own.data_ptr()
                 kinds = name_of(wanted.dtype), name_of(own.dtype)
-                fits = op.implementation == "view" or (own.shape == wanted.shape and can_cast(*kinds))
+                copied = op.python_name in ACCUMULATED and own.dim() == 0
+                fits = copied or op.implementation == "view" or (own.shape == wanted.shape and can_cast(*kinds))
                 try:
                     got = call(op.method("_"), (own, *args[1:]), kwargs)
                 except RuntimeError as error:

@@ -1,8 +1,8 @@
 //! The device of a call's tensors, and the implementation for that device.
 
-use rushlight_core::{Device, Error, Result};
+use rushlight_core::{Device, Result};
 
-use super::errors::not_on_cuda;
+use super::errors::{apart, not_on_cuda};
 use crate::operator::{Args, OnCuda, Operator, Tags};
 
 /// Checks that all tensors are on one device; a 0-d tensor on the CPU may be combined with any.
@@ -28,17 +28,6 @@ pub fn check_devices(args: &Args) -> Result<Device> {
         };
     }
     Ok(device.map_or(Device::Cpu, |(device, _)| device))
-}
-
-/// The error for tensors on two devices.
-#[cold]
-pub(super) fn apart(first: Device, own: Device) -> Error {
-    let sentence = if first == Device::Meta || own == Device::Meta {
-        format!("Tensor on device {own} is not on the expected device {first}!")
-    } else {
-        format!("Expected all tensors to be on the same device, but found at least two devices, {first} and {own}!")
-    };
-    Error::runtime(sentence).hint("Move one of them: x.to(y.device).")
 }
 
 /// The implementation for tensors on a device, and where it runs.

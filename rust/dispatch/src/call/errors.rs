@@ -4,7 +4,6 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{Class, DType, Device, Dims, Error};
 
-use super::devices::apart;
 use crate::operator::{Args, Operator};
 
 #[cold]
@@ -47,6 +46,17 @@ pub fn shapes_of_meta(args: &Args) -> Option<Error> {
 pub fn not_on_cuda(op: &Operator) -> Error {
     let sentence = format!("Could not run 'aten::{}' with arguments from the 'CUDA' backend.", op.name);
     Error::new(Class::NotImplemented, sentence).hint("Move the tensors to the host: x.cpu().")
+}
+
+/// The error for tensors on two devices.
+#[cold]
+pub fn apart(first: Device, own: Device) -> Error {
+    let sentence = if first == Device::Meta || own == Device::Meta {
+        format!("Tensor on device {own} is not on the expected device {first}!")
+    } else {
+        format!("Expected all tensors to be on the same device, but found at least two devices, {first} and {own}!")
+    };
+    Error::runtime(sentence).hint("Move one of them: x.to(y.device).")
 }
 
 /// The error of a call that could not reach the memory of an operand: of a number on the host, which only some operators

@@ -413,7 +413,6 @@ fn run(args: &Args, kind: Kind, packed: bool) -> Result<Output> {
     let hidden = states.iter().try_fold(isize::MAX, |least, state| Ok::<_, Error>(least.min(size(state, 0)?)))?;
     let first = !packed && args.bool(RNN_TANH::BATCH_FIRST)?;
     let turned = |tensor: &Tensor| op!(TRANSPOSE, tensor, 0i64, 1i64);
-    // torch multiplies all steps before it takes them apart.
     let multiplied = || match args.tensors(own.params)?.first() {
         Some(weight) => op!(LINEAR, input, *weight, None::<&Tensor>).map(drop),
         None => Ok(()),
