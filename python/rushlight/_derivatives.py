@@ -244,7 +244,7 @@ def nll_loss_forward(
     >>> torch.ops.aten.nll_loss_forward(torch.zeros(1, 2), torch.tensor([1]), None, 2, -100)
     (tensor(0.), tensor(1.))
     """
-    return _C._nll_loss(self, target, weight, reduction, ignore_index)
+    return tuple(_C._nll_loss(self, target, weight, reduction, ignore_index))
 
 
 def _scaled_dot_product_flash_attention_for_cpu(
