@@ -296,7 +296,7 @@ def _resized(
         near = places.floor().to(torch.int64).clamp(max=last)
         if not input.is_floating_point():
             return input.index_select(dim, near)
-        return torch._taps(input, dim, near.unsqueeze(1), torch.ones(wanted, 1, device=input.device))
+        return _C._taps(input, dim, near.unsqueeze(1), torch.ones(wanted, 1, device=input.device))
     fixed = _is_fixed(input, mode)
     exact = torch.float64 if fixed or input.dtype == torch.float64 else torch.float32
     places = torch.arange(wanted, dtype=exact, device=input.device)
@@ -312,7 +312,7 @@ def _resized(
         shape = [1] * input.dim()
         shape[dim] = wanted
         return _byte_means(input, dim, taps, [weight.reshape(shape) for weight in weights])
-    return torch._taps(input, dim, torch.stack(taps, 1), torch.stack(weights, 1))
+    return _C._taps(input, dim, torch.stack(taps, 1), torch.stack(weights, 1))
 
 
 def _nearest(places: Tensor, scale: float, last: int, mode: str, align: bool) -> tuple[list[Tensor], list[Tensor]]:

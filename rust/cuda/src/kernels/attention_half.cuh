@@ -11,10 +11,13 @@
 
 namespace rushlight {
 
-/// The greatest number, or the sum, over the four lanes that share rows. A score of NaN is left out: its weight is NaN.
+/// The greatest number, or the sum, over the four lanes that share rows.
 DEVICE f32 greatest_of_quad(f32 x) {
-    x = ::fmaxf(x, __shfl_xor_sync(~0u, x, 1));
-    return ::fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+    for (int flip = 1; flip < 4; flip *= 2) {
+        const f32 other = __shfl_xor_sync(~0u, x, flip);
+        x = other > x ? other : x;
+    }
+    return x;
 }
 DEVICE f32 sum_of_quad(f32 x) {
     x += __shfl_xor_sync(~0u, x, 1);
@@ -97,9 +100,11 @@ DEVICE void attention_half(const AttentionOperands& operands, const Loops<5>& ba
                 f32 most = scores[0][half * 2];
 #pragma unroll
                 for (int i = 1; i < 2 * PACKS; i++) {
-                    most = ::fmaxf(most, scores[i / 2][half * 2 + i % 2]);
+                    const f32 score = scores[i / 2][half * 2 + i % 2];
+                    most = score > most ? score : most;
                 }
-                most = ::fmaxf(greatest_of_quad(most) * unit, greatest[half]);
+                most = greatest_of_quad(most) * unit;
+                most = most > greatest[half] ? most : greatest[half];
                 // A query that has seen nothing yet has sums of zero.
                 const f32 base = most == neg_infinity<f32>() ? 0.0f : most;
                 factors[half] = quick_exp2(greatest[half] - base);
