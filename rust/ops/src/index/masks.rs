@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
-use rushlight_core::{DType, Device, Error, Result};
+use rushlight_core::{DType, Error, Result};
 use rushlight_dispatch::interpreter;
 use rushlight_dispatch::value::Ints;
 
@@ -28,12 +28,6 @@ pub fn prepare(own: &Tensor, tensors: Vec<Tensor>, dims: &[usize]) -> Result<(Ve
     let mut indices = Vec::with_capacity(tensors.len());
     let mut places = Ints::new();
     for (tensor, &dim) in tensors.into_iter().zip(dims) {
-        if tensor.device() != Device::Cpu && tensor.device() != own.device() {
-            return Err(Error::runtime(format!(
-                "indices should be either on cpu or on the same device as the indexed tensor ({})",
-                own.device()
-            )));
-        }
         match tensor.dtype() {
             DType::I64 | DType::I32 => {
                 indices.push(to_device(&tensor, own.device())?);
