@@ -238,6 +238,10 @@ class _OpNamespace(ModuleType):
         return value
 
 
+#: The namespace of torch's own operators, which `__getattr__` makes.
+aten: _OpNamespace
+
+
 def _function_of(namespace: str, name: str) -> Callable[..., Any] | None:
     """The function that a member of a namespace calls, or None."""
     if namespace == "quantized":
