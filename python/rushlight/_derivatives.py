@@ -147,7 +147,10 @@ def call(namespace: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any
     if in_place:
         function = getattr(torch.Tensor, f"{name}_")
     else:
-        function = _C._functions[namespace].get(name) or getattr(torch.Tensor, name)
+        function = _C._functions[namespace].get(name) or getattr(torch.Tensor, name, None)
+    if function is None:
+        # An operator of the engine alone, such as those of batches in `vmap`.
+        return NotImplemented
     return divide(function, args, kwargs)
 
 

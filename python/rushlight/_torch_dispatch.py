@@ -90,9 +90,11 @@ def has_handler(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return bool(active_dispatch_modes() or _handling_classes(args, kwargs))
 
 
+#: Operators whose results share memory with an operand and have no history.
+_WITHOUT_HISTORY = frozenset({"detach", "lift_fresh"})
 #: Operators without a derivative, and those that the engine does not run as operators.
 _NOT_RECORDED = frozenset(
-    "detach lift_fresh _local_scalar_dense equal is_same_size allclose set_ resize_ resize_as_ requires_grad_".split()
+    "_local_scalar_dense equal is_same_size allclose set_ resize_ resize_as_ requires_grad_".split()
 )
 
 
@@ -131,6 +133,8 @@ def handle(
     is_composed = not recorded and isinstance(function, FunctionType) and name not in ops._SINGLE
     if not recorded and name in _COMPOSED:
         result = _C._in_parts(function, args, kwargs)
+    elif name in _WITHOUT_HISTORY:
+        result = _C._below_autograd(compute, (), {})
     elif name in _NOT_RECORDED or not _C._is_recorded(operands):
         result = _C._as_views(operands, _C._below_autograd(compute, (), {}))
     elif is_composed:
