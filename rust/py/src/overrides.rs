@@ -64,11 +64,6 @@ macro_rules! guard {
 
 guard!(Enabled, TorchFunctionState::Enabled, "Handlers are considered again until it is dropped.");
 guard!(Disabled, TorchFunctionState::AllDisabled, "No handler is considered until it is dropped.");
-guard!(
-    SubclassesDisabled,
-    STATE.get().at_most(TorchFunctionState::SubclassesDisabled),
-    "No handler of a class is considered until it is dropped."
-);
 
 /// A public function, method or attribute, as a handler gets it.
 pub enum Public<'a> {

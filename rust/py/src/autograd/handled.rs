@@ -222,14 +222,14 @@ fn _in_parts<'py>(
 /// _unhandled(function, args, kwargs)
 /// --
 ///
-/// The result of a function without the handlers of its operands' classes.
+/// The result of a function that no handler sees.
 #[pyfunction]
 fn _unhandled<'py>(
     function: &Bound<'py, PyAny>,
     args: &Bound<'py, PyTuple>,
     kwargs: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let _disabled = overrides::SubclassesDisabled::begin();
+    let _disabled = overrides::Disabled::begin();
     handled::plainly(|| function.call(args, Some(kwargs)))
 }
 
