@@ -235,7 +235,8 @@ def nll_loss_forward(
     >>> torch.ops.aten.nll_loss_forward(torch.zeros(1, 2), torch.tensor([1]), None, 2, -100)
     (tensor(0.), tensor(1.))
     """
-    return tuple(_C._nll_loss(self, target, weight, reduction, ignore_index))
+    loss, total = _C._nll_loss(self, target, weight, reduction, ignore_index)
+    return loss, total
 
 
 def _scaled_dot_product_flash_attention_for_cpu(
