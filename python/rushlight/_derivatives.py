@@ -1,7 +1,7 @@
-"""The operators of torch's registry that derivatives call, for modes of ``__torch_dispatch__``.
+"""What the engine asks handlers of ``__torch_dispatch__`` for.
 
-The engine calls `call` for each operator of a derivative while a mode is active, and `gradients` for the derivatives that torch
-computes by one operator. Operators that only the engine has are divided into torch's here, where these do the same work. The
+It calls `call` for the operators of derivatives and of the parts of composite operators, and `gradients` for the derivatives that
+torch computes by one operator. Operators that only the engine has are divided into torch's here, where these do the same work. The
 others keep the engine's names.
 """
 

@@ -197,6 +197,10 @@ def _decomposition(func: Callable[..., Any]) -> Callable[..., Any] | None:
     return DECOMPOSITIONS.get(name)
 
 
+#: Types of public functions that are operators.
+OPERATOR_TYPES = (FunctionType, BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
+
+
 @cache
 def _parameters(func: Callable[..., Any]) -> list[inspect.Parameter] | None:
     try:
@@ -219,7 +223,13 @@ def _packet(func: Callable[..., Any], name: str) -> Any:
     return found
 
 
-def _overload_of(
+def function_in_python(func: Callable[..., Any]) -> FunctionType | None:
+    """The function behind a public one whose operators are handled one by one; None for an operator."""
+    inner = getattr(func, "__wrapped__", None)
+    return inner if isinstance(inner, FunctionType) else None
+
+
+def overload_of(
     func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """The operator for a public function and its arguments, and the operator's arguments."""
@@ -260,11 +270,9 @@ def divide(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
             raise RuntimeError(f".{name}() is not supported for tensor subclasses{got}")
         return plainly(func, args, kwargs)
     modes = active_dispatch_modes()
-    take_whole = getattr(modes[-1], "take_whole", None) if modes else None
-    if take_whole is not None:
-        # A trace has some functions as one operator.
+    if modes:
         with without_dispatch_modes(len(modes) - 1):
-            whole = take_whole(name, func, args, kwargs)
+            whole = modes[-1]._take_whole(func, args, kwargs)
         if whole is not None:
             return whole[0]
     composed = _decomposition(func)
@@ -272,8 +280,8 @@ def divide(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
         result = composed(*args, **kwargs)
         if result is not NotImplemented:
             return result
-    inner = getattr(func, "__wrapped__", None)
-    if isinstance(inner, FunctionType):
+    inner = function_in_python(func)
+    if inner is not None:
         # The operators of a function in Python are handled one by one.
         return inner(*args, **kwargs)
     if isinstance(func, FunctionType) and not getattr(func, OVERRIDABLE_MARK, False):
@@ -281,9 +289,9 @@ def divide(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
             f"{func.__module__.replace('rushlight', 'torch')}.{name} is not divided into operators for __torch_dispatch__: "
             "call it with the tensors inside, or handle it in __torch_function__"
         )
-    if not isinstance(func, (FunctionType, BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)):
+    if not isinstance(func, OPERATOR_TYPES):
         return plainly(func, args, kwargs)
-    overload, args, kwargs = _overload_of(func, args, kwargs)
+    overload, args, kwargs = overload_of(func, args, kwargs)
     result = overload(*args, **kwargs)
     if overload.overloadpacket.__name__.endswith("_") and args and isinstance(args[0], Tensor):
         return args[0]

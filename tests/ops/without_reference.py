@@ -37,7 +37,7 @@ WHY_NONE = {
         (
             "_unique2 _unique_dim _unique_consecutive _slice _index_put _linalg_solve_ex _linalg_det _linalg_lstsq "
             "_pivots_to_permutation _fft_c2c _fft_r2c _fft_c2r _conv _nll_loss _nll_loss2d _max_pool _pool_gather _avg_pool "
-            "_mix _ctc_loss _fused_sgd _fused_adam _fused_step _max_unpool _lstm_sequence native_batch_norm"
+            "_mix _taps _taps_spread _ctc_loss _fused_sgd _fused_adam _fused_step _max_unpool _lstm_sequence native_batch_norm"
         ).split(),
         _KERNEL,
     ),

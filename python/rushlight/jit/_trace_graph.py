@@ -6,6 +6,7 @@ import inspect
 from functools import cache
 
 import rushlight as torch
+from rushlight._torch_dispatch import OPERATOR_TYPES, function_in_python, overload_of
 from rushlight.utils._python_dispatch import TorchDispatchMode
 
 from ._graph import TracingState
@@ -175,24 +176,29 @@ class _Trace(TorchDispatchMode):
     def __init__(self, state: TracingState) -> None:
         self._state = state
 
-    def take_whole(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any] | None:
-        """The result of a function that is recorded as one operator; None for others."""
-        written = _WHOLE.get(name)
-        if written is None:
+    def _take_whole(self, func: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any] | None:
+        written = _WHOLE.get(getattr(func, "__name__", ""))
+        if written is not None:
+            kind, inputs = written(*args, **kwargs)
+            result = func(*args, **kwargs)
+            self._state._record(f"aten::{kind}", inputs, result)
+            return (result,)
+        if function_in_python(func) is not None or not isinstance(func, OPERATOR_TYPES):
             return None
-        kind, inputs = written(*args, **kwargs)
-        result = function(*args, **kwargs)
-        self._state._record(f"aten::{kind}", inputs, result)
+        overload, given, named = overload_of(func, args, kwargs)
+        result = func(*args, **kwargs)
+        self._record(overload.overloadpacket, given, named, result)
         return (result,)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        result = func(*args, **kwargs)
-        packet = func.overloadpacket
-        named = None if packet._function is None else _bound(packet._function, args, kwargs)
-        inputs = [*args, *kwargs.values()] if named is None else list(named.values())
-        self._state._record(packet._qualified_op_name, inputs, result)
+        result = func(*args, **(kwargs or {}))
+        self._record(func.overloadpacket, args, kwargs or {}, result)
         return result
+
+    def _record(self, packet: Any, args: Any, kwargs: dict[str, Any], result: Any) -> None:
+        bound = None if packet._function is None else _bound(packet._function, args, kwargs)
+        inputs = [*args, *kwargs.values()] if bound is None else list(bound.values())
+        self._state._record(packet._qualified_op_name, inputs, result)
 
 
 def _get_trace_graph(
@@ -206,9 +212,8 @@ def _get_trace_graph(
 ) -> tuple[Any, ...]:
     """Calls a function or module, and returns the graph of the operators that it ran, and its result.
 
-    The inputs of the graph are the tensors among the arguments, then the parameters and buffers of a module. An
-    operator has the name and arguments that it has for a `TorchDispatchMode`, and convolutions, `dropout`, `softmax`,
-    `interpolate`, `grid_sample`, `batch_norm` and `instance_norm` those that torch's traces have. Sizes are numbers.
+    The inputs of the graph are the tensors among the arguments, then the parameters and buffers of a module. Operators
+    have the names and arguments that torch's traces have. Sizes are numbers.
 
     Args:
         f: a function or a module.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import re
 from typing import NamedTuple
 
 import rushlight as torch
@@ -259,11 +260,18 @@ def _function_of(function: Any) -> Any:
     return owner if is_apply else function
 
 
+def _required_first(doc: str) -> list[str]:
+    """The same from the text of a function with several signatures, which begins with the first."""
+    first = re.match(r"\w+\((.*?)\) ->", doc)
+    positional = first[1].split("*")[0] if first else ""
+    return [one.split()[-1] for one in positional.split(", ") if " " in one and "=" not in one]
+
+
 def _required(function: Any) -> list[str]:
     """The names of the required positional arguments."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return []
+        return _required_first(getattr(function, "__doc__", None) or "")
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [one.name for one in parameters if one.kind in positional and one.default is inspect.Parameter.empty]

@@ -47,6 +47,10 @@ class TorchDispatchMode:
             f"{type(self).__name__} has no __torch_dispatch__(self, func, types, args=(), kwargs=None)"
         )
 
+    def _take_whole(self, func: Any, args: Any, kwargs: Any) -> tuple[Any] | None:
+        """The result of a public function, alone in a tuple, of a mode that takes it above autograd; None leaves it to the others."""
+        return None
+
 
 def is_traceable_wrapper_subclass(t: object) -> bool:
     """Whether an object is a tensor of a class that can be taken apart and put together again.

@@ -14,7 +14,7 @@ pub struct Modes {
     pub tangents: bool,
     /// Whether records for tangents only are visible, to backward passes and to `requires_grad`.
     pub tangents_visible: bool,
-    /// Whether it runs a handler of operators, whose calls are not recorded: the call that it handles is.
+    /// Whether this thread runs a handler: its own calls are not recorded, only the call that it handles.
     pub below: bool,
     /// How many functions that transforms (`func.grad`) differentiate are running, one inside the other.
     pub transforms: u8,
@@ -141,7 +141,7 @@ impl Drop for GradMode {
     }
 }
 
-/// Records nothing until the guard is dropped, although gradients remain enabled for who asks.
+/// Records nothing until the guard is dropped, although gradients remain enabled for code that asks.
 pub struct BelowAutograd {
     before: bool,
     _this_thread: PhantomData<*const ()>,

@@ -16,16 +16,22 @@ use crate::value::{Output, Target};
 
 /// The devices that have a mixed precision of their own.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Processor {
     Host,
     Cuda,
 }
 
-impl Place {
-    fn of(tensor: &Tensor) -> Option<Place> {
+impl Processor {
+    /// A call with an operand on a GPU runs there.
+    fn of_call(args: &Args) -> Processor {
+        let cuda = args.each_tensor().any(|(_, one)| Processor::of(one) == Some(Processor::Cuda));
+        if cuda { Processor::Cuda } else { Processor::Host }
+    }
+
+    fn of(tensor: &Tensor) -> Option<Processor> {
         match tensor.device() {
-            Device::Cpu => Some(Place::Host),
-            Device::Cuda(_) => Some(Place::Cuda),
+            Device::Cpu => Some(Processor::Host),
+            Device::Cuda(_) => Some(Processor::Cuda),
             _ => None,
         }
     }
@@ -37,14 +43,14 @@ thread_local! {
 }
 
 /// Sets the dtype of products on this thread, `None` to turn mixed precision off; returns the previous one.
-pub fn set(place: Place, lower: Option<DType>) -> Option<DType> {
+pub fn set(processor: Processor, lower: Option<DType>) -> Option<DType> {
     if lower.is_some() {
         Modes::AUTOCAST.enter();
     }
     let mut dtypes = HALF_DTYPES.get();
-    let before = std::mem::replace(&mut dtypes[place as usize], lower);
+    let before = std::mem::replace(&mut dtypes[processor as usize], lower);
     HALF_DTYPES.set(dtypes);
-    if place == Place::Cuda && lower.is_some() != before.is_some() {
+    if processor == Processor::Cuda && lower.is_some() != before.is_some() {
         count_autocast_on_cuda(lower.is_some());
     }
     if before.is_some() {
@@ -55,8 +61,8 @@ pub fn set(place: Place, lower: Option<DType>) -> Option<DType> {
 
 /// The dtype of products on this thread, if mixed precision is on.
 #[inline]
-pub fn lower(place: Place) -> Option<DType> {
-    if Modes::AUTOCAST.is_in_use() { HALF_DTYPES.get()[place as usize] } else { None }
+pub fn lower(processor: Processor) -> Option<DType> {
+    if Modes::AUTOCAST.is_in_use() { HALF_DTYPES.get()[processor as usize] } else { None }
 }
 
 /// Turns mixed precision off until the guard is dropped.
@@ -79,13 +85,9 @@ impl Drop for Disabled {
 #[cold]
 pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
     if let Target::Fresh = &target
-        && let place = if args.each_tensor().any(|(_, one)| Place::of(one) == Some(Place::Cuda)) {
-            Place::Cuda
-        } else {
-            Place::Host
-        }
-        && let Some(lower) = lower(place)
-        && let Some((args, _off)) = cast(&args, place, lower)?
+        && let processor = Processor::of_call(&args)
+        && let Some(lower) = lower(processor)
+        && let Some((args, _off)) = cast(&args, processor, lower)?
     {
         return args.call();
     }
@@ -94,16 +96,15 @@ pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
 
 /// Whether mixed precision changes an argument of this call.
 pub fn changes(args: &Args) -> Result<bool> {
-    let cuda = args.each_tensor().any(|(_, one)| Place::of(one) == Some(Place::Cuda));
-    let place = if cuda { Place::Cuda } else { Place::Host };
-    let Some(lower) = lower(place) else { return Ok(false) };
-    let Some(wanted) = wanted(args, place, lower)? else { return Ok(false) };
-    Ok(args.each_tensor().any(|(_, one)| applies_to(one, place) && one.dtype() != wanted))
+    let processor = Processor::of_call(args);
+    let Some(lower) = lower(processor) else { return Ok(false) };
+    let Some(wanted) = wanted(args, processor, lower)? else { return Ok(false) };
+    Ok(args.each_tensor().any(|(_, one)| applies_to(one, processor) && one.dtype() != wanted))
 }
 
 /// Whether mixed precision casts a tensor: float64 is unchanged.
-fn applies_to(tensor: &Tensor, place: Place) -> bool {
-    tensor.dtype().is_floating() && tensor.dtype() != DType::F64 && Place::of(tensor) == Some(place)
+fn applies_to(tensor: &Tensor, processor: Processor) -> bool {
+    tensor.dtype().is_floating() && tensor.dtype() != DType::F64 && Processor::of(tensor) == Some(processor)
 }
 
 /// What an operator does on CUDA devices, by torch's lists for them. Its definition has what it does on the host.
@@ -178,9 +179,9 @@ fn on_cuda(op: &Operator) -> Result<Autocast> {
 }
 
 /// The half type, unless float32 is among the arguments; another half type before it is an error.
-fn promoted(args: &Args, place: Place, lower: DType) -> Result<DType> {
+fn promoted(args: &Args, processor: Processor, lower: DType) -> Result<DType> {
     let meet = |found: DType, tensor: &Tensor| match tensor.dtype() {
-        _ if !applies_to(tensor, place) => Ok(found),
+        _ if !applies_to(tensor, processor) => Ok(found),
         own if own == found => Ok(found),
         own if own == DType::F32 || found == DType::F32 => Ok(DType::F32),
         own => Err(Error::runtime("Unexpected floating ScalarType in at::autocast::prioritize").hint(format!(
@@ -193,23 +194,23 @@ fn promoted(args: &Args, place: Place, lower: DType) -> Result<DType> {
 }
 
 /// The dtype to which the arguments of this operator are cast; `None` if it leaves them unchanged.
-fn wanted(args: &Args, place: Place, lower: DType) -> Result<Option<DType>> {
-    let rule = if place == Place::Cuda { on_cuda(args.op)? } else { args.op.autocast };
+fn wanted(args: &Args, processor: Processor, lower: DType) -> Result<Option<DType>> {
+    let rule = if processor == Processor::Cuda { on_cuda(args.op)? } else { args.op.autocast };
     Ok(match rule {
         Autocast::LowerPrecision => Some(lower),
         Autocast::Fp32 => Some(DType::F32),
-        Autocast::Promote => Some(promoted(args, place, lower)?),
+        Autocast::Promote => Some(promoted(args, processor, lower)?),
         Autocast::Unchanged => None,
     })
 }
 
 /// The arguments cast for this operator, and a guard for the call; `None` if it leaves them unchanged.
-fn cast<'a>(args: &Args<'a>, place: Place, lower: DType) -> Result<Option<(Args<'a>, Disabled)>> {
-    let Some(wanted) = wanted(args, place, lower)? else { return Ok(None) };
+fn cast<'a>(args: &Args<'a>, processor: Processor, lower: DType) -> Result<Option<(Args<'a>, Disabled)>> {
+    let Some(wanted) = wanted(args, processor, lower)? else { return Ok(None) };
     let to_dtype = primitives()?.cast;
     // Begins here, so that the casts themselves are not cast.
     let disable = disable();
     let mut changed = args.clone();
-    replace_where(&mut changed.values, |tensor| applies_to(tensor, place), |tensor| to_dtype(tensor, wanted))?;
+    replace_where(&mut changed.values, |tensor| applies_to(tensor, processor), |tensor| to_dtype(tensor, wanted))?;
     Ok(Some((changed, disable)))
 }

@@ -96,7 +96,7 @@ pub fn check_fits(value: Scalar, dtype: DType) -> Result<()> {
         .hint(format!("torch.{about}(torch.{}) shows the range of the dtype.", dtype.name())))
 }
 
-/// The same for a number that becomes a tensor. Those of half types are made of a number in double precision.
+/// Returns an error for a number that a new tensor's dtype cannot hold. Half types are made of a number in double precision.
 pub fn check_number(value: Scalar, dtype: DType) -> Result<()> {
     check_fits(value, if value.is_complex() && dtype.is_half() { DType::F64 } else { dtype })
 }

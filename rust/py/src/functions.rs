@@ -400,10 +400,10 @@ fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
     settings::set_default_dtype(dtype.get().dtype).map_err(raise)
 }
 
-fn place(device_type: &str) -> PyResult<autocast::Place> {
+fn place(device_type: &str) -> PyResult<autocast::Processor> {
     match device_type {
-        "cpu" => Ok(autocast::Place::Host),
-        "cuda" => Ok(autocast::Place::Cuda),
+        "cpu" => Ok(autocast::Processor::Host),
+        "cuda" => Ok(autocast::Processor::Cuda),
         other => Err(PyValueError::new_err(format!("{other} has no mixed precision"))),
     }
 }

@@ -7,8 +7,8 @@
 
 namespace rushlight::random {
 
-/// The numbers of one element. Its stream is none of those that other calls draw from: their threads have smaller numbers. Each block
-/// that a call takes stands for 2^20 blocks here.
+/// The numbers of one element. Bit 63 of the thread's number is set, which no other call does, so that streams never meet. A call
+/// reserves few blocks; each stands for 2^20 here, because an element may need many.
 struct Draws {
     u64 seed, thread, block;
     Words words;

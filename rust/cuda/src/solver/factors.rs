@@ -1,5 +1,8 @@
 //! Factorisations, by cuSOLVER. Each function enqueues one for every matrix; it is false if the library is missing or does not take
 //! the matrices.
+//!
+//! In each function, `size` passes pointers to the sizes of its call, and `run` passes matrices that the caller holds, and
+//! workspaces of the sizes that `size` asked for.
 
 use std::ffi::c_int;
 
@@ -19,17 +22,17 @@ pub unsafe fn cholesky(card: &Card, stream: StreamId, upper: bool, a: Matrices, 
     let size = |call: &mut Call| {
         let Call { library, handle: own, parameters: with, dtype: Type { data, .. }, .. } = *call;
         let (device, host) = call.sizes();
-        // SAFETY: the library writes the sizes, which are those of the call.
+        // SAFETY: see the head of the file.
         unsafe { (library.cholesky_size)(own, with, triangle, rows, data, a.first(), all, data, device, host) }
     };
     let run = |call: &Call, n| {
         let &Call { library, handle: own, parameters: with, dtype: Type { data, .. }, .. } = call;
         let &Call { device, device_bytes: room, host, host_bytes: space, .. } = call;
         let (at, info) = (a.get(n), code(infos, n));
-        // SAFETY: guaranteed by the caller; the workspaces have the sizes that were asked for.
+        // SAFETY: see the head of the file.
         unsafe { (library.cholesky)(own, with, triangle, rows, data, at, all, data, device, room, host, space, info) }
     };
-    // SAFETY: see above.
+    // SAFETY: both closures call cuSOLVER with the handle of the call, on memory that the caller holds for the stream.
     unsafe { each(card, stream, "cusolverDnXpotrf", a, size, run) }
 }
 
@@ -43,17 +46,17 @@ pub unsafe fn lu(card: &Card, stream: StreamId, a: Matrices, pivots: u64, infos:
     let size = |call: &mut Call| {
         let Call { library, handle: own, parameters: with, dtype: Type { data, .. }, .. } = *call;
         let (device, host) = call.sizes();
-        // SAFETY: as for `cholesky`.
+        // SAFETY: see the head of the file.
         unsafe { (library.lu_size)(own, with, rows, columns, data, a.first(), all, data, device, host) }
     };
     let run = |call: &Call, n| {
         let &Call { library, handle: own, parameters: with, dtype: Type { data, .. }, .. } = call;
         let &Call { device, device_bytes: room, host, host_bytes: space, .. } = call;
         let (at, to, info) = (a.get(n), pointer(pivots + n * step), code(infos, n));
-        // SAFETY: as for `cholesky`.
+        // SAFETY: see the head of the file.
         unsafe { (library.lu)(own, with, rows, columns, data, at, all, to, data, device, room, host, space, info) }
     };
-    // SAFETY: see above.
+    // SAFETY: both closures call cuSOLVER with the handle of the call, on memory that the caller holds for the stream.
     unsafe { each(card, stream, "cusolverDnXgetrf", a, size, run) }
 }
 
@@ -67,21 +70,21 @@ pub unsafe fn reflections(card: &Card, stream: StreamId, a: Matrices, tau: u64, 
     let size = |call: &mut Call| {
         let Call { library, handle: own, parameters: with, dtype: Type { data, .. }, .. } = *call;
         let ((device, host), at, tau) = (call.sizes(), a.first(), pointer(tau));
-        // SAFETY: as for `cholesky`.
+        // SAFETY: see the head of the file.
         unsafe { (library.reflections_size)(own, with, rows, columns, data, at, all, data, tau, data, device, host) }
     };
     let run = |call: &Call, n| {
         let &Call { library, handle: own, parameters: with, dtype: Type { data, .. }, .. } = call;
         let &Call { device, device_bytes: room, host, host_bytes: space, .. } = call;
         let (at, tau, info) = (a.get(n), pointer(tau + n * step), code(infos, n));
-        // SAFETY: as for `cholesky`.
+        // SAFETY: see the head of the file.
         unsafe {
             (library.reflections)(
                 own, with, rows, columns, data, at, all, data, tau, data, device, room, host, space, info,
             )
         }
     };
-    // SAFETY: see above.
+    // SAFETY: both closures call cuSOLVER with the handle of the call, on memory that the caller holds for the stream.
     unsafe { each(card, stream, "cusolverDnXgeqrf", a, size, run) }
 }
 
@@ -115,7 +118,7 @@ pub unsafe fn reflect(
         let (at, tau, to) = (a.first(), pointer(tau), c.first());
         call.in_elements(|call, elements| {
             let ask = call.library.reflect_size[call.dtype.index];
-            // SAFETY: as for `cholesky`.
+            // SAFETY: see the head of the file.
             unsafe { ask(call.handle, side, turned, rows, columns, steps, at, all, tau, to, apart, elements) }
         })
     };
@@ -123,10 +126,10 @@ pub unsafe fn reflect(
         let (run, own, work, room) =
             (call.library.reflect[call.dtype.index], call.handle, call.device, call.elements());
         let (at, tau, to, info) = (a.get(n), pointer(tau + n * step), c.get(n), code(infos, n));
-        // SAFETY: as for `cholesky`.
+        // SAFETY: see the head of the file.
         unsafe { run(own, side, turned, rows, columns, steps, at, all, tau, to, apart, work, room, info) }
     };
-    // SAFETY: see above.
+    // SAFETY: both closures call cuSOLVER with the handle of the call, on memory that the caller holds for the stream.
     unsafe { each(card, stream, "cusolverDnXormqr", c, size, run) }
 }
 
@@ -148,21 +151,21 @@ pub unsafe fn eigen(
     let size = |call: &mut Call| {
         let Call { library, handle: own, parameters: with, dtype: Type { data, .. }, .. } = *call;
         let ((device, host), at, to) = (call.sizes(), a.first(), pointer(values));
-        // SAFETY: as for `cholesky`.
+        // SAFETY: see the head of the file.
         unsafe { (library.eigen_size)(own, with, wanted, lower, rows, data, at, all, real, to, data, device, host) }
     };
     let run = |call: &Call, n| {
         let &Call { library, handle: own, parameters: with, dtype: Type { data, .. }, .. } = call;
         let &Call { device, device_bytes: room, host, host_bytes: space, .. } = call;
         let (at, to, info) = (a.get(n), pointer(values + n * step), code(infos, n));
-        // SAFETY: as for `cholesky`.
+        // SAFETY: see the head of the file.
         unsafe {
             (library.eigen)(
                 own, with, wanted, lower, rows, data, at, all, real, to, data, device, room, host, space, info,
             )
         }
     };
-    // SAFETY: see above.
+    // SAFETY: both closures call cuSOLVER with the handle of the call, on memory that the caller holds for the stream.
     unsafe { each(card, stream, "cusolverDnXsyevd", a, size, run) }
 }
 
@@ -200,7 +203,7 @@ pub unsafe fn singular(
         let (at, s, u, v) = (a.first(), pointer(to.values), to.u.first(), to.v.first());
         call.in_elements(|call, room| {
             let (ask, own, sweeps) = (call.library.singular_size[call.dtype.index], call.handle, call.sweeps);
-            // SAFETY: as for `cholesky`.
+            // SAFETY: see the head of the file.
             unsafe { ask(own, wanted, economic, rows, columns, at, rows, s, u, rows, v, columns, room, sweeps) }
         })
     };
@@ -208,9 +211,9 @@ pub unsafe fn singular(
         let (run, own, work) = (call.library.singular[call.dtype.index], call.handle, call.device);
         let (at, s, u, v) = (a.get(n), pointer(to.values + n * step), to.u.get(n), to.v.get(n));
         let (room, info, sweeps) = (call.elements(), code(infos, n), call.sweeps);
-        // SAFETY: as for `cholesky`.
+        // SAFETY: see the head of the file.
         unsafe { run(own, wanted, economic, rows, columns, at, rows, s, u, rows, v, columns, work, room, info, sweeps) }
     };
-    // SAFETY: see above.
+    // SAFETY: both closures call cuSOLVER with the handle of the call, on memory that the caller holds for the stream.
     unsafe { each(card, stream, "cusolverDnXgesvdj", a, size, run) }
 }

@@ -59,8 +59,8 @@ pub fn apart(first: Device, own: Device) -> Error {
     Error::runtime(sentence).hint("Move one of them: x.to(y.device).")
 }
 
-/// The error of a call that could not reach the memory of an operand: of a number on the host, which only some operators
-/// take beside tensors of another device. A composition that reads memory of the host has no form for other devices.
+/// The error of a call that could not read the memory of an operand. With operands on two devices, one is a number on the host
+/// that this operator does not take. With one device, the operator is a composition that has no form for it.
 #[cold]
 fn out_of_reach(args: &Args) -> Error {
     let mut devices = args.each_tensor().map(|(_, tensor)| tensor.device());

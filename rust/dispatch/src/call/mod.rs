@@ -3,9 +3,9 @@
 //! broadcasts in its own shape function. A view (`views`) computes a layout and records.
 //!
 //! Before the steps, the interceptors in `INTERCEPTORS` run in their order, each only if its mode is in use or an operand
-//! has its form (`interceptors`). The order matters: a mode of `__torch_dispatch__` handles a call before
-//! anything else does; mixed precision sees the operands as the user gave them and starts the
-//! call again with the cast ones; quantised operands are handled before anything reads their dtype, which is that of
+//! has its form (`interceptors`). The order matters: handlers of `__torch_dispatch__` come first, and
+//! leave a call that mixed precision changes to the call with the cast operands; mixed precision sees the operands as the
+//! user gave them and starts the call again with the cast ones; quantised operands are handled before anything reads their dtype, which is that of
 //! their integers; an operator raises its own errors before anything is copied and before its tensors
 //! are taken apart; random numbers inside a `vmap` are handled before batched operands. The last two interceptors wrap
 //! the steps and make no other call. A call that starts again passes all interceptors again.

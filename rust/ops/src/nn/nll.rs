@@ -78,7 +78,7 @@ pub fn loss_and_weight(
     <[Tensor; 2]>::try_from(outputs.into_tensors()).map_err(|_| Error::runtime("the loss has two results"))
 }
 
-const SCATTERED: &[Formula] = &[formula(
+const OF_SCORES: &[Formula] = &[formula(
     FORWARD::INPUT,
     Saves::input(FORWARD::INPUT)
         .union(Saves::input(FORWARD::TARGET))
@@ -113,7 +113,7 @@ const FORWARD: Operator = Operator {
     dtypes: DTypes::FLOATS,
     batch_rule: BatchRule::Custom(batched_nll),
     implementation: Implementation::Kernel(Kernel { infer, cpu, cuda: OnCuda::Own(cuda) }),
-    derivative: Derivative::Formulas(SCATTERED),
+    derivative: Derivative::Formulas(OF_SCORES),
     reference: "",
     ..Operator::BASE
 };
@@ -279,12 +279,12 @@ impl Prepared {
         Ok(Prepared { targets: plain(args.tensor(TARGET)?, DType::I64)?, weights })
     }
 
-    /// Pins both for `picks`.
+    /// Pins both for `operands`.
     fn pin(&self) -> Result<(Pin<'_>, Option<Pin<'_>>)> {
         Ok((self.targets.storage().pin()?, self.weights.as_ref().map(|w| w.storage().pin()).transpose()?))
     }
 
-    fn picks<T: Element>(
+    fn operands<T: Element>(
         &self,
         (targets, weights): &(Pin, Option<Pin>),
         sizes: [isize; 3],
@@ -328,11 +328,11 @@ fn cpu(args: &Args, results: &[Tensor]) -> Result<()> {
     let (scores, pins) = (source.storage().pin()?, prepared.pin()?);
     let (out, total) = (results[0].storage().pin()?, results[1].storage().pin()?);
     dispatch!(input.dtype(), T in [f32, f64, f16_, bf16_] => {
-        let picks = prepared.picks::<T>(&pins, sizes, element(&scores, &source), strides, args.int(IGNORE_INDEX)?);
+        let operands = prepared.operands::<T>(&pins, sizes, element(&scores, &source), strides, args.int(IGNORE_INDEX)?);
         let each = (reduction == Reduction::None).then(|| out.as_ptr().cast::<T>());
         // SAFETY: operands are pinned, contiguous and of the sizes that `infer` checked; results are new.
         unsafe {
-            let sums = picks.losses(each).map_err(out_of_bounds)?;
+            let sums = operands.losses(each).map_err(out_of_bounds)?;
             total.as_ptr().cast::<T>().write(T::from_scalar(sums.weights.into()));
             match reduction {
                 Reduction::None => {}
@@ -398,16 +398,16 @@ fn backward(args: &Args, results: &[Tensor]) -> Result<()> {
     let total = crate::convert::item(args.tensor(TOTAL_WEIGHT)?)?.f64();
     let (pin, pins, target) = (grads.storage().pin()?, prepared.pin()?, out.storage().pin()?);
     dispatch!(out.dtype(), T in [f32, f64, f16_, bf16_] => {
-        let picks = prepared.picks::<T>(&pins, sizes, std::ptr::null(), [0; 3], args.int(IGNORE_INDEX)?);
+        let operands = prepared.operands::<T>(&pins, sizes, std::ptr::null(), [0; 3], args.int(IGNORE_INDEX)?);
         let grads = element::<T>(&pin, &grads) as usize;
         // SAFETY: as in the forward; a gradient for each target, or one for all.
         let grad = |index: usize| unsafe { (*(grads as *const T).add(index)).to_scalar().f64() };
         // SAFETY: see above.
         unsafe {
             match reduction {
-                Reduction::None => picks.scatter(target.as_ptr().cast(), grad),
-                Reduction::Sum => picks.scatter(target.as_ptr().cast(), |_| grad(0)),
-                Reduction::Mean => picks.scatter(target.as_ptr().cast(), |_| grad(0) / total),
+                Reduction::None => operands.scatter(target.as_ptr().cast(), grad),
+                Reduction::Sum => operands.scatter(target.as_ptr().cast(), |_| grad(0)),
+                Reduction::Mean => operands.scatter(target.as_ptr().cast(), |_| grad(0) / total),
             }
         }
         .map_err(out_of_bounds)

@@ -1,4 +1,4 @@
-//! Passes the calls of derivatives to handlers of `__torch_dispatch__`, in Python (`rushlight._derivatives`), and the results of
+//! Passes calls inside the engine to handlers of `__torch_dispatch__`, in Python (`rushlight._derivatives`), and the results of
 //! handlers to the engine, which records them.
 
 use pyo3::exceptions::PyTypeError;
@@ -44,8 +44,8 @@ impl Handler for PyHandler {
             }
             let is_function = args.op.variants.has(Variants::FUNCTION);
             let name = args.op.python_name();
-            let told = (args.op.namespace, name, positional.to_tuple(), keywords, in_place, is_function);
-            let found = py.import("rushlight._derivatives")?.call_method1("call", told)?;
+            let arguments = (args.op.namespace, name, positional.to_tuple(), keywords, in_place, is_function);
+            let found = py.import("rushlight._derivatives")?.call_method1("call", arguments)?;
             tensors(&found)
         })
     }
@@ -68,8 +68,8 @@ impl Handler for PyHandler {
                 tensors.set_item(params[meta.place].name, (saved, sizes))?;
             }
             let grad = object::optional_object(py, derive.grads.first().cloned().flatten())?;
-            let told = (derive.args.op.python_name(), grad, tensors, values, PyTuple::new(py, derive.wanted)?);
-            let found = py.import("rushlight._derivatives")?.call_method1("gradients", told)?;
+            let arguments = (derive.args.op.python_name(), grad, tensors, values, PyTuple::new(py, derive.wanted)?);
+            let found = py.import("rushlight._derivatives")?.call_method1("gradients", arguments)?;
             if found.is_none() {
                 return Ok(None);
             }
@@ -245,7 +245,7 @@ fn _unhandled<'py>(
 /// _make_handled(cls, data, device, requires_grad)
 /// --
 ///
-/// A leaf of a class that handles operators, with the form of `data`, which has no elements either, and on a device by what it tells.
+/// A leaf of a class that handles operators, with the form of `data`, which has no elements either, whose `device` attribute is `device`.
 #[pyfunction]
 fn _make_handled<'py>(
     cls: &Bound<'py, PyAny>,

@@ -29,7 +29,7 @@ fn seconds(value: f64) -> PyResult<Duration> {
 type Call<'py> = (String, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>, c_int, Option<usize>);
 
 /// What errors say of calls, as `Description` has it.
-type Told = (String, usize, u64, String, [usize; 2], Option<(usize, i64)>);
+type DescriptionParts = (String, usize, u64, String, [usize; 2], Option<(usize, i64)>);
 
 /// The calls that were enqueued together.
 #[pyclass(name = "_NcclWork", module = "rushlight._C", frozen)]
@@ -77,7 +77,7 @@ impl PyCommunicator {
 
     /// Enqueues calls as one, after the work of the current stream. Errors say of them to which group and rank they belong, how many
     /// the group has made, torch's name of the operation, how many elements are read and written, and the peer and tag of a message.
-    fn call(&self, py: Python<'_>, calls: Vec<Call<'_>>, what: Told, timeout: f64) -> PyResult<PyWork> {
+    fn call(&self, py: Python<'_>, calls: Vec<Call<'_>>, what: DescriptionParts, timeout: f64) -> PyResult<PyWork> {
         let timeout = seconds(timeout)?;
         let (group, rank, number, operation, elements, message) = what;
         let what = Description { group, rank, number, operation, elements, message };

@@ -185,7 +185,7 @@ def argument_validation(f: Callable[..., Any]) -> Callable[..., Any]:
     type of items, ``IterDataPipe[int]``, is not checked.
 
     Raises:
-        TypeError: when the function is called, an argument is of another class.
+        TypeError: when the function is called, an argument with such an annotation is no ``IterDataPipe``.
 
     >>> from rushlight.utils.data import IterDataPipe, argument_validation
     >>> @argument_validation
@@ -204,6 +204,7 @@ def argument_validation(f: Callable[..., Any]) -> Callable[..., Any]:
         for name, value in signature.bind(*args, **kwargs).arguments.items():
             hint = hints.get(name)
             is_pipe = isinstance(hint, type) and issubclass(hint, (IterDataPipe, MapDataPipe))
+            # torch accepts instances of IterDataPipe alone, whichever class the annotation names.
             if is_pipe and not isinstance(value, IterDataPipe):
                 raise TypeError(f"Expected argument '{name}' as a IterDataPipe, but found {type(value)}")
         return f(*args, **kwargs)

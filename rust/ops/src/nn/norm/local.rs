@@ -48,7 +48,7 @@ pub static LOCAL_RESPONSE_NORM: Operator = Operator {
         pad.extend([size / 2, (size - 1) / 2]);
         let squares = Expr::from(own).square();
         // torch averages squares of images and volumes with volume pooling, which mixed precision does in float32.
-        let single = autocast::lower(autocast::Place::Host).is_some() && own.rank() > 3 && own.dtype().is_half();
+        let single = autocast::lower(autocast::Processor::Host).is_some() && own.rank() > 3 && own.dtype().is_half();
         let squares = if single { Expr::new(to_dtype(&squares.done()?, DType::F32)) } else { squares };
         let squares = squares.call(&crate::join::pad::CONSTANT_PAD, [pad.into()]);
         let windows = squares.call(&crate::view::unfold::UNFOLD, [1i64.into(), size.into(), 1i64.into()]);
