@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import _C, ops
-from rushlight._torch_dispatch import divide, handle, has_handler
+from rushlight._torch_dispatch import divide
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,12 +31,6 @@ def _matmul(input: Tensor, other: Tensor) -> Any:
     wide = [x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:]) for x in (input, other)]
     product = aten.bmm.default(*(x if x.dim() == 3 else x.reshape(-1, *x.shape[-2:]) for x in wide))
     return product if list(product.shape) == sizes else aten.view.default(product, sizes)
-
-
-def _as(overload: Any, args: tuple[Any, ...], function: Callable[..., Any], own: tuple[Any, ...], **kwargs: Any) -> Any:
-    """The result of an operator of torch's registry, which the engine records as one of its own that does the same."""
-    handled = handle(overload, args, kwargs, (function, own))
-    return overload(*args, **kwargs) if handled is None else handled[0]
 
 
 def _linear(input: Tensor, weight: Tensor) -> Any:
@@ -68,24 +62,24 @@ def _conv(
 ) -> Any:
     space = input.dim() - 2
     before, after = list(padding[:space]), list(padding[space:])
-    own = (input, weight, bias, stride, padding, dilation, groups)
     if before != after:
-        return aten._conv.default(*own)
-    extra = [0] * space
-    args = (input, weight, bias, list(stride), before, list(dilation), False, extra, groups)
-    return _as(aten.convolution.default, args, _C._conv, own)
+        return aten._conv.default(input, weight, bias, stride, padding, dilation, groups)
+    options = (list(stride), before, list(dilation), False, [0] * space, groups)
+    return aten.convolution.default(input, weight, bias, *options)
 
 
 def _attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float
 ) -> Any:
-    own = (query, key, value, attn_mask, is_causal, scale)
     mask = {} if attn_mask is None else {"attn_mask": attn_mask}
-    args = (query, key, value, 0.0, is_causal)
-    return _as(aten._scaled_dot_product_flash_attention_for_cpu.default, args, _C._attention, own, **mask, scale=scale)
+    attend = aten._scaled_dot_product_flash_attention_for_cpu.default
+    return attend(query, key, value, 0.0, is_causal, **mask, scale=scale)
 
 
 def _slice(input: Tensor, dim: int, start: int, length: int, step: int = 1) -> Any:
+    if step < 0 and length:
+        # torch's slices go forward only.
+        return aten.flip.default(_slice(input, dim, start + (length - 1) * step, length, -step), [dim])
     return aten.slice.Tensor(input, dim, start, start + (length - 1) * step + 1 if length else start, step)
 
 
@@ -116,9 +110,9 @@ _DIVIDED: dict[str, Callable[..., Any]] = {
     "_linear": _linear,
     "_conv": _conv,
     "_attention": _attention,
-    "_gelu": lambda input: _as(aten.gelu.default, (input,), _C._gelu, (input,)),
-    "_gelu_tanh": lambda input: _as(aten.gelu.default, (input,), _C._gelu_tanh, (input,), approximate="tanh"),
-    "_nll_loss": lambda *own: _as(aten.nll_loss_forward.default, own, _C._nll_loss, own),
+    "_gelu": lambda input: aten.gelu.default(input),
+    "_gelu_tanh": lambda input: aten.gelu.default(input, approximate="tanh"),
+    "_nll_loss": lambda *args: aten.nll_loss_forward.default(*args),
 }
 
 
@@ -132,13 +126,10 @@ def item(tensor: Tensor) -> Any:
     return aten._local_scalar_dense.default(tensor)
 
 
-def call(namespace: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], in_place: bool) -> Any:
-    """The results of an operator that a derivative calls, from the handlers of this thread and of the operands.
-
-    NotImplemented if there is none.
-    """
-    if not has_handler(args, kwargs):
-        return NotImplemented
+def call(
+    namespace: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], in_place: bool, is_function: bool
+) -> Any:
+    """The results of an operator that the engine calls, from the handlers of this thread and of the operands."""
     if isinstance(kwargs.get("memory_format"), str):
         kwargs["memory_format"] = getattr(torch, kwargs["memory_format"])
     divided = None if in_place or namespace else _DIVIDED.get(name)
@@ -147,7 +138,7 @@ def call(namespace: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any
     if in_place:
         function = getattr(torch.Tensor, f"{name}_")
     else:
-        function = _C._functions[namespace].get(name) or getattr(torch.Tensor, name, None)
+        function = _C._functions[namespace][name] if is_function else getattr(torch.Tensor, name, None)
     if function is None:
         # An operator of the engine alone, such as those of batches in `vmap`.
         return NotImplemented
@@ -247,8 +238,8 @@ def nll_loss_forward(
     >>> torch.ops.aten.nll_loss_forward(torch.zeros(1, 2), torch.tensor([1]), None, 2, -100)
     (tensor(0.), tensor(1.))
     """
-    losses, weights = _C._nll_loss(self, target, weight, reduction, ignore_index)
-    return losses, weights
+    loss, total = _C._nll_loss(self, target, weight, reduction, ignore_index)
+    return loss, total
 
 
 def _scaled_dot_product_flash_attention_for_cpu(

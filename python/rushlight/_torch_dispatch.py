@@ -30,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["divide", "handle", "has_handler", "_make_wrapper_subclass", "plainly"]
+__all__ = ["divide", "handle", "_make_wrapper_subclass", "plainly"]
 
 aten = ops.aten
 
@@ -85,11 +85,6 @@ def _handling_classes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[typ
 _COMPOSED = frozenset("linear conv1d conv2d conv3d scaled_dot_product_attention cross_entropy matmul nll_loss".split())
 
 
-def has_handler(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a mode, or the class of an argument, handles operators."""
-    return bool(active_dispatch_modes() or _handling_classes(args, kwargs))
-
-
 #: Operators whose results share memory with an operand and have no history.
 _WITHOUT_HISTORY = frozenset({"detach", "lift_fresh"})
 #: Operators without a derivative, and those that the engine does not run as operators.
@@ -98,15 +93,8 @@ _NOT_RECORDED = frozenset(
 )
 
 
-def handle(
-    overload: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    recorded: tuple[Callable[..., Any], tuple[Any, ...]] | None = None,
-) -> tuple[Any] | None:
+def handle(overload: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
     """The result of the handlers of an operator, which is recorded as the operator's. None if there is no handler.
-
-    ``recorded`` is a function of the engine and its arguments that is recorded in place of the operator.
 
     Raises:
         TypeError: all handlers return NotImplemented.
@@ -126,21 +114,18 @@ def handle(
         return _first_result(overload, classes, modes, args, kwargs)
 
     name = overload.overloadpacket.__name__
-    if recorded is None and name in _INDEXED:
-        recorded = _by_places(overload, args)
-    function, given = recorded or (overload.overloadpacket._function, args)
-    named = {} if recorded else kwargs
-    is_composed = not recorded and isinstance(function, FunctionType) and name not in ops._SINGLE
-    if not recorded and name in _COMPOSED:
+    function = overload.overloadpacket._function
+    if name in _COMPOSED:
         result = _C._in_parts(function, args, kwargs)
     elif name in _WITHOUT_HISTORY:
         result = _C._below_autograd(compute, (), {})
     elif name in _NOT_RECORDED or not _C._is_recorded(operands):
         result = _C._as_views(operands, _C._below_autograd(compute, (), {}))
-    elif is_composed:
+    elif isinstance(function, FunctionType) and name not in ops._SINGLE:
         result = _C._in_parts(function, args, kwargs)
     else:
-        result = _C._handled(function, operands[0], given, named, compute)
+        given = _with_places(args) if name in _INDEXED else args
+        result = _C._handled(function, operands[0], given, kwargs, compute)
     if requires_grad:
         result.requires_grad_()
     return (result,)
@@ -150,15 +135,13 @@ def handle(
 _INDEXED = frozenset({"index", "index_put", "index_put_"})
 
 
-def _by_places(overload: Any, args: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
-    """What is recorded for masks without elements among the indices: the same with the places. None if there is no such mask."""
-    if not any(one is not None and one.dtype == torch.bool and _C._is_handled(one) for one in args[1]):
-        return None
+def _with_places(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments that are recorded for masks without elements among the indices: places instead."""
     indices: list[Any] = []
     for one in args[1]:
-        is_mask = one is not None and one.dtype == torch.bool
+        is_mask = one is not None and one.dtype == torch.bool and _C._is_handled(one)
         indices.extend(aten.unbind.int(aten.nonzero.default(one), 1) if is_mask else [one])
-    return overload.overloadpacket._function, (args[0], indices, *args[2:])
+    return (args[0], indices, *args[2:])
 
 
 def _first_result(

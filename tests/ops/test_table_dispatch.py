@@ -1,6 +1,23 @@
 """Tests every operator in a `TorchDispatchMode`, and for tensors of a class with `__torch_dispatch__`."""
 
-from table_cases import Report, array, call, cases, change, draw, every_operator, name_of, tensors_in
+from contextlib import nullcontext
+
+from table_cases import (
+    Report,
+    array,
+    call,
+    cases,
+    change,
+    difference,
+    directions,
+    draw,
+    every_operator,
+    gradients,
+    is_inexact,
+    may_require_grad,
+    name_of,
+    tensors_in,
+)
 
 import rushlight as torch
 from rushlight.utils import _pytree as pytree
@@ -30,6 +47,29 @@ class Wrapper(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         return func(*opened(args), **opened(kwargs or {}))
+
+
+class Copying(TorchDispatchMode):
+    """Returns new tensors, which have no history of their own."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        operands = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+        return pytree.tree_map_only(torch.Tensor, lambda one: copied(one, operands), result)
+
+
+def copied(result, operands):
+    """A copy, unless the result is an operand or a view of one."""
+    memory = result.untyped_storage().data_ptr()
+    return result if any(one.untyped_storage().data_ptr() == memory for one in operands) else result.clone()
+
+
+class Twin(Wrapper):
+    """Holds another tensor. Results hold those of the operators."""
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return pytree.tree_map_only(torch.Tensor, Twin, func(*opened(args), **opened(kwargs or {})))
 
 
 def opened(value):
@@ -84,3 +124,76 @@ def test_wrappers(op):
             if found != expected:
                 report.add(dtype, sample, f"{function}: {found} instead of {expected}")
     report.close()
+
+
+def differentiated(op, sample, wrap=None):
+    """The gradients of a sample's results, along fixed directions, and those of the gradients."""
+    args, kwargs = draw(op, sample, "float64")
+    if not may_require_grad(op, args, kwargs):
+        return []
+    inputs = [one for one in tensors_in([args, kwargs]) if is_inexact(one)]
+    leaves = [one.clone() if wrap is None else wrap(one.clone()) for one in inputs]
+    for leaf in leaves:
+        leaf.requires_grad_()
+    replaced = dict(zip(map(id, inputs), leaves))
+    swap = lambda one: replaced.get(id(one), one)
+    own = change(args, swap)
+    if op.writes():
+        own = (own[0].clone(), *own[1:])
+    results = [one for one in tensors_in(call(op.function(), own, change(kwargs, swap))) if one.requires_grad]
+    if not results or not op.differentiable:
+        return []
+    plain = [opened(one).detach() for one in results]
+    cotangents = directions(plain, 0)
+    if wrap is not None:
+        cotangents = [wrap(one) for one in cotangents]
+    return [opened(one).detach() for one in gradients(results, leaves, cotangents) if one is not None]
+
+
+#: What backward calls for these takes other arguments in the engine than in Python.
+REFUSED_IN_A_MODE = frozenset("_index fold unfold.im2col".split())
+#: The functions of these, or their derivatives, read elements, which a wrapper has not.
+REFUSED_OF_WRAPPERS = REFUSED_IN_A_MODE | frozenset(
+    """_linalg_slogdet _linalg_solve_ex _slice argsort argsort.stable argwhere cholesky cosine_similarity cov embedding_bag
+    gaussian_nll_loss grid_sample grid_sampler grid_sampler_2d grid_sampler_3d inv inverse isclose lstsq lu_factor nanmean
+    nanquantile nanquantile.scalar nonzero prod prod.dim quantile quantile.scalar rrelu solve tensorinv tensorsolve""".split()
+)
+
+
+def check_gradients(op, mode, wrap, refused):
+    report, errors = Report(op), []
+    for _, sample in cases(op, ("float64",)):
+        try:
+            torch.manual_seed(0)
+            expected = differentiated(op, sample)
+        except (RuntimeError, IndexError):
+            continue
+        torch.manual_seed(0)
+        try:
+            with mode() if mode else nullcontext():
+                found = differentiated(op, sample, wrap)
+        except (RuntimeError, IndexError, TypeError) as error:
+            if op.name not in refused:
+                raise
+            errors.append(error)
+            continue
+        if len(found) != len(expected):
+            report.add("float64", sample, f"{len(found)} gradients instead of {len(expected)}")
+        for one, other in zip(found, expected):
+            wrong = difference(array(one), array(other), "float64")
+            if wrong:
+                report.add("float64", sample, wrong)
+    report.close()
+    assert bool(errors) == (op.name in refused)
+
+
+@every_operator
+def test_gradients_in_a_mode(op):
+    """A mode that returns new tensors has the gradients of the plain call, or an error is raised."""
+    check_gradients(op, Copying, None, REFUSED_IN_A_MODE)
+
+
+@every_operator
+def test_gradients_of_wrappers(op):
+    """A wrapper has the gradients of the tensor inside, or an error is raised."""
+    check_gradients(op, None, Twin, REFUSED_OF_WRAPPERS)

@@ -6,7 +6,7 @@ use rushlight_core::{Device, Layout, Result};
 use crate::allocate::allocate;
 use crate::operator::{Operator, Tags, TensorSpec};
 use crate::primitives::primitives;
-use crate::transfer;
+use crate::{handled, transfer};
 
 /// Overwrites `to` with `from`, which broadcasts and is cast; not recorded.
 pub fn copy(to: &Tensor, from: &Tensor) -> Result<()> {
@@ -114,6 +114,9 @@ pub fn clone(tensor: &Tensor) -> Result<Tensor> {
     if tensor.is_batched() {
         let (shown, batch_dims) = crate::vmap::all_physical(tensor);
         return Ok(crate::vmap::all_logical(&clone(&shown)?, &batch_dims));
+    }
+    if tensor.is_handled() {
+        return handled::clone(tensor);
     }
     let strides = tensor.layout().preserved_strides();
     laid_out(tensor, Layout { sizes: tensor.sizes().clone(), strides, offset: 0 })

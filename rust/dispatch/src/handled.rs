@@ -22,8 +22,11 @@ use crate::primitives::primitives;
 
 /// What handles calls, for threads that have a mode and for operands that handle operators.
 pub trait Handler: Send + Sync {
-    /// The results of a call; `None` if neither a mode nor an operand handles it.
-    fn call(&self, args: &Args, in_place: bool) -> Result<Option<Vec<Tensor>>>;
+    /// Whether a tensor has a Python object of a class that handles operators.
+    fn has_class(&self, tensor: &Tensor) -> bool;
+
+    /// The results of a call.
+    fn call(&self, args: &Args, in_place: bool) -> Result<Vec<Tensor>>;
 
     /// The gradients of the inputs of a call, if torch computes all of them by one operator.
     fn gradients(&self, derive: &BackwardContext) -> Result<Option<Gradients>>;
@@ -137,13 +140,15 @@ fn current() -> Option<&'static dyn Handler> {
 
 /// The handler of a call inside the engine: that of a mode, or of the class of an operand.
 pub(crate) fn handler_of(args: &Args) -> Option<&'static dyn Handler> {
-    let by_class = || !PLAINLY.get() && !is_accumulating() && !args.all_tensors(|tensor| !tensor.is_handled());
-    current().or_else(|| handler().filter(|_| by_class()))
+    current().or_else(|| by_class(args.each_tensor().map(|(_, tensor)| tensor)))
 }
 
-/// Runs the Python code of a handler inside of a derivative.
-pub(crate) fn outside_derivative<T>(work: impl FnOnce() -> T) -> T {
-    while_set(&DERIVES, false, work)
+/// The handler of the class of an operand.
+fn by_class<'a>(mut operands: impl Iterator<Item = &'a Tensor>) -> Option<&'static dyn Handler> {
+    if PLAINLY.get() || is_accumulating() {
+        return None;
+    }
+    handler().filter(|handler| operands.any(|tensor| tensor.is_handled() && handler.has_class(tensor)))
 }
 
 fn handler() -> Option<&'static dyn Handler> {
@@ -152,7 +157,7 @@ fn handler() -> Option<&'static dyn Handler> {
 
 /// The same elements without history: another handle on them, or what the class of a tensor that handles operators makes.
 pub fn detach(tensor: &Tensor) -> Result<Tensor> {
-    match handler().filter(|_| tensor.is_handled() && !PLAINLY.get()) {
+    match by_class(std::iter::once(tensor)) {
         Some(handler) => {
             let detached = below_autograd(|| handler.detach(tensor))?;
             // So that a change of the one is one of the other.
@@ -165,7 +170,7 @@ pub fn detach(tensor: &Tensor) -> Result<Tensor> {
 
 /// The only element of a tensor that handles operators; `None` for any other tensor.
 pub fn item(tensor: &Tensor) -> Result<Option<Scalar>> {
-    match handler().filter(|_| tensor.is_handled() && !PLAINLY.get()) {
+    match by_class(std::iter::once(tensor)) {
         Some(handler) => below_autograd(|| handler.item(tensor)).map(Some),
         None => Ok(None),
     }
@@ -187,8 +192,9 @@ pub(crate) fn clone(tensor: &Tensor) -> Result<Tensor> {
 /// The gradients of the inputs of a call from a handler, if torch computes them by one operator.
 #[inline]
 pub fn gradients(derive: &BackwardContext) -> Result<Option<Gradients>> {
-    match current() {
-        Some(handler) => outside_derivative(|| handler.gradients(derive)),
+    let tensors = derive.grads.iter().chain(&derive.saved_inputs).flatten();
+    match current().or_else(|| by_class(tensors)) {
+        Some(handler) => while_set(&DERIVES, false, || handler.gradients(derive)),
         None => Ok(None),
     }
 }

@@ -516,7 +516,7 @@ impl<'a, 'v> InPlaceCall<'a, 'v> {
         check_tangents(args, &arguments)?;
         let inner = InPlace::begin(own, &ends(&arguments, &edges(args, &arguments)))?;
         let original = if inner.is_recorded() && needed_saves(args, &arguments).has_input(0) {
-            let copy = if own.is_handled() { handled::clone(own)? } else { crate::copy::clone(own)? };
+            let copy = crate::copy::clone(own)?;
             // The copy replaces the tensor in derivatives of derivatives too.
             if let Some(edge) = own.gradient_edge()? {
                 copy.set_history(edge.node().clone(), edge.output);

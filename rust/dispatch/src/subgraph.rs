@@ -18,7 +18,9 @@ type Body = fn(&Args) -> Result<Output>;
 /// Runs the body of a composite operator.
 #[inline]
 pub fn compose(body: Body, args: &Args) -> Result<Output> {
-    if args.op.node.is_empty() || !is_tracked(args) { body(args) } else { compose_recorded(body, args) }
+    // The parts of tensors that handle operators are nodes of their own.
+    let is_divided = args.op.node.is_empty() || !is_tracked(args) || !args.all_tensors(|one| !one.is_handled());
+    if is_divided { body(args) } else { compose_recorded(body, args) }
 }
 
 #[inline(never)]

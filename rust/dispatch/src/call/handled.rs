@@ -5,9 +5,7 @@ use rushlight_core::{Error, Result};
 
 use super::checks::checked;
 use crate::autocast;
-use crate::handled::{
-    Supplier, below_autograd, detach, handler_of, in_parts, outside_derivative, supplier_of, view_of,
-};
+use crate::handled::{below_autograd, detach, handler_of, in_parts, supplier_of, view_of};
 use crate::interceptors::Rest;
 use crate::node::{self, InPlaceCall};
 use crate::operator::{Args, Derivative, Implementation};
@@ -34,16 +32,12 @@ pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
     let in_place = matches!(target, Target::InPlace);
     let handler = if is_composite || matches!(target, Target::Out(_)) { None } else { handler_of(&args) };
     let Some(handler) = handler else { return rest.call(args, target) };
-    match outside_derivative(|| handler.call(&args, in_place))? {
-        None => rest.call(args, target),
-        Some(_) if in_place => Ok(Output::Tensor(args.tensor(Arg::FIRST)?.clone())),
-        Some(results) if results.is_empty() && args.op.schema().returns != Returns::List => Ok(Output::Nothing),
-        Some(results) => Ok(args.op.gather(results.into())),
-    }
+    let given = args.clone();
+    supplied(args, target, || handler.call(&given, in_place))
 }
 
 /// Records a call with the results of its handler.
-fn supplied(args: Args, target: Target, supplier: Supplier) -> Result<Output> {
+fn supplied(args: Args, target: Target, supplier: impl FnOnce() -> Result<Vec<Tensor>>) -> Result<Output> {
     let supply = || below_autograd(supplier);
     let fills = matches!(args.op.implementation, Implementation::InPlaceFill(_));
     match checked(&args, target)? {
@@ -66,6 +60,9 @@ fn supplied(args: Args, target: Target, supplier: Supplier) -> Result<Output> {
         Target::Fresh if fills => change(&args, supply),
         Target::Fresh => {
             let results = supply()?;
+            if results.is_empty() && args.op.schema().returns != Returns::List {
+                return Ok(Output::Nothing);
+            }
             check_count(&args, &results)?;
             let results = results.into_iter().map(|result| recordable(&args, result)).collect::<Result<_>>()?;
             node::record(&args, args.op.gather(results))

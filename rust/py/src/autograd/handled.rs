@@ -2,12 +2,13 @@
 //! handlers to the engine, which records them.
 
 use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use rushlight::{Scalar, Tensor};
 use rushlight_autograd::{Form, Gradients, TensorMeta, modes};
 use rushlight_dispatch::handled::{self, Handler};
-use rushlight_dispatch::operator::{Args, BackwardContext};
+use rushlight_dispatch::operator::{Args, BackwardContext, Variants};
 
 use super::call_cache::given;
 use super::saved::object_of;
@@ -22,7 +23,13 @@ struct PyHandler;
 const TOGETHER: [&str; 2] = ["_conv", "_conv_input"];
 
 impl Handler for PyHandler {
-    fn call(&self, args: &Args, in_place: bool) -> rushlight::Result<Option<Vec<Tensor>>> {
+    fn has_class(&self, tensor: &Tensor) -> bool {
+        let raw = tensor.python().cast::<ffi::PyObject>();
+        // SAFETY: a tensor's object lives as long as the tensor has a pointer to it, and its type is only compared.
+        !raw.is_null() && unsafe { ffi::Py_TYPE(raw) } != object::class()
+    }
+
+    fn call(&self, args: &Args, in_place: bool) -> rushlight::Result<Vec<Tensor>> {
         attach::acquire(|py| {
             let _enabled = Enabled::begin();
             let (positional, keywords) = (PyList::empty(py), PyDict::new(py));
@@ -35,9 +42,11 @@ impl Handler for PyHandler {
                     positional.append(given(py, value)?)?;
                 }
             }
-            let arguments = (args.op.namespace, args.op.python_name(), positional.to_tuple(), keywords, in_place);
+            let is_function = args.op.variants.has(Variants::FUNCTION);
+            let name = args.op.python_name();
+            let arguments = (args.op.namespace, name, positional.to_tuple(), keywords, in_place, is_function);
             let found = py.import("rushlight._derivatives")?.call_method1("call", arguments)?;
-            if found.is(py.NotImplemented()) { Ok(None) } else { tensors(&found).map(Some) }
+            tensors(&found)
         })
     }
 
@@ -222,7 +231,7 @@ fn _in_parts<'py>(
 /// _unhandled(function, args, kwargs)
 /// --
 ///
-/// The result of a function without the handlers of its operands' classes.
+/// The result of a function that no handler sees.
 #[pyfunction]
 fn _unhandled<'py>(
     function: &Bound<'py, PyAny>,
