@@ -51,6 +51,11 @@ class Copying(TorchDispatchMode):
         return pytree.tree_map_only(torch.Tensor, lambda one: one.detach().clone(), result)
 
 
+class Passing(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
 def draw(*sizes, seed=0):
     return torch.rand(*sizes, generator=torch.Generator().manual_seed(seed)) + 0.5
 
@@ -381,3 +386,38 @@ def test_views_in_a_mode_are_views():
         assert x.requires_grad
         (gradient,) = torch.autograd.grad(x.sum(), weight)
         assert gradient.tolist() == [1, 1]
+
+
+def test_detached_tensors_in_a_mode_have_no_history():
+    x = torch.ones(3, requires_grad=True)
+    with Copying():
+        assert not (x * 2).detach().requires_grad and not x.data.requires_grad
+    with Passing():
+        x.detach()[1:].add_(1)
+        product = x * x
+        x.data.add_(1)  # It is no change of `x` for the graph.
+        product.sum().backward()
+        assert torch.autograd.gradcheck(torch.sin, torch.ones(2, dtype=torch.float64, requires_grad=True))
+    assert x.tolist() == [2, 3, 3] and x.grad.tolist() == [4, 6, 6]
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam", "AdamW"])
+def test_optimizers_step_in_a_mode(kind):
+    results = []
+    for is_in_mode in (False, True):
+        torch.manual_seed(0)
+        layer = torch.nn.Linear(3, 2)
+        optimizer = getattr(torch.optim, kind)(layer.parameters(), lr=0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            layer(torch.ones(4, 3)).square().sum().backward()
+            with Passing() if is_in_mode else torch.enable_grad():
+                optimizer.step()
+        results.append(layer.weight.detach())
+    assert torch.allclose(*results, atol=1e-6)
+
+
+def test_transforms_run_in_a_mode():
+    with Passing():
+        hessian = torch.func.hessian(lambda x: (x**3).sum())(torch.arange(3.0))
+    assert hessian.tolist() == [[0, 0, 0], [0, 6, 0], [0, 0, 12]]

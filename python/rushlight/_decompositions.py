@@ -368,8 +368,10 @@ def _adjoint(input: Tensor) -> Any:
     return aten._conj.default(turned) if input.is_complex() else turned
 
 
-def _detach(input: Tensor) -> Any:
-    return aten.detach.default(input)
+def _data(input: Tensor) -> Any:
+    detached = aten.detach.default(input)
+    # What is written to it is no change of the input.
+    return load("rushlight._torch_dispatch").plainly(Tensor.data.__get__, (detached,), {})  # type: ignore[attr-defined]
 
 
 #: Attributes that are operators.
@@ -378,5 +380,5 @@ ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
     "mT": _transpose,
     "H": _adjoint,
     "mH": _adjoint,
-    "data": _detach,
+    "data": _data,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import _C, ops
-from rushlight._torch_dispatch import divide
+from rushlight._torch_dispatch import divide, plainly
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -138,10 +138,10 @@ def call(
     if in_place:
         function = getattr(torch.Tensor, f"{name}_")
     else:
-        function = _C._functions[namespace][name] if is_function else getattr(torch.Tensor, name, None)
+        function = _C._functions[namespace].get(name) if is_function else getattr(torch.Tensor, name, None)
     if function is None:
-        # An operator of the engine alone, such as those of batches in `vmap`.
-        return NotImplemented
+        # Such as those that begin and end the batches of `vmap`.
+        return plainly(getattr(_C, name), args, kwargs)
     return divide(function, args, kwargs)
 
 

@@ -228,6 +228,8 @@ def test_options_from_the_environment(tmp_path):
 
 def test_refused_options(tmp_path):
     for options, told in (
+        (["--max-restarts=-1"], "max_restarts must be >= 0"),
+        (["--rdzv-backend", "zz"], "The rendezvous backend 'zz' is not registered. Did you forget to call `register`?"),
         (["--rdzv-conf", "join_timeout=soon"], "join_timeout is a number of seconds"),
         (["--signals-to-handle", "SIGNOW"], "SIGNOW is no signal"),
         (["--nproc-per-node", "gpu"], "Cuda is not available."),

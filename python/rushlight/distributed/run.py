@@ -191,6 +191,13 @@ class _Launch:
     """The processes of one command."""
 
     def __init__(self, options):
+        if options.max_restarts < 0:
+            raise ValueError("max_restarts must be >= 0")
+        if options.rdzv_backend not in ("static", "c10d"):
+            raise ValueError(
+                f"The rendezvous backend '{options.rdzv_backend}' is not registered. Did you forget to call `register`?\n"
+                "  Choose static or c10d."
+            )
         bounds = (1, 1) if options.standalone else _nodes.numbers(options.nnodes)
         self.options, self.count = options, _processes(options.nproc_per_node)
         host, port = options.master_addr, options.master_port or (29500 if bounds[1] > 1 else 0)

@@ -196,9 +196,12 @@ class _Trace(TorchDispatchMode):
         return result
 
     def _record(self, packet: Any, args: Any, kwargs: dict[str, Any], result: Any) -> None:
+        kind = packet._qualified_op_name
         bound = None if packet._function is None else _bound(packet._function, args, kwargs)
+        if bound is not None and bound.pop("inplace", False):
+            kind += "_"
         inputs = [*args, *kwargs.values()] if bound is None else list(bound.values())
-        self._state._record(packet._qualified_op_name, inputs, result)
+        self._state._record(kind, inputs, result)
 
 
 def _get_trace_graph(
@@ -213,7 +216,7 @@ def _get_trace_graph(
     """Calls a function or module, and returns the graph of the operators that it ran, and its result.
 
     The inputs of the graph are the tensors among the arguments, then the parameters and buffers of a module. Operators
-    have the names and arguments that torch's traces have. Sizes are numbers.
+    have the names and arguments that torch's traces have, but indexing is one operator, ``aten::__getitem__``. Sizes are numbers.
 
     Args:
         f: a function or a module.
