@@ -421,3 +421,12 @@ def test_transforms_run_in_a_mode():
     with Passing():
         hessian = torch.func.hessian(lambda x: (x**3).sum())(torch.arange(3.0))
     assert hessian.tolist() == [[0, 0, 0], [0, 6, 0], [0, 0, 12]]
+
+
+def test_a_tensor_takes_another_storage_in_a_mode():
+    x = torch.ones(3)
+    with Passing():
+        assert x.set_(torch.zeros(4)) is x and x.tolist() == [0, 0, 0, 0]
+        assert x.set_(torch.ones(2).untyped_storage(), 0, (2,)).tolist() == [1, 1] and x.set_().numel() == 0
+    wrapper = Twin(torch.ones(3))
+    assert wrapper.set_(torch.ones(4)) is wrapper

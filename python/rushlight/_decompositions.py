@@ -302,6 +302,15 @@ def _setitem(input: Tensor, index: Any, value: Any) -> None:
         aten.copy_.default(target, value)
 
 
+def _set(input: Tensor, source: Any = None, *form: Any) -> Any:
+    if isinstance(source, Tensor) and not form:
+        aten.set_.source_Tensor(input, source)
+    else:
+        given = (input,) if source is None else (input, source, *form)
+        load("rushlight._torch_dispatch").plainly(Tensor.set_, given, {})
+    return input
+
+
 #: Public functions and methods, by their names, with the namespace or the class where a name means several.
 DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
     "narrow": _narrow,
@@ -336,6 +345,7 @@ DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
     "__rrshift__": _reversed("bitwise_right_shift"),
     "Tensor.polygamma": _polygamma,
     "Tensor.where": _where,
+    "set_": _set,
     "softmax": _method_softmax("_softmax"),
     "log_softmax": _method_softmax("_log_softmax"),
     "dropout": lambda input, p, train: _dropout(input, p, train),
