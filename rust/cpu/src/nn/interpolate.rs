@@ -9,7 +9,7 @@ use rushlight_core::{DType, Error, Result, dispatch};
 use rushlight_par::Address;
 
 /// Elements worth a task of their own.
-const TASK: usize = 1 << 15;
+pub(super) const TASK: usize = 1 << 15;
 
 /// Items, channels, elements of a plane, points, and elements mixed for each point.
 #[derive(Clone, Copy)]
@@ -23,12 +23,12 @@ pub struct Sizes {
 
 /// The index, if it lies within the plane.
 #[inline(always)]
-fn within(index: i64, area: usize) -> Option<usize> {
+pub(super) fn within(index: i64, area: usize) -> Option<usize> {
     ((index as u64) < area as u64).then_some(index as usize)
 }
 
 /// The type of the arithmetic.
-trait Number: Copy + Default + AddAssign + Mul<Output = Self> {}
+pub(super) trait Number: Copy + Default + AddAssign + Mul<Output = Self> {}
 impl Number for f32 {}
 impl Number for f64 {}
 

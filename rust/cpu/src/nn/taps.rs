@@ -2,13 +2,10 @@
 //!
 //! An index outside of the dimension contributes zero.
 
-use std::ops::{AddAssign, Mul};
-
 use rushlight_core::{DType, Error, Result, dispatch};
 use rushlight_par::Address;
 
-/// Elements worth a task of their own.
-const TASK: usize = 1 << 15;
+use super::interpolate::{Number, TASK, within};
 
 /// The elements before and after the dimension, those along it in the source and in the sums, and the elements of a sum.
 #[derive(Clone, Copy)]
@@ -19,11 +16,6 @@ pub struct Sizes {
     pub places: usize,
     pub taps: usize,
 }
-
-/// The type of the arithmetic.
-trait Number: Copy + Default + AddAssign + Mul<Output = Self> {}
-impl Number for f32 {}
-impl Number for f64 {}
 
 /// The sums `out[o, p, i]` of `weights[p, k] * x[o, indices[p, k], i]` over `k`.
 ///
@@ -46,8 +38,10 @@ pub unsafe fn mix(
                 // SAFETY: guaranteed by the caller (see `# Safety`); each line belongs to one task.
                 unsafe {
                     let to = out.at(line * s.inner);
-                    let inside = |k: usize| (k < place + s.taps && (*indices.at(k) as u64) < s.area as u64)
-                        .then(|| (own.add(*indices.at(k) as usize * s.inner), *weights.at(k)));
+                    let inside = |k: usize| {
+                        let index = if k < place + s.taps { within(*indices.at(k), s.area) } else { None };
+                        index.map(|index| (own.add(index * s.inner), *weights.at(k)))
+                    };
                     // One element with the weight one keeps its sign, even if it is zero.
                     let first = inside(place);
                     for i in 0..s.inner {
@@ -89,10 +83,9 @@ pub unsafe fn spread(
                         to.add(i).write(T::default());
                     }
                     for k in 0..s.places * s.taps {
-                        let index = *indices.at(k);
-                        if (index as u64) < s.area as u64 {
+                        if let Some(index) = within(*indices.at(k), s.area) {
                             let from = values.at((plane * s.places + k / s.taps) * s.inner);
-                            add(to.add(index as usize * s.inner), from, *weights.at(k), s.inner);
+                            add(to.add(index * s.inner), from, *weights.at(k), s.inner);
                         }
                     }
                 }
