@@ -364,6 +364,15 @@ def test_unknown_dispatch_keys_are_refused():
             library.impl("f", lambda x: x, key)
         with pytest.raises(RuntimeError, match=f"^could not parse dispatch key: {key}$"):
             torch.library.Library("keyed", "IMPL", key)
+    library.impl("f", lambda x: x, "CPU")
+    library.impl("f", lambda x: x.bfloat16(), "AutocastCPU")
+    assert torch.ops.keyed.f(torch.ones(1)).dtype is torch.float32
+    with torch.autocast("cpu"):
+        assert torch.ops.keyed.f(torch.ones(1)).dtype is torch.bfloat16
+        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)):
+            assert torch.ops.keyed.f(torch.ones(1)).dtype is torch.float32
+    with pytest.raises(NotImplementedError, match="cannot skip the steps of Python"):
+        torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.Python))
     for key in ("Functionalize", "SparseCsrMeta", "Tracer"):
         with pytest.raises(NotImplementedError, match=f"the dispatch key {key} would never run"):
             library.impl("f", lambda x: x, key)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+import rushlight as torch
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -135,3 +137,31 @@ class DispatchKeySet:
 
     def __repr__(self) -> str:
         return f"DispatchKeySet({', '.join(self._keys())})"
+
+
+class _ExcludeDispatchKeyGuard:
+    """A block in which calls skip the steps of some keys. Only those of mixed precision can be skipped.
+
+    Raises:
+        NotImplementedError: the set has other keys.
+
+    >>> keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
+    >>> with torch.autocast("cpu"), torch._C._ExcludeDispatchKeyGuard(keys):
+    ...     torch.is_autocast_enabled("cpu")
+    False
+    """
+
+    def __init__(self, keys: DispatchKeySet) -> None:
+        if other := [key for key in keys._keys() if not key.startswith("Autocast")]:
+            raise NotImplementedError(f"rushlight's calls cannot skip the steps of {', '.join(other)}.")
+        self._devices = [device for device in ("cpu", "cuda") if f"Autocast{device.upper()}" in keys._keys()]
+        self._before: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._before = [torch.is_autocast_enabled(device) for device in self._devices]
+        for device in self._devices:
+            torch.set_autocast_enabled(device, False)
+
+    def __exit__(self, *_: object) -> None:
+        for device, enabled in zip(self._devices, self._before):
+            torch.set_autocast_enabled(device, enabled)

@@ -77,7 +77,7 @@ def __getattr__(name: str) -> Any:
         return load("rushlight._functions")
     if name == "_functorch":
         return load("rushlight._C._functorch")
-    if name in ("DispatchKey", "DispatchKeySet"):
+    if name in ("DispatchKey", "DispatchKeySet", "_ExcludeDispatchKeyGuard"):
         return getattr(load("rushlight._dispatch_keys"), name)
     if name in load("rushlight.jit._types").__all__:
         return getattr(load("rushlight.jit._types"), name)

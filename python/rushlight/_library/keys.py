@@ -5,13 +5,14 @@ from __future__ import annotations
 import rushlight as torch
 from rushlight._dispatch_keys import DispatchKey
 
-__all__ = ["backend_key", "check_key", "check_runs", "key_of"]
+__all__ = ["backend_key", "check_key", "check_runs", "key_of", "runs"]
 
 #: The keys whose functions run.
 _RUNNING = frozenset(
     """CPU CUDA HIP XLA MPS IPU XPU HPU VE MTIA MAIA Lazy Meta PrivateUse1 Autograd AutogradCPU AutogradCUDA AutogradHIP
     AutogradXLA AutogradMPS AutogradIPU AutogradXPU AutogradHPU AutogradVE AutogradMTIA AutogradMAIA AutogradLazy AutogradMeta
-    CompositeImplicitAutograd CompositeExplicitAutograd""".split()
+    CompositeImplicitAutograd CompositeExplicitAutograd AutocastCPU AutocastCUDA AutocastXPU AutocastMPS AutocastHPU
+    AutocastIPU AutocastPrivateUse1 AutocastMAIA AutocastMTIA AutocastXLA""".split()
 )
 #: The keys that torch reads and that are no members of `DispatchKey`.
 _UNLISTED = frozenset(
@@ -29,9 +30,14 @@ def check_key(key: str) -> None:
         raise RuntimeError(f"could not parse dispatch key: {key}")
 
 
+def runs(key: str) -> bool:
+    """Whether the function of a key ever runs."""
+    return key in _RUNNING
+
+
 def check_runs(key: str) -> None:
     """Raises a NotImplementedError if the function of a key would never run."""
-    if key not in _RUNNING:
+    if not runs(key):
         raise NotImplementedError(
             f"A function for the dispatch key {key} would never run: rushlight's calls pass no such key."
         )

@@ -71,6 +71,9 @@ class Operator:
             args, kwargs = pytree.tree_unflatten(leaves, spec)
             with torch.autocast(device, enabled=False):
                 return self(*args, **kwargs)
+        autocast = f"Autocast{device.upper()}"
+        if autocast in self.kernels and torch.is_autocast_enabled(device):
+            return self._result(self.kernels[autocast](*args, **kwargs))
         if self.vmap is not None:
             level = max((level for tensor in tensors for level in _C._vmap_levels_of(tensor)), default=-1)
             if level >= 0:
