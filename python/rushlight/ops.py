@@ -24,8 +24,17 @@ loaded_libraries: set[str] = set()
 _refused_libraries: set[str] = set()
 
 
-def load_library(path: str) -> NoReturn:
-    """Refuses every call, because torch's C++ libraries do not fit rushlight.
+def load_library(path: str) -> None:
+    """Loads a compiled library and registers its operators in `torch.ops`.
+
+    The library must use the stable ABI of LibTorch (``torch/csrc/stable``): C functions that rushlight defines too. Functions
+    for CUDA count only where CUDA's runtime is installed. Linux on x86-64 only.
+
+    Args:
+        path: the file.
+
+    Raises:
+        OSError: there is no such library, or it uses functions of torch that are not in the stable ABI.
 
     >>> try:
     ...     torch.ops.load_library("ops.so")
@@ -33,11 +42,16 @@ def load_library(path: str) -> NoReturn:
     ...     print(str(error).splitlines()[0])
     Could not load this library: ops.so
     """
-    _refused_libraries.add(path)
-    raise OSError(
-        f"Could not load this library: {path}\n  rushlight cannot load torch's C++ extensions. "
-        "Use functions or torch.autograd.Function."
-    )
+    if path in loaded_libraries:
+        return
+    try:
+        load("rushlight._library.compiled").load(path)
+    except OSError as error:
+        _refused_libraries.add(path)
+        raise OSError(
+            f"Could not load this library: {path}\n  {error}\n  rushlight loads libraries that use the stable ABI of LibTorch."
+        ) from error
+    loaded_libraries.add(path)
 
 
 def _alias(self: torch.Tensor) -> torch.Tensor:

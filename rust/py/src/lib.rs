@@ -11,7 +11,7 @@
 //!   names dtypes, `foreign_buffer` owns memory, `memory_access` gives out addresses), `storage`, `file_map`, `io` and
 //!   `group` with files and processes. `scalars` reads Python numbers.
 //! - `attach` releases and acquires the GIL.
-//! - `autograd`, `dist`, `dtype`, `generator`, `jit` and `profile` wrap one crate or module each; `functions` are the
+//! - `autograd`, `dist`, `dtype`, `generator`, `jit`, `profile` and `stable` wrap one crate or module each; `functions` are the
 //!   module's functions, and `table` exposes the operator table to tests.
 
 #![allow(non_snake_case, reason = "the name of the module in Python")]
@@ -60,6 +60,7 @@ mod results;
 mod scalars;
 mod size;
 mod sparse;
+mod stable;
 mod storage;
 mod table;
 mod tensor_methods;
@@ -103,6 +104,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     jit::add(module)?;
     profile::add(module)?;
     dist::add(module)?;
+    stable::add(module)?;
     process_group::add(module)?;
     panics::install(py)?;
     tensor_methods::add(module, class)?;
