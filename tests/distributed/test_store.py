@@ -56,6 +56,26 @@ def test_values(store):
     assert store.multi_get([]) == []
 
 
+def test_a_file_that_is_removed_while_it_is_opened(tmp_path, monkeypatch):
+    """The last user of a file leaves when the first one of the next group has opened it, and has not locked it yet."""
+    path = tmp_path / "store"
+    users = [distributed.FileStore(path, 1)]
+    users[0].set("key", "old")
+    opened = distributed.FileStore._open
+
+    def late(store):
+        file = opened(store)
+        users.clear()
+        return file
+
+    monkeypatch.setattr(distributed.FileStore, "_open", late)
+    store = distributed.FileStore(path, 2)
+    monkeypatch.undo()
+    assert not store.check(["key"])
+    store.set("key", "new")
+    assert distributed.FileStore(path, 2).get("key") == b"new"
+
+
 def test_numbers(store):
     assert (store.add("n", 5), store.add("n", -2), store.get("n")) == (5, 3, b"3")
     store.set("a", "xyz")
