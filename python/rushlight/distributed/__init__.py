@@ -177,7 +177,19 @@ def breakpoint(rank=0, skip=0, timeout_s=3600):
 
 _skipped = 0
 
-_SUBMODULES = ("algorithms", "autograd", "checkpoint", "device_mesh", "elastic", "fsdp", "nn", "optim", "rpc", "tensor")
+_SUBMODULES = (
+    "algorithms",
+    "autograd",
+    "checkpoint",
+    "device_mesh",
+    "elastic",
+    "fsdp",
+    "nn",
+    "optim",
+    "pipelining",
+    "rpc",
+    "tensor",
+)
 
 
 def __getattr__(name):
