@@ -1,6 +1,13 @@
 """Models whose layers are on several ranks, and that compute with several parts of a batch at a time (`torch.distributed.pipelining`)."""
 
-from . import microbatch, schedules, stage
+from typing import TYPE_CHECKING, Any
+
+from rushlight._absent import declare
+from rushlight._set_module import set_public_module
+
+from . import microbatch as microbatch
+from . import schedules as schedules
+from . import stage as stage
 from ._pipe import Pipe, SplitPoint, pipe_split, pipeline
 from .schedules import Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B, ScheduleLoopedBFS
 from .stage import PipelineStage, build_stage
@@ -16,13 +23,19 @@ __all__ = [
     "build_stage",
     "pipe_split",
     "pipeline",
+    *declare(
+        globals(),
+        "gradients of parameters and of activations are computed together",
+        "class ScheduleDualPipeV ScheduleInterleavedZeroBubble ScheduleZBVZeroBubble",
+    ),
 ]
 
+if TYPE_CHECKING:
 
-def __getattr__(name: str):
-    from rushlight._names import missing_from
+    def __getattr__(name: str) -> Any: ...
 
-    raise missing_from("torch.distributed.pipelining", name, __dir__)
+
+set_public_module(globals())
 
 
 def __dir__() -> list[str]:

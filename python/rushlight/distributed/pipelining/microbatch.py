@@ -7,6 +7,11 @@ from rushlight.utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["TensorChunkSpec", "merge_chunks", "split_args_kwargs_into_chunks"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 #: The dimension of samples, if nothing else is said.
 DEFAULT_CHUNK_DIM = 0
 

@@ -18,6 +18,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class _Action(NamedTuple):
     """A microbatch that a stage computes forwards or backwards, or that its rank sends or receives for that."""
 

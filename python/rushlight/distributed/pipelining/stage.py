@@ -9,6 +9,10 @@ from rushlight.nn.parallel.distributed import _tensors
 __all__ = ["PipelineStage", "build_stage"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class PipeliningMetadataError(RuntimeError):
     """A stage got or returned other tensors than it should.
 
