@@ -101,6 +101,26 @@ def test_queues(store):
     assert store.queue_pop("jobs") == b"third" and store.queue_len("others") == 0
 
 
+def test_queues_are_not_among_the_keys(store):
+    before = store.num_keys()
+    store.set("a", "1")
+    store.queue_push("jobs", b"first")
+    assert store.num_keys() == before + 1 and store.list_keys() == ["a"]
+    other = distributed.PrefixStore("other", store)
+    other.set("b", "2")
+    assert other.list_keys() == ["b"] and store.list_keys() == ["a", "other/b"] and other.num_keys() == before + 2
+
+
+def test_types(store):
+    for name, arguments in (
+        ("set", ("a", 5)), ("set", (5, "a")), ("append", ("a", 1.5)), ("add", ("a", "1")), ("add", (1, 1)), ("queue_push", ("q", 3)),
+        ("queue_pop", (3,)), ("queue_len", (None,)), ("delete_key", (b"a",)), ("compare_set", ("a", "1", None)),
+    ):  # fmt: skip
+        text = rf"{name}\(\): incompatible function arguments. The following argument types are supported:"
+        with pytest.raises(TypeError, match=text):
+            getattr(store, name)(*arguments)
+
+
 def test_each_value_of_a_queue_goes_to_one_process(store):
     store.set_timeout(timedelta(seconds=10))
     taken, count = [[] for _ in range(4)], 100
