@@ -16,6 +16,7 @@ import rushlight as torch
 import rushlight.multiprocessing as mp
 from rushlight import distributed as dist
 from rushlight.distributed import _reduce_op
+from rushlight.distributed.fsdp import fully_shard
 from rushlight.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from rushlight.distributed.pipelining import PipelineStage, schedules
 from rushlight.nn.parallel import DistributedDataParallel
@@ -221,6 +222,19 @@ def chosen(rank, size, place):
     tensor = torch.ones(1, device=mesh.device_type)
     dist.all_reduce(tensor, group=mesh.get_group())
     assert tensor.item() == size
+
+
+def bound(rank, size, place):
+    """The mesh of a group with a device takes that device, unless the program has chosen another one."""
+    device = torch.device("cuda", rank)
+    dist.init_process_group("nccl", store=dist.FileStore(place, size), rank=rank, world_size=size, device_id=device)
+    assert torch.cuda.current_device() == 0
+    model = fully_shard(torch.nn.Linear(4, 4))
+    assert torch.cuda.current_device() == rank and model.weight.device == device
+    model(torch.ones(2, 4, device=device)).sum().backward()
+    torch.cuda.set_device(size - 1 - rank)
+    dist.init_device_mesh("cuda", (size,))
+    assert torch.cuda.current_device() == size - 1 - rank
 
 
 def streams(rank, size, place):

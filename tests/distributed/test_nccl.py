@@ -41,7 +41,9 @@ def test_ranks(name, size, tmp_path):
 
 
 @needs_soft_card
-@pytest.mark.parametrize("name", ["captured", "aborted", "through_host", "hooks", "scaler", "chosen", "pipelines"])
+@pytest.mark.parametrize(
+    "name", ["captured", "aborted", "through_host", "hooks", "scaler", "chosen", "bound", "pipelines"]
+)
 def test_two_ranks(name, tmp_path):
     assert ranks(name, 2, tmp_path) == [None] * 2
 

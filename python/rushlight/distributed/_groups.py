@@ -29,6 +29,8 @@ class ProcessGroup:
         self._timeout, self._config, self._backend = timeout, config, backend
         self.group_name, self.group_desc = name, description
         self.bound_device_id = None
+        # The same if this process had used no GPU before.
+        self.first_device = None
         # The calls that `_coalescing_manager` holds back, or None.
         self._held = None
 
@@ -270,7 +272,9 @@ def init_process_group(
     if not 0 <= rank < world_size:
         raise ValueError(f"rank {rank} is not in a group of {world_size}\n  Ranks are 0 to {world_size - 1}.")
     ranks = list(range(world_size))
+    is_first = device_id is not None and not torch.cuda.is_initialized()
     _world.default = _begin(store, ranks, rank, timeout, config, backend, name, "default_pg", device_id, pg_options)
+    _world.default.first_device = device_id if is_first else None
     _world.made = 1
 
 
