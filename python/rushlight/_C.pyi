@@ -2232,7 +2232,16 @@ class _NcclWork:
 
 @final
 class _NcclCommunicator:
-    def __new__(cls, id: bytes, rank: _int, size: _int, device: _int, timeout: _float) -> Self: ...
+    def __new__(
+        cls,
+        id: bytes,
+        rank: _int,
+        size: _int,
+        device: _int,
+        timeout: _float,
+        settings: tuple[_int, _int | None, _int | None, _int | None, _str | None] | None = None,
+    ) -> Self: ...
+    def priority(self) -> _int: ...
     def call(
         self,
         calls: Sequence[tuple[_str, Tensor | None, Tensor | None, _int, _int | None]],

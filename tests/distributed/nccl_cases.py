@@ -9,13 +9,16 @@ import os
 import signal
 import sys
 import time
+from copy import deepcopy
 from datetime import timedelta
 
 import rushlight as torch
 import rushlight.multiprocessing as mp
 from rushlight import distributed as dist
 from rushlight.distributed import _reduce_op
+from rushlight.distributed.fsdp import fully_shard
 from rushlight.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+from rushlight.distributed.pipelining import PipelineStage, schedules
 from rushlight.nn.parallel import DistributedDataParallel
 
 BOTH = "cpu:gloo,cuda:nccl"
@@ -221,6 +224,19 @@ def chosen(rank, size, place):
     assert tensor.item() == size
 
 
+def bound(rank, size, place):
+    """The mesh of a group with a device takes that device, unless the program has chosen another one."""
+    device = torch.device("cuda", rank)
+    dist.init_process_group("nccl", store=dist.FileStore(place, size), rank=rank, world_size=size, device_id=device)
+    assert torch.cuda.current_device() == 0
+    model = fully_shard(torch.nn.Linear(4, 4))
+    assert torch.cuda.current_device() == rank and model.weight.device == device
+    model(torch.ones(2, 4, device=device)).sum().backward()
+    torch.cuda.set_device(size - 1 - rank)
+    dist.init_device_mesh("cuda", (size,))
+    assert torch.cuda.current_device() == size - 1 - rank
+
+
 def streams(rank, size, place):
     begin("nccl", place, rank, size)
     big = 1 << 16
@@ -269,6 +285,48 @@ def captured(rank, size, place):
     assert tensor.tolist() == [(size / 2) ** 3] * 4
     del graph
     gc.collect()
+
+
+def options(rank, size, place):
+    chosen = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)
+    chosen.config.min_ctas, chosen.config.max_ctas, chosen.config.cga_cluster_size = 2, 4, 1
+    begin("nccl", place, rank, size, pg_options=chosen)
+    card = torch.ones(2, device="cuda")
+    dist.all_reduce(card)
+    assert card.tolist() == [size, size]
+    made = dist.group.WORLD._engines["cuda"]._all[rank]
+    assert made.priority() == torch.cuda.Stream(priority=-1).priority < torch.cuda.Stream().priority
+    own = dist.new_group(pg_options=dist.ProcessGroupNCCL.Options())
+    dist.all_reduce(card, group=own)
+    assert own._engines["cuda"]._all[rank].priority() == torch.cuda.Stream().priority
+    refused = error_of(lambda: dist.new_group(pg_options={"a": 1}))
+    # The library gets the settings, and refuses these.
+    chosen.config.min_ctas = -3
+    other = dist.new_group(pg_options=chosen)
+    return [refused, error_of(lambda: dist.all_reduce(card, group=other))]
+
+
+def pipelines(rank, size, place):
+    """Messages have no tags here, so that both ranks must have one order of them."""
+    begin("nccl", place, rank, size)
+    device = torch.device("cuda", rank)
+    x, target = (torch.randn(8, 4, generator=torch.Generator().manual_seed(n)) for n in (1, 2))
+    for name, per_rank in (("GPipe", 1), ("1F1B", 1), ("Interleaved1F1B", 2), ("LoopedBFS", 2)):
+        torch.manual_seed(0)
+        layers = [torch.nn.Linear(4, 4) for _ in range(size * per_rank)]
+        mine = range(rank, len(layers), size)
+        alone = deepcopy(torch.nn.Sequential(*layers))
+        torch.nn.functional.mse_loss(alone(x), target).backward()
+        stages = [PipelineStage(layers[n].to(device), n, len(layers), device) for n in mine]
+        kind = schedules.get_schedule_class(name)
+        schedule = kind(stages if per_rank > 1 else stages[0], 4, loss_fn=torch.nn.functional.mse_loss)
+        for _ in range(2):
+            found = schedule.step(*((x.to(device),) if rank == 0 else ()), target=target.to(device))
+            assert (found is None) == (rank < size - 1)
+            for n in mine:
+                for one, other in zip(layers[n].parameters(), alone[n].parameters()):
+                    torch.testing.assert_close(one.grad.cpu(), other.grad, rtol=1e-4, atol=1e-5)
+                    one.grad = None
 
 
 def refusals(rank, size, place):

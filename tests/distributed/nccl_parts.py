@@ -204,6 +204,23 @@ def states(rank, size, place):
     assert all(value.device.type == "cpu" for value in parts.values())
     again.load_state_dict(parts)
     _same(again.state_dict(), alone)
+    later = folder.with_name("later")
+    saved = dcp.async_save({"model": get_model_state_dict(again)}, checkpoint_id=later)
+    with torch.no_grad():
+        for parameter in again.parameters():
+            parameter.zero_()
+    saved.result()
+    model = get_model_state_dict(again)
+    dcp.load({"model": model}, checkpoint_id=later)
+    again.load_state_dict(model)
+    _same(again.state_dict(), alone)
+    only = dist.new_group(backend="nccl")
+    try:
+        dcp.async_save({"model": model}, checkpoint_id=later, process_group=only)
+    except AssertionError as error:
+        assert str(error).startswith("A CPU backend must be enabled for async save;")
+    else:
+        raise AssertionError("no error")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,12 @@ def _moves(rank, size):
             assert made.numel() == x.numel() and made.stride() == x.stride() and len(made) == shape[0]
             assert torch.equal(made.full_tensor(), x)
             for second in LAYOUTS:
+                if Partial() in second and first != second:
+                    with pytest.raises(
+                        RuntimeError, match=r"to P\(sum\), redistributing to Partial is for internal use"
+                    ):
+                        made.redistribute(placements=second)
+                    continue
                 moved = made.redistribute(placements=second)
                 assert torch.equal(moved.full_tensor(), x), (first, second)
                 if second == [Shard(0)]:
@@ -50,13 +56,130 @@ def _grid(rank):
         made = distribute_tensor(x, mesh, first)
         assert torch.equal(made.full_tensor(), x), first
         for second in layouts:
-            assert torch.equal(made.redistribute(placements=second).full_tensor(), x), (first, second)
+            assert torch.equal(made._moved(tuple(second)).full_tensor(), x), (first, second)
     nested = distribute_tensor(x, mesh, [Shard(0), Shard(0)]).to_local()
     assert torch.equal(nested, x.chunk(2)[rank // 2].chunk(2)[rank % 2])
 
 
 def test_layouts_on_a_grid(ranks):
     ranks(_grid, 4)
+
+
+def _reductions(rank):
+    """What the ranks have stands for another reduction than a sum."""
+    mesh = dist.init_device_mesh("cpu", (2,))
+    own, both = _whole(4, 3) * (rank + 1), [_whole(4, 3), _whole(4, 3) * 2]
+    whole = {
+        "avg": sum(both) / 2,
+        "max": torch.maximum(*both),
+        "min": torch.minimum(*both),
+        "product": both[0] * both[1],
+    }
+    copies = distribute_tensor(torch.full((4, 3), 3.0), mesh, [Replicate()])
+    for op, expected in whole.items():
+        given = DTensor.from_local(own, mesh, [Partial(op)])
+        cases = [
+            (lambda one: one.view(2, 6), True), (lambda one: one.t(), True), (lambda one: one[1:], True),
+            (lambda one: torch.cat([one, one]), True), (lambda one: one.unsqueeze(0).expand(2, 4, 3), True),
+            (lambda one: one + one, op == "avg"), (lambda one: one * 2, op == "avg"), (lambda one: one - one / 4, op == "avg"),
+            (lambda one: -one, op == "avg"), (lambda one: one.mean(), op == "avg"), (lambda one: one.exp(), False),
+            (lambda one: one.amax(0), op == "max"), (lambda one: one.max(), op == "max"), (lambda one: one.amin(), op == "min"),
+            (lambda one: one.prod(), op == "product"), (lambda one: one.sum(), False), (lambda one: one.norm(), False),
+        ]  # fmt: skip
+        for number, (call, stays) in enumerate(cases):
+            made = call(given)
+            assert made.placements == ((Partial(op),) if stays else (Replicate(),)), (op, number)
+            torch.testing.assert_close(made.full_tensor(), call(expected))
+        for call in (lambda one, other: one * other, lambda one, other: other * one, lambda one, other: one / other):
+            made = call(given, copies)
+            if op == "avg":
+                assert made.placements == (Partial(op),)
+            torch.testing.assert_close(made.full_tensor(), call(expected, torch.full((4, 3), 3.0)))
+        made = given @ copies.t()
+        assert made.placements == ((Partial(op),) if op == "avg" else (Replicate(),))
+        torch.testing.assert_close(made.full_tensor(), expected @ torch.full((3, 4), 3.0))
+
+
+def test_reductions_that_are_not_sums(ranks):
+    ranks(_reductions, 2)
+
+
+def _of_cut(rank):
+    """How reductions of parts lie, and their values and gradients."""
+    mesh = dist.init_device_mesh("cpu", (2,))
+    x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    uneven = torch.arange(9.0).view(3, 3) - 4
+    norm = torch.linalg.vector_norm
+    for call, even, odd in (
+        (torch.mean, "Partial(avg)", "Partial(sum)"), (torch.sum, "Partial(sum)", "Partial(sum)"),
+        (torch.amax, "Partial(max)", "Replicate()"), (torch.min, "Partial(min)", "Replicate()"),
+        (torch.prod, "Partial(product)", "Replicate()"), (torch.any, "Partial(sum)", "Partial(sum)"),
+        (torch.all, "Partial(product)", "Replicate()"), (norm, "_NormPartial(2)", "_NormPartial(2)"),
+        (lambda one: norm(one, 1, 0), "_NormPartial(1)", "_NormPartial(1)"), (lambda one: norm(one, 3, 1), "Shard(dim=0)", "Shard(dim=0)"),
+        (lambda one: norm(one, float("inf")), "Partial(max)", "Partial(max)"), (lambda one: norm(one, 0), "Partial(sum)", "Partial(sum)"),
+        (lambda one: norm(one, -float("inf")), "Partial(min)", "Partial(min)"), (lambda one: one.var(1), "Shard(dim=0)", "Shard(dim=0)"),
+        (lambda one: torch.stack([norm(one), norm(one)]), "_NormPartial(2)", "_NormPartial(2)"),
+        (lambda one: norm(torch.stack([norm(one), norm(one)])), "_NormPartial(2)", "_NormPartial(2)"),
+        (lambda one: one.std(0, keepdim=True), "Replicate()", "Replicate()"),
+    ):  # fmt: skip
+        for given, expected in ((x, even), (uneven, odd), (uneven[:1], odd)):
+            made = call(distribute_tensor(given, mesh, [Shard(0)]))
+            assert repr(made.placements[0]) == expected, (call, made)
+            torch.testing.assert_close(made.full_tensor(), call(given), equal_nan=True)
+    for call in (
+        torch.mean,
+        torch.amax,
+        torch.prod,
+        norm,
+        lambda one: one.mean(0).pow(2),
+        lambda one: one.mean().exp(),
+    ):
+        for given in (x, uneven):
+            whole, cut = given.clone().requires_grad_(), distribute_tensor(given, mesh, [Shard(0)]).requires_grad_()
+            call(whole).sum().backward()
+            call(cut).sum().backward()
+            torch.testing.assert_close(cut.grad.full_tensor(), whole.grad)
+    places = distribute_tensor(torch.tensor([2, 0]), mesh, [Replicate()])
+    cut = distribute_tensor(x, mesh, [Shard(0)])
+    made = cut.index_select(1, places)
+    assert made.placements == (Shard(0),) and torch.equal(made.full_tensor(), x[:, [2, 0]])
+    assert torch.equal(cut.index_select(0, places).full_tensor(), x[[2, 0]])
+    places = torch.tensor([[0], [2], [1], [0]])
+    made = cut.gather(1, distribute_tensor(places, mesh, [Shard(0)]))
+    assert made.placements == (Shard(0),) and torch.equal(made.full_tensor(), x.gather(1, places))
+    assert torch.equal(cut.gather(0, distribute_tensor(places, mesh, [Shard(0)])).full_tensor(), x.gather(0, places))
+
+
+def test_reductions_of_parts(ranks):
+    ranks(_of_cut, 2)
+
+
+def _products_of_sums(rank):
+    """A sum that has not been formed goes through products, and so do gradients."""
+    mesh = dist.init_device_mesh("cpu", (2,))
+    x, weight, bias = (torch.randn(4, 4, generator=torch.Generator().manual_seed(n)) for n in range(3))
+    for op in ("sum", "avg"):
+        for call in (
+            lambda a, w, b: a @ w, lambda a, w, b: w @ a, lambda a, w, b: nn.functional.linear(a, w), lambda a, w, b: a * w, lambda a, w, b: w * a,
+            lambda a, w, b: a / w, lambda a, w, b: a * w[0], lambda a, w, b: torch.addmm(b[0], a, w), lambda a, w, b: nn.functional.linear(a, w, b[0]),
+        ):  # fmt: skip
+            alone = [one.clone().requires_grad_() for one in (x, weight, bias)]
+            mine = (x * (0.25 + rank / 2) * (1 if op == "sum" else 2)).requires_grad_()
+            spread = [distribute_tensor(one, mesh, [Replicate()]).requires_grad_() for one in (weight, bias)]
+            made = call(DTensor.from_local(mine, mesh, [Partial(op)]), *spread)
+            assert made.placements == (Partial(op),)
+            expected = call(*alone)
+            torch.testing.assert_close(made.full_tensor(), expected)
+            made.full_tensor().pow(2).sum().backward()
+            expected.pow(2).sum().backward()
+            torch.testing.assert_close(mine.grad, alone[0].grad)
+            for one, other in zip(spread, alone[1:]):
+                if other.grad is not None:
+                    torch.testing.assert_close(one.grad.full_tensor(), other.grad)
+
+
+def test_products_of_sums(ranks):
+    ranks(_products_of_sums, 2)
 
 
 def _functions(rank):

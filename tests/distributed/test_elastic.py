@@ -204,6 +204,22 @@ def test_processes_get_the_signal(tmp_path):
     assert told == "saved 15\n" * 2 and node.returncode == 128 + signal.SIGTERM
 
 
+def test_a_signal_while_processes_are_started(tmp_path):
+    """It is passed on to those that exist, and the launcher waits for them."""
+    program = tmp_path / "program.sh"
+    program.write_text(
+        f"trap 'sleep 0.5; echo > {tmp_path}/ended-$RANK; exit' TERM\n"
+        f"echo > {tmp_path}/begun-$RANK\n"
+        "kill -TERM $PPID\n"
+        "for n in 1 2 3 4 5 6 7 8 9; do sleep 1; done\n"
+    )
+    command = [sys.executable, "-m", "rushlight.distributed.run", "--standalone", "--nproc-per-node=8", "--no-python"]
+    node = subprocess.run([*command, "sh", str(program)], timeout=PATIENCE)
+    assert node.returncode == 128 + signal.SIGTERM
+    begun, ended = ({path.name[6:] for path in tmp_path.glob(f"{name}-*")} for name in ("begun", "ended"))
+    assert begun and begun == ended
+
+
 def test_processes_that_do_not_end_are_killed(tmp_path):
     program = "import os, signal, time\nsignal.signal(15, signal.SIG_IGN)\nos.write(1, b'begun\\n')\ntime.sleep(60)\n"
     node = _run(tmp_path, program, "--standalone", "--shutdown-timeout=1")

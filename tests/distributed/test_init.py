@@ -66,6 +66,28 @@ def test_a_rank_waits_for_the_store_of_its_group():
         assert late.result().get("key") == b"value"
 
 
+def _come_back(rank, method, port):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    names = ("RANK", "WORLD_SIZE") if method == "env" else ("PMI_RANK", "PMI_SIZE")
+    os.environ.update(zip(names, (str(rank), "2")))
+    for _ in range(3):
+        dist.init_process_group("mpi", timeout=timedelta(seconds=20))
+        kept = dist.group.WORLD.store() if rank == 0 else None
+        total = torch.tensor([rank + 1.0])
+        dist.all_reduce(total)
+        assert total.item() == 3
+        dist.destroy_process_group()
+        if rank == 0:
+            time.sleep(0.3)
+        del kept
+
+
+@pytest.mark.parametrize("method", ["env", "launcher"])
+def test_rank_0_ends_its_store_late(ranks, method):
+    """Ranks that begin the next group find the store of the one before for a while."""
+    ranks(_come_back, 2, method, _free_port(), init=False)
+
+
 def test_a_rank_taken_by_another_process():
     port = _free_port()
     server = dist.TCPStore("127.0.0.1", port, is_master=True)

@@ -10,6 +10,7 @@ import pytest
 from soft_card import FOLDER, environment, needs_soft_card, run
 
 import rushlight as torch
+import rushlight.distributed.checkpoint as dcp
 from rushlight import distributed as dist
 
 CASES = Path(__file__).with_name("nccl_cases.py")
@@ -40,7 +41,9 @@ def test_ranks(name, size, tmp_path):
 
 
 @needs_soft_card
-@pytest.mark.parametrize("name", ["captured", "aborted", "through_host", "hooks", "scaler", "chosen"])
+@pytest.mark.parametrize(
+    "name", ["captured", "aborted", "through_host", "hooks", "scaler", "chosen", "bound", "pipelines"]
+)
 def test_two_ranks(name, tmp_path):
     assert ranks(name, 2, tmp_path) == [None] * 2
 
@@ -59,6 +62,21 @@ def test_tensors_in_parts(name, tmp_path):
 def test_streams(seed, tmp_path):
     """Work that runs late or at other moments gives the same results."""
     assert ranks("streams", 2, tmp_path, SOFTCUDA_SEED=seed) == [None] * 2
+
+
+@needs_soft_card
+def test_options(tmp_path):
+    refused = ["AssertionError", "Expected backend_options argument to be of type ProcessGroupNCCL.Options"]
+    assert ranks("options", 2, tmp_path) == [[refused, ["DistBackendError", "NCCL error: invalid argument"]]] * 2
+
+
+@needs_soft_card
+def test_a_checkpoint_of_gpus_is_read_without_one(tmp_path):
+    ranks("states", 2, tmp_path, PARTS)
+    (folder,) = (path.parent for path in tmp_path.rglob(".metadata") if path.parent.name == "checkpoint")
+    state = {"model": {"0.weight": torch.zeros(7, 5)}}
+    dcp.load(state, checkpoint_id=folder)
+    assert state["model"]["0.weight"].abs().sum() > 0
 
 
 @needs_soft_card

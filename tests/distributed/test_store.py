@@ -56,6 +56,26 @@ def test_values(store):
     assert store.multi_get([]) == []
 
 
+def test_a_file_that_is_removed_while_it_is_opened(tmp_path, monkeypatch):
+    """The last user of a file leaves when the first one of the next group has opened it, and has not locked it yet."""
+    path = tmp_path / "store"
+    users = [distributed.FileStore(path, 1)]
+    users[0].set("key", "old")
+    opened = distributed.FileStore._open
+
+    def late(store):
+        file = opened(store)
+        users.clear()
+        return file
+
+    monkeypatch.setattr(distributed.FileStore, "_open", late)
+    store = distributed.FileStore(path, 2)
+    monkeypatch.undo()
+    assert not store.check(["key"])
+    store.set("key", "new")
+    assert distributed.FileStore(path, 2).get("key") == b"new"
+
+
 def test_numbers(store):
     assert (store.add("n", 5), store.add("n", -2), store.get("n")) == (5, 3, b"3")
     store.set("a", "xyz")
@@ -79,6 +99,26 @@ def test_queues(store):
         store.queue_pop("jobs")
     store.queue_push("jobs", "third")
     assert store.queue_pop("jobs") == b"third" and store.queue_len("others") == 0
+
+
+def test_queues_are_not_among_the_keys(store):
+    before = store.num_keys()
+    store.set("a", "1")
+    store.queue_push("jobs", b"first")
+    assert store.num_keys() == before + 1 and store.list_keys() == ["a"]
+    other = distributed.PrefixStore("other", store)
+    other.set("b", "2")
+    assert other.list_keys() == ["b"] and store.list_keys() == ["a", "other/b"] and other.num_keys() == before + 2
+
+
+def test_types(store):
+    for name, arguments in (
+        ("set", ("a", 5)), ("set", (5, "a")), ("append", ("a", 1.5)), ("add", ("a", "1")), ("add", (1, 1)), ("queue_push", ("q", 3)),
+        ("queue_pop", (3,)), ("queue_len", (None,)), ("delete_key", (b"a",)), ("compare_set", ("a", "1", None)),
+    ):  # fmt: skip
+        text = rf"{name}\(\): incompatible function arguments. The following argument types are supported:"
+        with pytest.raises(TypeError, match=text):
+            getattr(store, name)(*arguments)
 
 
 def test_each_value_of_a_queue_goes_to_one_process(store):

@@ -25,6 +25,7 @@ from rushlight.distributed._options import (
     BroadcastOptions,
     BuiltinCommHookType,
     GatherOptions,
+    ProcessGroupNCCL,
     ReduceOptions,
     ReduceScatterOptions,
     ScatterOptions,
@@ -128,6 +129,7 @@ __all__ = [
     "GatherOptions",
     "GradBucket",
     "HashStore",
+    "ProcessGroupNCCL",
     "QueueEmptyError",
     "ReduceOptions",
     "ReduceScatterOptions",
@@ -177,7 +179,19 @@ def breakpoint(rank=0, skip=0, timeout_s=3600):
 
 _skipped = 0
 
-_SUBMODULES = ("algorithms", "autograd", "checkpoint", "device_mesh", "elastic", "fsdp", "nn", "optim", "rpc", "tensor")
+_SUBMODULES = (
+    "algorithms",
+    "autograd",
+    "checkpoint",
+    "device_mesh",
+    "elastic",
+    "fsdp",
+    "nn",
+    "optim",
+    "pipelining",
+    "rpc",
+    "tensor",
+)
 
 
 def __getattr__(name):

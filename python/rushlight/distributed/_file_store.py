@@ -38,7 +38,10 @@ class FileStore(Store):
         self._values: dict[bytes, bytes] = {}
         self._at, self._pid = 0, os.getpid()
         self._file = self._open()
-        self._change(lambda values: {_OPEN: b"%d" % (int(values.get(_OPEN, b"0")) + 1)})
+        while not self._locked(self._enter):
+            # The last process of a group before has removed the file between its opening and its lock.
+            os.close(self._file)
+            self._file, self._values, self._at = self._open(), {}, 0
 
     @property
     def path(self):
@@ -50,6 +53,23 @@ class FileStore(Store):
             return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise DistNetworkError(f"The store cannot open {self._path}: {error.strerror}") from None
+
+    def _enter(self):
+        """Counts this process, unless the file is no longer the one at the path. The lock is held."""
+        try:
+            now, own = os.stat(self._path), os.fstat(self._file)
+        except FileNotFoundError:
+            return False
+        if (now.st_dev, now.st_ino) != (own.st_dev, own.st_ino):
+            return False
+        self._append({_OPEN: b"%d" % (int(self._values.get(_OPEN, b"0")) + 1)})
+        return True
+
+    def _exit(self):
+        """Counts this process no longer. The last one removes the file, under the lock, so that none that joins loses its values."""
+        self._append({_OPEN: b"%d" % (int(self._values.get(_OPEN, b"0")) - 1)})
+        if self._world_size > 0 and self._values.get(_OPEN) == b"0":
+            os.unlink(self._path)
 
     def _locked(self, work):
         if self._pid != os.getpid():
@@ -82,18 +102,18 @@ class FileStore(Store):
 
     def _change(self, changes):
         """Applies what a function of the values returns: new values by key, or None for keys to delete."""
+        self._locked(lambda: self._append(changes(self._values)))
 
-        def work():
-            for key, value in changes(self._values).items():
-                kind, stored = (_DELETE, b"") if value is None else (_SET, value)
-                record = _RECORD.pack(kind, len(key), len(stored)) + key + stored
-                os.ftruncate(self._file, self._at)
-                written = 0
-                while written < len(record):
-                    written += os.pwrite(self._file, record[written:], self._at + written)
-                self._read()
-
-        self._locked(work)
+    def _append(self, changes):
+        """Writes changes at the end of the file. The lock is held."""
+        for key, value in changes.items():
+            kind, stored = (_DELETE, b"") if value is None else (_SET, value)
+            record = _RECORD.pack(kind, len(key), len(stored)) + key + stored
+            os.ftruncate(self._file, self._at)
+            written = 0
+            while written < len(record):
+                written += os.pwrite(self._file, record[written:], self._at + written)
+            self._read()
 
     def _ask(self, name, *fields):
         if name in ("get", "check", "wait", "keys"):
@@ -136,10 +156,7 @@ class FileStore(Store):
         if not hasattr(self, "_file") or self._pid != os.getpid():
             return
         try:
-            # The last process to leave removes the file, under the lock, so that none that joins loses its values.
-            self._change(lambda values: {_OPEN: b"%d" % (int(values.get(_OPEN, b"0")) - 1)})
-            if self._world_size > 0 and self._values.get(_OPEN) == b"0":
-                os.unlink(self._path)
+            self._locked(self._exit)
         except (OSError, RuntimeError):
             pass  # the file, or its folder, is gone
         finally:

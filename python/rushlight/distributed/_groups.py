@@ -9,6 +9,7 @@ from rushlight._set_module import set_module
 from rushlight.distributed import _backends, _engine_group
 from rushlight.distributed._backends import Backend, BackendConfig
 from rushlight.distributed._mpiexec import place
+from rushlight.distributed._options import ProcessGroupNCCL
 from rushlight.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
 from rushlight.distributed.rendezvous import rendezvous
 from rushlight.distributed.store import PrefixStore, Store
@@ -28,6 +29,8 @@ class ProcessGroup:
         self._timeout, self._config, self._backend = timeout, config, backend
         self.group_name, self.group_desc = name, description
         self.bound_device_id = None
+        # The same if this process had used no GPU before.
+        self.first_device = None
         # The calls that `_coalescing_manager` holds back, or None.
         self._held = None
 
@@ -225,12 +228,13 @@ def init_process_group(
         world_size, rank: the number of processes and the number of this one, where the method does not tell.
         store: a store that all processes share, in place of `init_method`.
         group_name: a name for the group.
-        pg_options: accepted.
+        pg_options: a `ProcessGroupNCCL.Options` for communicators of `nccl`; no other backend has options.
         device_id: the GPU of this process, whose communicator is made at once.
         token: a secret of the store; a process that does not know it cannot join.
 
     Raises:
         ValueError: there is a default group, or the method lacks something.
+        AssertionError: `pg_options` is something else.
         RuntimeError: a backend that does not exist.
         torch.distributed.DistError: a process did not come before the timeout.
 
@@ -249,6 +253,7 @@ def init_process_group(
     timeout = _check_timeout(timeout, backend)
     config = BackendConfig(Backend.UNDEFINED if backend is None else backend)
     _backends.check(config)
+    _check_options(pg_options, config)
     if store is not None:
         if not world_size > 0:
             raise AssertionError("world_size must be positive if using store")
@@ -267,7 +272,9 @@ def init_process_group(
     if not 0 <= rank < world_size:
         raise ValueError(f"rank {rank} is not in a group of {world_size}\n  Ranks are 0 to {world_size - 1}.")
     ranks = list(range(world_size))
-    _world.default = _begin(store, ranks, rank, timeout, config, backend, name, "default_pg", device_id)
+    is_first = device_id is not None and not torch.cuda.is_initialized()
+    _world.default = _begin(store, ranks, rank, timeout, config, backend, name, "default_pg", device_id, pg_options)
+    _world.default.first_device = device_id if is_first else None
     _world.made = 1
 
 
@@ -294,7 +301,14 @@ def _check_device(device):
     return device
 
 
-def _begin(store, ranks, rank, timeout, config, backend, name, description, device=None):
+def _check_options(options, config):
+    if options is None or Backend.NCCL not in config.get_device_backend_map().values():
+        return
+    if not isinstance(options, ProcessGroupNCCL.Options):
+        raise AssertionError("Expected backend_options argument to be of type ProcessGroupNCCL.Options")
+
+
+def _begin(store, ranks, rank, timeout, config, backend, name, description, device=None, options=None):
     # Groups of one name follow each other in a store.
     count = store.add(f"{description}/{name}/made by {rank}", 1)
     own, place = PrefixStore(f"{description}/{name}/{count}", store), ranks.index(rank)
@@ -309,7 +323,7 @@ def _begin(store, ranks, rank, timeout, config, backend, name, description, devi
     if len(hosts) < len(backends):
         from rushlight.distributed._nccl import NcclGroup
 
-        engines["cuda"] = NcclGroup(own, place, len(ranks), rank, name)
+        engines["cuda"] = NcclGroup(own, place, len(ranks), rank, name, options)
     group = ProcessGroup(engines, own, store, ranks, place, timeout, config, backend, name, description)
     group.bound_device_id = device
     if device is not None and not group._exchanges_on_host("cuda"):
@@ -460,7 +474,7 @@ def new_group(
     Args:
         ranks: the ranks; None for all.
         timeout, backend: as for `init_process_group`; by default those of the default group.
-        pg_options: accepted.
+        pg_options: a `ProcessGroupNCCL.Options` for communicators of `nccl`; no other backend has options.
         device_id: the GPU of this process; by default that of the default group.
         group_desc: a text about the group.
         use_local_synchronization: only the members call it.
@@ -474,6 +488,7 @@ def new_group(
     device_id = _check_device(device_id)
     config = world._config if backend is None else BackendConfig(backend)
     _backends.check(config)
+    _check_options(pg_options, config)
     chosen = list(range(world.size())) if ranks is None else sorted(ranks) if sort_ranks else list(ranks)
     if len(set(chosen)) != len(chosen):
         raise ValueError(f"the ranks of a new group are not distinct: {chosen}")
@@ -495,7 +510,7 @@ def new_group(
     own = world._backend if backend is None else Backend(backend)
     description = "undefined" if group_desc is None else group_desc
     device = world.bound_device_id if device_id is None else device_id
-    return _begin(world._root_store, chosen, world._rank, timeout, config, own, name, description, device)
+    return _begin(world._root_store, chosen, world._rank, timeout, config, own, name, description, device, pg_options)
 
 
 def new_subgroups(group_size=None, group=None, timeout=None, backend=None, pg_options=None, group_desc=None):

@@ -56,15 +56,11 @@ _launchers: dict[int, _Launcher] = {}
 
 
 def meet(rank, size, timeout, token):
-    """A store of all ranks: at MASTER_ADDR and MASTER_PORT, or where the launcher lets rank 0 say.
+    """A store of all ranks, at an address that rank 0 gives the launcher.
 
     Raises:
-        ValueError: the variables are not set, and the launcher keeps no texts.
+        ValueError: the launcher keeps no texts.
     """
-    token = token or os.environ.get("RUSHLIGHT_STORE_TOKEN", "")
-    host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
-    if host and port:
-        return TCPStore(host, int(port), size, rank == 0, timeout, token=token)
     descriptor = os.environ.get("PMI_FD", "")
     if not descriptor.isdecimal():
         raise ValueError(

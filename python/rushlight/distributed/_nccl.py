@@ -52,8 +52,9 @@ class NcclGroup:
     #: How errors call it, and their class if an argument is wrong.
     process_group, argument_error = "ProcessGroupNCCL", ValueError
 
-    def __init__(self, store, rank, size, global_rank, name):
+    def __init__(self, store, rank, size, global_rank, name, options=None):
         _C._nccl_check()
+        self._settings = None if options is None else options._settings()
         self._store, self._rank, self._size = store, rank, size
         self._global_rank, self._name = global_rank, name
         self._all: dict[int, object] = {}
@@ -82,7 +83,7 @@ class NcclGroup:
                     f"store by key '{key}', but store->get('{key}') got error: {error}"
                 ) from None
             identity = self._store.get(f"nccl/{key}")
-        return _C._NcclCommunicator(identity, rank, size, device, seconds)
+        return _C._NcclCommunicator(identity, rank, size, device, seconds, self._settings)
 
     def connect(self, device, seconds):
         """The communicator of all ranks for a device of this process."""

@@ -75,6 +75,52 @@ class BarrierOptions(_Options):
         self.device_ids = []
 
 
+class _NcclConfig:
+    """What NCCL chooses for a communicator, unless a program does: ``cga_cluster_size``, ``min_ctas``, ``max_ctas``, ``net_name``.
+
+    ``blocking`` and ``split_share`` are accepted: no call blocks, and each group has communicators of its own.
+    """
+
+    def __init__(self):
+        self.blocking = self.split_share = self.cga_cluster_size = self.min_ctas = self.max_ctas = None
+        self.net_name = None
+
+
+class _NcclOptions:
+    """The options of a group of the backend `nccl`, for `pg_options`.
+
+    Args:
+        is_high_priority_stream: whether calls go before other work of the GPU.
+
+    >>> options = torch.distributed.ProcessGroupNCCL.Options(is_high_priority_stream=True)
+    >>> options.config.max_ctas = 16
+    >>> options.is_high_priority_stream
+    True
+    """
+
+    def __init__(self, is_high_priority_stream=False):
+        self.is_high_priority_stream, self.config = is_high_priority_stream, _NcclConfig()
+        self.backend = "nccl"
+
+    def _settings(self):
+        config = self.config
+        priority = -1 if self.is_high_priority_stream else 0
+        return priority, config.cga_cluster_size, config.min_ctas, config.max_ctas, config.net_name
+
+
+class ProcessGroupNCCL:
+    """Groups of the backend `nccl` have no class of their own; `Options` is that of their options.
+
+    >>> torch.distributed.ProcessGroupNCCL.Options().is_high_priority_stream
+    False
+    """
+
+    Options = _NcclOptions
+
+    def __init__(self, *args, **kwargs):
+        raise TypeError("ProcessGroupNCCL: use init_process_group or new_group with the backend nccl")
+
+
 class BuiltinCommHookType(enum.IntEnum):
     """Hooks of `DistributedDataParallel` by name."""
 
@@ -94,4 +140,5 @@ set_module(
     AllToAllOptions,
     BarrierOptions,
     BuiltinCommHookType,
+    ProcessGroupNCCL,
 )

@@ -55,8 +55,14 @@ class DeviceMesh:
             raise RuntimeError(
                 f"Mesh should not be bigger than default world size {world}, but found {given.numel()} ranks!"
             )
-        if self._device_type == "cuda" and torch.cuda.device_count() and not torch.cuda.is_initialized():
-            _choose_device()
+        if self._device_type == "cuda" and torch.cuda.device_count():
+            group = _groups.get_default_group()
+            bound, group.first_device = group.first_device, None
+            if not torch.cuda.is_initialized():
+                _choose_device()
+            elif bound is not None and torch.cuda.current_device() == 0:
+                # The group alone has used a GPU, and the program has chosen no other one since.
+                torch.cuda.set_device(bound)
         if _init_backend:
             self._group_names = [self._begin_groups(dim) for dim in range(given.dim())]
 

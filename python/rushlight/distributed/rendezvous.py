@@ -78,13 +78,16 @@ def _tcp_store(host: str, port: int, rank: int, world_size: int, timeout: timede
     if agent or rank == 0:
         return TCPStore(host, port, world_size, not agent, timeout, token=token)
     deadline = time.monotonic() + timeout.total_seconds()
+    left = timeout
     while True:
-        store = TCPStore(host, port, world_size, False, timeout, token=token)
+        store = TCPStore(host, port, world_size, False, left, token=token)
         if _takes_place(store, rank):
+            store.set_timeout(timeout)
             return store
         if time.monotonic() >= deadline:
             raise DistStoreError(f"Another process is rank {rank} of the store at {host}:{port}.")
         time.sleep(0.01)
+        left = timedelta(seconds=max(0.0, deadline - time.monotonic()))
 
 
 def _takes_place(store: TCPStore, rank: int) -> bool:
@@ -138,7 +141,13 @@ def _from_environment(url, timeout=default_pg_timeout, token="", **_):
 
 def _from_launcher(url, timeout=default_pg_timeout, token="", **_):
     rank, world_size = _mpiexec.place()
-    yield from _once("mpi", _mpiexec.meet(rank, world_size, timeout, token), rank, world_size)
+    token = token or os.environ.get("RUSHLIGHT_STORE_TOKEN", "")
+    host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
+    if host and port:
+        store = _tcp_store(host, int(port), rank, world_size, timeout, token)
+    else:
+        store = _mpiexec.meet(rank, world_size, timeout, token)
+    yield from _once("mpi", store, rank, world_size)
 
 
 register_rendezvous_handler("tcp", _from_tcp)

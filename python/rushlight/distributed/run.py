@@ -182,6 +182,36 @@ class _Signalled(SystemExit):
         self.number = number
 
 
+class _Signals:
+    """The signals that end this command.
+
+    One that comes in a `held` block is raised at its end. There, an exception would leave a process that nobody ends or
+    waits for, or a lock of `subprocess` that nobody releases.
+    """
+
+    def __init__(self):
+        self._number, self._is_held = None, False
+
+    def __call__(self, number, frame):
+        self._number = self._number or number
+        if not self._is_held:
+            self._raise()
+
+    def _raise(self):
+        if self._number is not None:
+            raise _Signalled(self._number)
+
+    @contextlib.contextmanager
+    def held(self):
+        """Holds signals until the end of a block. Python loses what a handler raises in some callbacks; that is raised then, too."""
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+        self._raise()
+
+
 class _Member(NamedTuple):
     process: subprocess.Popen[bytes]
     copiers: list[threading.Thread]
@@ -190,7 +220,7 @@ class _Member(NamedTuple):
 class _Launch:
     """The processes of one command."""
 
-    def __init__(self, options):
+    def __init__(self, options, signals):
         if options.max_restarts < 0:
             raise ValueError("max_restarts must be >= 0")
         if options.rdzv_backend not in ("static", "c10d"):
@@ -199,6 +229,7 @@ class _Launch:
                 "  Choose static or c10d."
             )
         bounds = (1, 1) if options.standalone else _nodes.numbers(options.nnodes)
+        self.signals = signals
         self.options, self.count = options, _processes(options.nproc_per_node)
         host, port = options.master_addr, options.master_port or (29500 if bounds[1] > 1 else 0)
         if options.rdzv_endpoint and not options.standalone:
@@ -259,7 +290,7 @@ class _Launch:
         self.round = self.nodes.join()
         self.members = []
         for rank in range(self.count):
-            with contextlib.ExitStack() as files:
+            with self.signals.held(), contextlib.ExitStack() as files:
                 self.members.append(self._start_one(rank, files))
 
     def _start_one(self, rank, files):
@@ -306,7 +337,8 @@ class _Launch:
         left = dict(enumerate(self.members))
         done = False
         while not (done and self.nodes.all_done(self.round)):
-            codes = {rank: member.process.poll() for rank, member in left.items()}
+            with self.signals.held():
+                codes = {rank: member.process.poll() for rank, member in left.items()}
             left = {rank: member for rank, member in left.items() if codes[rank] is None}
             failed = [(rank, code) for rank, code in codes.items() if code]
             if failed:
@@ -338,6 +370,10 @@ class _Launch:
 
     def stop(self, number=signal.SIGTERM):
         """Ends the processes that still run, at last with SIGKILL."""
+        with self.signals.held():
+            self._stop(number)
+
+    def _stop(self, number):
         for member in self.members:
             if member.process.poll() is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -363,11 +399,15 @@ def run(args):
     Raises:
         ChildFailedError: a process has failed.
     """
-    launch = _Launch(args)
+    _run(args, _Signals())
+
+
+def _run(args, signals):
+    launch = _Launch(args, signals)
     restarts = 0
     while True:
-        launch.start()
         try:
+            launch.start()
             news = launch.watch()
         except BaseException as error:
             launch.stop(error.number if isinstance(error, _Signalled) else signal.SIGINT)
@@ -391,18 +431,14 @@ def run(args):
 
 def main(args=None):
     """Runs the command line of this process."""
-
-    def end(number, frame):
-        raise _Signalled(number)
-
-    before = {}
+    signals, before = _Signals(), {}
     try:
         options = parse_args(args)
         # A signal that is ignored, as SIGHUP under nohup, stays so.
         for number in _signals(options.signals_to_handle):
-            if signal.getsignal(number) is not signal.SIG_IGN and number is not signal.SIGINT:
-                before[number] = signal.signal(number, end)
-        run(options)
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, signals)
+        _run(options, signals)
     except ChildFailedError as error:
         sys.exit(f"torchrun: {error}")
     except (ValueError, DistError) as error:

@@ -50,8 +50,22 @@ class DistNetworkError(DistError):
     """
 
 
+#: Part of the keys of queues, which are not among those of the program.
+_QUEUE = "\0queue/"
+
+
 def _bytes(value):
     return value.encode() if isinstance(value, str) else bytes(value)
+
+
+def _checked(name, *values):
+    """Raises an error unless keys and values are text or bytes, the first of them text."""
+    if not isinstance(values[0], str) or not all(isinstance(one, (str, bytes, bytearray)) for one in values):
+        kinds = ", ".join(type(one).__name__ for one in values)
+        raise TypeError(
+            f"{name}(): incompatible function arguments. The following argument types are supported:\n"
+            f"  text for keys, text or bytes for values, but got {kinds}"
+        )
 
 
 class Store:
@@ -84,6 +98,7 @@ class Store:
 
     def set(self, key, value):
         """Sets the value of a key."""
+        _checked("set", key, value)
         self._ask("set", self._key(key), _bytes(value))
 
     def get(self, key):
@@ -103,15 +118,23 @@ class Store:
         >>> store.add("ranks", 1), store.add("ranks", 1)
         (1, 2)
         """
+        _checked("add", key)
+        if not hasattr(amount, "__index__"):
+            raise TypeError(
+                "add(): incompatible function arguments. The following argument types are supported:\n"
+                f"  an int for the amount, but got {type(amount).__name__}"
+            )
         return self._ask("add", self._key(key), amount)
 
     def append(self, key, value):
         """Appends bytes to the value of a key."""
+        _checked("append", key, value)
         self._ask("append", self._key(key), _bytes(value))
 
     def compare_set(self, key, expected_value, desired_value):
         """Sets the value if the current one is the expected one, or if the key is missing and "" is expected. Returns
         the value of the key afterwards, or the expected value if the key is missing."""
+        _checked("compare_set", key, expected_value, desired_value)
         return self._ask("compare_set", self._key(key), _bytes(expected_value), _bytes(desired_value))[0]
 
     def check(self, keys):
@@ -151,8 +174,10 @@ class Store:
         >>> store.queue_len("jobs"), store.queue_pop("jobs")
         (1, b'first')
         """
-        number = self.add(f"{key}/pushed", 1)
-        self.set(f"{key}/{number}", value)
+        _checked("queue_push", key, value)
+        key += _QUEUE
+        number = self.add(f"{key}pushed", 1)
+        self.set(f"{key}{number}", value)
 
     def queue_pop(self, key, block=True):
         """Removes the first value of a queue and returns it. It goes to one process.
@@ -165,19 +190,21 @@ class Store:
             QueueEmptyError: there is none.
             DistStoreError: none came before the store's timeout.
         """
+        _checked("queue_pop", key)
+        shown, key = key, key + _QUEUE
         deadline = time.monotonic() + self.timeout.total_seconds()
         while True:
-            number = self.add(f"{key}/taken", 0) + 1
-            if number <= self.add(f"{key}/pushed", 0):
+            number = self.add(f"{key}taken", 0) + 1
+            if number <= self.add(f"{key}pushed", 0):
                 # The process that counts first has the value, unless another one has taken it and forgotten the count.
-                claim = f"{key}/{number}/claims"
+                claim = f"{key}{number}/claims"
                 if self.add(claim, 1) == 1:
-                    mine = self.add(f"{key}/taken", 0) < number
+                    mine = self.add(f"{key}taken", 0) < number
                     value = None
                     if mine:
-                        self.add(f"{key}/taken", 1)
-                        value = self.get(f"{key}/{number}")
-                        self.delete_key(f"{key}/{number}")
+                        self.add(f"{key}taken", 1)
+                        value = self.get(f"{key}{number}")
+                        self.delete_key(f"{key}{number}")
                     self.delete_key(claim)
                     if mine:
                         return value
@@ -186,12 +213,14 @@ class Store:
                 raise QueueEmptyError("queue is empty")
             if time.monotonic() >= deadline:
                 milliseconds = round(self.timeout.total_seconds() * 1000)
-                raise DistStoreError(f"wait timeout after {milliseconds}ms, keys: /{key}")
+                raise DistStoreError(f"wait timeout after {milliseconds}ms, keys: /{shown}")
             time.sleep(0.01)
 
     def queue_len(self, key):
         """The number of values in a queue."""
-        return self.add(f"{key}/pushed", 0) - self.add(f"{key}/taken", 0)
+        _checked("queue_len", key)
+        key += _QUEUE
+        return self.add(f"{key}pushed", 0) - self.add(f"{key}taken", 0)
 
     def barrier(self, key, world_size, timeout=None):
         """Waits until so many processes have come here.
@@ -218,15 +247,18 @@ class Store:
 
     def delete_key(self, key):
         """Deletes a key. Returns whether it existed."""
+        _checked("delete_key", key)
         return self._ask("delete", self._key(key))
 
     def list_keys(self):
-        """All keys, sorted."""
-        return [key.decode() for key in self._ask("keys") if key != _INIT]
+        """All keys, sorted. Those of a `PrefixStore` have its prefix, which is left out."""
+        start = self._key("")
+        keys = [key for key in self._ask("keys") if key.startswith(start) and key != _INIT]
+        return [key[len(start) :].decode() for key in keys if _QUEUE.encode() not in key]
 
     def num_keys(self):
         """The number of keys."""
-        return len(self._ask("keys"))
+        return sum(_QUEUE.encode() not in key for key in self._ask("keys"))
 
 
 class HashStore(Store):

@@ -121,3 +121,15 @@ fn a_request_within_a_request_is_an_error() {
         assert_eq!(inner, Some(ErrorKind::ResourceBusy));
     });
 }
+
+/// The system chooses the port of a new socket, and in the end that which the socket seeks.
+#[test]
+fn a_client_does_not_take_itself_for_the_server() {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
+    let port: u16 = range.split_whitespace().next().unwrap().parse().unwrap();
+    let port = port + 1000;
+    let deadline = std::time::Instant::now() + LONG;
+    for _ in 0..30_000 {
+        assert!(super::client::attempt("127.0.0.1", port, deadline).is_err());
+    }
+}

@@ -33,6 +33,9 @@ pub struct Config {
     magic: u32,
     version: u32,
     blocking: c_int,
+    group_size: c_int,
+    fewest_blocks: c_int,
+    most_blocks: c_int,
 }
 
 /// A communicator, and whether its functions may return before they are done.
@@ -168,7 +171,9 @@ entries! {
         let (count, own) = (rank(size), rank(own));
         let Ok(device) = current() else { return UNHANDLED_CUDA_ERROR };
         let config = &*config;
-        let valid = config.magic == 0xcafe_beef && config.size >= size_of::<Config>() && (0..=1).contains(&config.blocking);
+        let chosen = [config.group_size, config.fewest_blocks, config.most_blocks];
+        let valid = config.magic == 0xcafe_beef && config.size >= size_of::<Config>() && (0..=1).contains(&config.blocking)
+            && chosen.iter().all(|&one| one == c_int::MIN || one > 0);
         if !valid || own >= count || count > MOST { return INVALID_ARGUMENT; }
         let Some(area) = Area::of(&id) else { return SYSTEM_ERROR };
         // A rank is there with the number of its device, of all that the machine has.

@@ -239,7 +239,7 @@ class FileSystemReader(StorageReader):
         if item.type == LoadItemType.BYTE_IO:
             planner.load_bytes(item, data)
             return
-        stored = boxed(torch.load(data), item.storage_offsets, item.lengths)
+        stored = boxed(torch.load(data, map_location="cpu"), item.storage_offsets, item.lengths)
         target = planner.resolve_tensor(item).detach()
         if target.shape != stored.shape:
             raise AssertionError(f"req {item.storage_index} mismatch sizes {target.shape} vs {stored.shape}")

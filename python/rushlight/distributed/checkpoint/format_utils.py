@@ -34,4 +34,4 @@ def torch_save_to_dcp(torch_save_path, dcp_checkpoint_dir):
         torch_save_path: the file.
         dcp_checkpoint_dir: the folder of the checkpoint.
     """
-    save(torch.load(torch_save_path), checkpoint_id=dcp_checkpoint_dir, no_dist=True)
+    save(torch.load(torch_save_path, map_location="cpu"), checkpoint_id=dcp_checkpoint_dir, no_dist=True)

@@ -131,12 +131,19 @@ def async_save(
 
     Returns:
         a `concurrent.futures.Future` of the metadata.
+
+    Raises:
+        AssertionError: the group has no backend for the CPU, which the thread uses.
     """
+    steps = Steps(process_group, no_dist)
+    if steps.group is not None and torch.device("cpu") not in steps.group._device_types:
+        raise AssertionError(
+            "A CPU backend must be enabled for async save; try initializing process group with 'cpu:gloo,cuda:nccl'"
+        )
     writer = _writer(storage_writer, checkpoint_id)
     writer.reset(checkpoint_id)
     state = _states(state_dict)
     copy = async_stager.stage(state) if async_stager is not None else _copied(state)
-    steps = Steps(process_group, no_dist)
     if steps.group is not None:
         # Calls of the thread must not mix with those of the program, so that they have a group of their own.
         steps.group = _groups.new_group(_groups.get_process_group_ranks(steps.group), use_local_synchronization=True)
@@ -160,9 +167,10 @@ def async_save(
 
 def _copied(value):
     if isinstance(value, DTensor):
-        return leaf(value.to_local().detach().clone(), value._spec)
+        return leaf(_copied(value.to_local()), value._spec)
     if isinstance(value, torch.Tensor):
-        return value.detach().clone()
+        # On the host, as the thread has another current GPU and stream.
+        return value.detach().to("cpu", copy=True)
     if isinstance(value, dict):
         return {key: _copied(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):

@@ -58,6 +58,11 @@ class DTensor(Tensor):
             stride: accepted; a tensor is contiguous.
             grad_placements: accepted; gradients lie like the tensor.
         """
+        for number, placement in enumerate(placements or ()):
+            if isinstance(placement, Shard) and placement.dim >= local_tensor.dim():
+                raise RuntimeError(
+                    f"Sharding dim {placement.dim} greater than tensor ndim {local_tensor.dim()} for placement number {number}"
+                )
         placements = checked(placements, device_mesh, local_tensor.dim())
         local_tensor = _on(device_mesh, local_tensor)
         if shape is None:
@@ -105,7 +110,7 @@ class DTensor(Tensor):
             backward_dtype: accepted.
 
         Raises:
-            RuntimeError: no placements are given.
+            RuntimeError: no placements are given, or `Partial` ones that the tensor does not have.
             NotImplementedError: another mesh.
         """
         if device_mesh is not None and device_mesh != self._spec.mesh:
@@ -113,6 +118,14 @@ class DTensor(Tensor):
         if placements is None:
             raise RuntimeError("placements is needed for redistribute!")
         placements = checked(placements, self._spec.mesh, len(self._spec.shape))
+        for now, wanted in zip(self._spec.placements, placements):
+            if wanted.is_partial() and now != wanted:
+                raise RuntimeError(
+                    f"Can not redistribute from {now} to {wanted}, redistributing to Partial is for internal use only!"
+                )
+        return self._moved(placements, forward_dtype)
+
+    def _moved(self, placements, forward_dtype=None):
         local = elements(self) if forward_dtype is None else elements(self).to(forward_dtype)
         if placements != self._spec.placements:
             local = Redistribute.apply(local, self._spec, placements)

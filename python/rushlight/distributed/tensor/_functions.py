@@ -186,9 +186,7 @@ def in_place(func, args, kwargs):
     part = lambda tensor: (
         tensor.full_tensor()
         if len(tensor._spec.shape) == 0
-        else elements(
-            tensor if tensor._spec.placements == spec.placements else tensor.redistribute(placements=spec.placements)
-        )
+        else elements(tensor if tensor._spec.placements == spec.placements else tensor._moved(spec.placements))
     )
     func(*mapped(args, part), **mapped(kwargs, part))
     return target
@@ -372,7 +370,7 @@ def _laid_like(weight, output):
     """The part of a weight of an output that belongs to the output's part."""
     if not isinstance(weight, DTensor) or not isinstance(output, DTensor):
         return weight
-    return elements(weight.redistribute(placements=_of_gradients(output._spec.placements)))
+    return elements(weight._moved(_of_gradients(output._spec.placements)))
 
 
 def write_data(func, tensor, value=None):
@@ -406,7 +404,7 @@ def _copy(func, target, source, non_blocking=False):
         return target
     if source._spec.shape != target._spec.shape:
         return whole(func, "copy_", (target, source, non_blocking), {}, target._spec.mesh)
-    func(elements(target), elements(source.redistribute(placements=target._spec.placements)), non_blocking)
+    func(elements(target), elements(source._moved(target._spec.placements)), non_blocking)
     return target
 
 

@@ -8,7 +8,7 @@ from rushlight.distributed import _collectives
 from rushlight.distributed._functional_collectives import _op
 from rushlight.distributed.device_mesh import DeviceMesh
 
-from .placement_types import Partial, Placement, Replicate, Shard, _StridedShard
+from .placement_types import Partial, Placement, Replicate, Shard, _NormPartial, _StridedShard
 
 
 class Spec(NamedTuple):
@@ -141,6 +141,17 @@ def _joined(local, spec, mesh_dim, cuts):
     return torch.cat(parts, dim)
 
 
+def _reduced(local, placement, group):
+    """What the parts of all ranks stand for."""
+    if isinstance(placement, _NormPartial):
+        total = local.pow(placement.norm_type)
+        _collectives.all_reduce(total, _op("sum"), group)
+        return total.pow(1 / placement.norm_type)
+    total = local.clone(memory_format=torch.contiguous_format)
+    _collectives.all_reduce(total, _op(placement.reduce_op), group)
+    return total
+
+
 def moved(local, spec, placements):
     """This rank's part under other placements. All ranks of the mesh call it."""
     before, after = order(spec.placements), order(placements)
@@ -153,18 +164,16 @@ def moved(local, spec, placements):
         if is_cut(now):
             local = _joined(local, spec, mesh_dim, at)
         elif isinstance(now, Partial) and now != placements[mesh_dim]:
-            local = local.clone(memory_format=torch.contiguous_format)
-            _collectives.all_reduce(local, _op(now.reduce_op), spec.mesh.get_group(mesh_dim))
+            local = _reduced(local, now, spec.mesh.get_group(mesh_dim))
     target = spec.placed(placements)
     for mesh_dim in after[first:]:
         wanted = placements[mesh_dim]
         if is_cut(wanted):
             local = cut(local, target, mesh_dim)
         elif isinstance(wanted, Partial) and spec.placements[mesh_dim] != wanted:
-            if wanted.reduce_op != "sum":
-                raise ValueError(f"a whole tensor cannot become {wanted}")
-            # One rank keeps the values, so that the sum is exact.
-            local = local if spec.mesh.get_coordinate()[mesh_dim] == 0 else torch.zeros_like(local)
+            # One rank keeps the values, so that the sum is exact. An average is that of equal values.
+            if wanted.reduce_op == "sum" and spec.mesh.get_coordinate()[mesh_dim] != 0:
+                local = torch.zeros_like(local)
     return local
 
 
@@ -183,6 +192,19 @@ class Redistribute(torch.autograd.Function):
         whole = lambda placements: tuple(Replicate() if one.is_partial() else one for one in placements)
         target = ctx.spec.placed(whole(ctx.placements))
         return Redistribute.apply(grad, target, whole(ctx.spec.placements)), None, None
+
+
+class Averaged(torch.autograd.Function):
+    """An average over equal parts, of which each rank has one: its gradient is that of one part of it."""
+
+    @staticmethod
+    def forward(ctx, local, parts):
+        ctx.parts = parts
+        return local.view_as(local)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad / ctx.parts, None
 
 
 class GradientPlaced(torch.autograd.Function):

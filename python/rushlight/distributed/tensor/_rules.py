@@ -11,8 +11,8 @@ from typing import NamedTuple
 import rushlight as torch
 
 from ._api import DTensor, wrapped
-from ._layout import GradientPlaced, Spec, is_cut, local_shape
-from .placement_types import Partial, Replicate, Shard
+from ._layout import Averaged, GradientPlaced, Spec, is_cut, local_shape
+from .placement_types import Partial, Replicate, Shard, _NormPartial
 
 
 class Strategy(NamedTuple):
@@ -29,6 +29,19 @@ R, P = Replicate(), Partial()
 def whole_of(count):
     """The strategy of whole tensors."""
     return Strategy((R,) * count, R)
+
+
+def partials(operands, reductions=()):
+    """The kinds of `Partial` among the placements of tensors, or those of some reductions."""
+    found = {one for tensor in operands for one in tensor._spec.placements if one.is_partial()}
+    return sorted(
+        (one for one in found if not reductions or (one.reduce_op in reductions and type(one) is Partial)), key=repr
+    )
+
+
+def records(operands):
+    """Whether a call with these tensors is recorded. The gradients of extremes and products are not those of the ranks' parts."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in operands)
 
 
 def _cost(now, wanted, elements):
@@ -84,7 +97,7 @@ def run(operands, strategies, shape, call, several=False):
 
 def _part(tensor, placements, grads):
     """This rank's part under some placements, whose gradient comes in others."""
-    moved = tensor if tensor._spec.placements == placements else tensor.redistribute(placements=placements)
+    moved = tensor if tensor._spec.placements == placements else tensor._moved(placements)
     local = moved._local_tensor
     # The gradient of a part of a sum is that of the sum, on every rank.
     same = all(grad == placement or placement.is_partial() for grad, placement in zip(grads, placements))
@@ -93,6 +106,8 @@ def _part(tensor, placements, grads):
 
 # Functions of elements.
 
+#: Reductions of parts that keep sums and multiples.
+_SUMS = ("sum", "avg")
 #: Functions that add tensors, and those that may scale a tensor by a number.
 _LINEAR = frozenset("add sub subtract neg negative __add__ __sub__ __radd__ __neg__ rsub __rsub__".split())
 _SCALES = frozenset("mul multiply div divide true_divide __mul__ __rmul__ __truediv__ __div__".split())
@@ -120,8 +135,14 @@ def elementwise(func, name, args, kwargs, operands, put):
             given.append(Shard(at) if cut else R)
             grads.append(Shard(at) if cut else P)
         strategies.append(Strategy(tuple(given), Shard(dim), tuple(grads)))
+    linear = partials(operands, _SUMS)
     if _keeps_sums(name, args, kwargs) and all(own == shape for own in shapes):
-        strategies.append(Strategy((P,) * len(operands), P, (P,) * len(operands)))
+        strategies += [Strategy((one,) * len(operands), one) for one in linear]
+    elif name in _SCALES and not kwargs and len(args) == len(operands) == 2:
+        # A sum is multiplied or divided by a tensor that every rank has.
+        strategies += [Strategy((one, R), one, (one, one)) for one in linear]
+        if "div" not in name:
+            strategies += [Strategy((R, one), one, (one, one)) for one in linear]
     strategies.append(whole_of(len(operands)))
 
     def call(spec, *parts):
@@ -171,6 +192,10 @@ def product(left, right, bias=None, transposed=False):
         # The bias is added by one rank.
         Strategy((Shard(last), Shard(inner), *extra(P)), P),
     ]
+    for one in partials((left, right), _SUMS):
+        strategies += [
+            Strategy(given, one, (one, one, *extra(one))) for given in ((one, R, *extra(one)), (R, one, *extra(one)))
+        ]
     for dim in range(last):
         if dim < batch:
             strategies.append(
@@ -191,6 +216,44 @@ def _dims(dim, count):
     return tuple(one % count for one in ((dim,) if isinstance(dim, int) else dim))
 
 
+#: Reductions whose result is that of the results of parts, by the same reduction.
+_OF_PARTS = {"max": "max", "amax": "max", "min": "min", "amin": "min", "prod": "product", "all": "product"}
+
+
+def _joined_by(name, tensor, at, has_indices):
+    """What the reductions of parts along a dimension are of that of the whole, or None if they are nothing."""
+    if name == "sum" or name == "any":
+        return P
+    if name == "mean":
+        # Averages of unequal parts are not that of the whole.
+        spec = tensor._spec
+        ranks = [spec.mesh.size(dim) for dim, one in enumerate(spec.placements) if one.is_shard(at)]
+        others = any(one.is_partial() and one.reduce_op != "avg" for one in spec.placements)
+        others |= any(
+            is_cut(one) and spec.shape[one.dim] % spec.mesh.size(dim) for dim, one in enumerate(spec.placements)
+        )
+        return P if others or spec.shape[at] % math.prod(ranks) else Partial("avg")
+    if name == "vector_norm":
+        return None
+    known = name in _OF_PARTS and not has_indices and not records([tensor])
+    # Each rank must have an element, as there is no extreme of none.
+    spec = tensor._spec
+    ranks = math.prod(spec.mesh.size(dim) for dim, one in enumerate(spec.placements) if is_cut(one) and one.dim == at)
+    return Partial(_OF_PARTS[name]) if known and spec.shape[at] % ranks == 0 and spec.shape[at] else None
+
+
+def _stays(name, placement, tensor, has_indices):
+    """Whether the reduction of what a placement stands for is that of the reductions of the parts."""
+    if isinstance(placement, _NormPartial):
+        return False
+    if placement.reduce_op == "sum":
+        return name in ("sum", "mean")
+    if placement.reduce_op == "avg":
+        return name == "mean"
+    own = name in _OF_PARTS and name != "all" and not has_indices and not records([tensor])
+    return own and _OF_PARTS[name] == placement.reduce_op
+
+
 def reduction(func, name, tensor, dim, keepdim, options, has_indices=False):
     """A function that reduces dimensions."""
     shape = tensor._spec.shape
@@ -202,15 +265,18 @@ def reduction(func, name, tensor, dim, keepdim, options, has_indices=False):
     for at in range(len(shape)):
         if at not in dims:
             strategies.append(Strategy((Shard(at),), Shard(at if keepdim else at - sum(one < at for one in dims))))
-        elif name in ("sum", "mean"):
-            strategies.append(Strategy((Shard(at),), P))
-    if name in ("sum", "mean"):
-        strategies.append(Strategy((P,), P))
+        elif (joined := _joined_by(name, tensor, at, has_indices)) is not None:
+            strategies.append(Strategy((Shard(at),), joined))
+    strategies += [Strategy((one,), one) for one in partials([tensor]) if _stays(name, one, tensor, has_indices)]
     strategies.append(whole_of(1))
     count = math.prod(shape[at] for at in dims)
 
     def call(spec, part):
         if name == "mean" and spec.partial:
+            parts = math.prod(shape[at] // part.shape[at] for at in dims if part.shape[at])
+            if all(one.reduce_op == "avg" for one in spec.placements if one.is_partial()):
+                made = torch.mean(part, dims, keepdim=keepdim, **options)
+                return made if parts == 1 else Averaged.apply(made, parts)
             return torch.sum(part, dims, keepdim=keepdim, **options) / count
         if dim is None:
             return func(part, **options)
@@ -241,7 +307,8 @@ def along(tensor, kept, shape, call, several=False):
         shape, call, several: as in `run`.
     """
     strategies = [Strategy((Shard(one),), Shard(other)) for one, other in kept]
-    return run([tensor], [*strategies, Strategy((P,), P), whole_of(1)], shape, call, several)
+    kinds = [Strategy((one,), one) for one in partials([tensor])]
+    return run([tensor], [*strategies, *kinds, whole_of(1)], shape, call, several)
 
 
 def regrouped(tensor, shape):

@@ -8,8 +8,8 @@ from rushlight._handlers import registering
 from ._api import DTensor
 from ._layout import Spec, extent, local_shape
 from ._loss import cross_entropy_of_classes, is_parallel
-from ._rules import P, R, Strategy, along, product, reduction, regrouped, run, whole_of
-from .placement_types import Shard
+from ._rules import P, R, Strategy, along, partials, product, records, reduction, regrouped, run, whole_of
+from .placement_types import Partial, Shard, _NormPartial
 
 #: The functions by name. They return NotImplemented for calls that need whole tensors.
 SHARDED: dict = {}
@@ -88,6 +88,77 @@ def _extreme(func, input, dim=None, keepdim=False):
 @rule("argmax", "argmin")
 def _place_of_extreme(func, input, dim=None, keepdim=False):
     return NotImplemented if dim is None else reduction(func, func.__name__, input, dim, keepdim, {})
+
+
+@rule("var", "std")
+def _spread(func, input, dim=None, *args, keepdim=False, **options):
+    if dim is None or isinstance(dim, bool) or args:
+        return NotImplemented
+    return reduction(func, func.__name__, input, dim, keepdim, options)
+
+
+@rule("vector_norm")
+def _vector_norm(func, input, ord=2, dim=None, keepdim=False, *, dtype=None):
+    shape, count = input._spec.shape, input.dim()
+    dims = tuple(range(count)) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    if not all(-count <= one < count for one in dims):
+        return NotImplemented
+    dims = {one % count for one in dims}
+    made = [1 if at in dims else size for at, size in enumerate(shape) if keepdim or at not in dims]
+    strategies = []
+    for at in range(count):
+        if at not in dims:
+            strategies.append(Strategy((Shard(at),), Shard(at if keepdim else at - sum(one < at for one in dims))))
+        elif not records([input]) and input.size(at):
+            strategies.append(Strategy((Shard(at),), _of_norms(ord)))
+    if not records([input]):
+        strategies += [
+            Strategy((one,), one) for one in partials([input]) if one == _of_norms(ord) and one.reduce_op != "sum"
+        ]
+        strategies += [Strategy((one,), one) for one in partials([input]) if one == _NormPartial("sum", ord)]
+
+    def call(spec, part):
+        if part.numel() == 0 and math.isinf(ord):
+            # The norm of no elements is less than any other, or greater.
+            kind = part.abs().dtype if dtype is None else dtype
+            return part.new_full(local_shape(spec), 0.0 if ord > 0 else math.inf, dtype=kind)
+        return func(part, ord, dim, keepdim, dtype=dtype)
+
+    return run([input], [*strategies, whole_of(1)], made, call)
+
+
+def _of_norms(order):
+    """What the norms of parts are of that of the whole."""
+    if math.isinf(order):
+        return Partial("max" if order > 0 else "min")
+    return Partial("sum") if order == 0 else _NormPartial("sum", order)
+
+
+@rule("index_select")
+def _index_select(func, input, dim, index):
+    return _gathered(func, input, dim, index, lambda one, at: R)
+
+
+@rule("gather")
+def _gather(func, input, dim, index, *, sparse_grad=False):
+    if sparse_grad or index.dim() != input.dim():
+        return NotImplemented
+    return _gathered(
+        func, input, dim, index, lambda one, at: Shard(one) if index.size(one) == input.size(one) else None
+    )
+
+
+def _gathered(func, input, dim, index, placed):
+    """Elements that are chosen along a dimension. `placed` tells how the indices lie if another one is cut."""
+    count = input.dim()
+    if not isinstance(index, DTensor) or not -count <= dim < count:
+        return NotImplemented
+    at = dim % count
+    kept = [(one, placed(one, at)) for one in range(count) if one != at]
+    strategies = [Strategy((Shard(one), other), Shard(one)) for one, other in kept if other is not None]
+    shape = list(index._spec.shape if func.__name__ == "gather" else input._spec.shape)
+    shape[at] = index._spec.shape[at if func.__name__ == "gather" else 0] if index.dim() else 1
+    return run([input, index], [*strategies, whole_of(2)], shape, lambda spec, *parts: func(parts[0], dim, parts[1]))
 
 
 @rule("softmax", "log_softmax", "cumsum", "cumprod")
@@ -359,7 +430,8 @@ def _joined(func, tensors, dim=0):
     kept = [(one, one + (new and one >= at)) for one in range(count) if new or one != at]
     shape = func([torch.empty(shape, device="meta") for shape in shapes], dim).shape
     strategies = [Strategy((Shard(one),) * len(given), Shard(other)) for one, other in kept]
-    strategies += [Strategy((P,) * len(given), P), whole_of(len(given))]
+    strategies += [Strategy((one,) * len(given), one) for one in partials(given)]
+    strategies.append(whole_of(len(given)))
     return run(given, strategies, shape, lambda spec, *parts: func(list(parts), dim))
 
 

@@ -100,3 +100,16 @@ class Partial(Placement):
 
     def __str__(self):
         return f"P({self.reduce_op})"
+
+
+@dataclass(frozen=True, repr=False)
+class _NormPartial(Partial):
+    """The tensor is the norm of what the ranks have: the root of the sum of powers."""
+
+    norm_type: float = 2.0
+
+    def __repr__(self):
+        return f"_NormPartial({self.norm_type})"
+
+    def __str__(self):
+        return f"_NormP({self.norm_type})"

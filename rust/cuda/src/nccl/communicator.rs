@@ -12,7 +12,9 @@ use rushlight_core::device_memory::StreamId;
 use rushlight_core::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rushlight_core::{Class, Error, Result, fork};
 
-use crate::nccl::functions::{Config, Functions, Handle, IN_PROGRESS, SUCCESS, UniqueId, check, failure, functions};
+use crate::nccl::functions::{
+    Config, Functions, Handle, IN_PROGRESS, SUCCESS, Settings, UniqueId, check, failure, functions,
+};
 use crate::nccl::watchdog::{self, Pending};
 use crate::stream::{self, Event, Stream};
 use crate::{capture, card, failures};
@@ -142,15 +144,16 @@ impl Communicator {
         id: UniqueId,
         rank: c_int,
         size: c_int,
+        settings: &Settings,
         timeout: Duration,
         look: Look,
     ) -> Result<Communicator> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let library = functions()?;
         card::select(device)?;
-        let stream = Stream::new(device, 0)?;
-        let (mut handle, mut config) = (std::ptr::null_mut(), Config::without_blocking());
-        // SAFETY: a context is current, and the pointers are those of local variables.
+        let stream = Stream::new(device, settings.priority)?;
+        let (mut handle, mut config) = (std::ptr::null_mut(), Config::without_blocking(settings));
+        // SAFETY: a context is current, and the pointers are those of local variables and of the settings.
         check(unsafe { (library.begin)(&raw mut handle, size, id, rank, &raw mut config) })?;
         let made = Communicator {
             number: COUNT.fetch_add(1, Ordering::Relaxed),

@@ -1,6 +1,6 @@
 //! The functions of NCCL, whose documentation describes them.
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 
 use cudarc::driver::sys::CUstream;
 use once_cell::race::OnceBox;
@@ -38,19 +38,33 @@ pub struct Config {
 /// The oldest version that takes this configuration.
 const OLDEST: c_int = 21800;
 
+/// What a program may choose for a communicator. The library chooses what is not given.
+#[derive(Default)]
+pub struct Settings {
+    /// The priority of its stream.
+    pub priority: i32,
+    /// How many thread blocks share memory.
+    pub group_size: Option<c_int>,
+    /// The fewest and the most thread blocks of a call.
+    pub fewest_blocks: Option<c_int>,
+    pub most_blocks: Option<c_int>,
+    /// The name of the network between machines.
+    pub network: Option<CString>,
+}
+
 impl Config {
-    /// Calls return at once, and `ncclCommGetAsyncError` tells when they are done.
-    pub fn without_blocking() -> Config {
+    /// Calls return at once, and `ncclCommGetAsyncError` tells when they are done. The settings must outlive the configuration.
+    pub fn without_blocking(settings: &Settings) -> Config {
         let undefined = c_int::MIN;
         Config {
             size: size_of::<Config>(),
             magic: 0xcafe_beef,
             version: OLDEST.cast_unsigned(),
             blocking: 0,
-            group_size: undefined,
-            fewest_blocks: undefined,
-            most_blocks: undefined,
-            network: std::ptr::null(),
+            group_size: settings.group_size.unwrap_or(undefined),
+            fewest_blocks: settings.fewest_blocks.unwrap_or(undefined),
+            most_blocks: settings.most_blocks.unwrap_or(undefined),
+            network: settings.network.as_ref().map_or(std::ptr::null(), |name| name.as_ptr()),
             split_share: undefined,
         }
     }

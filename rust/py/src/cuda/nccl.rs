@@ -1,6 +1,6 @@
 //! Communicators of NCCL, for `distributed/_nccl.py`, which makes groups of them.
 
-use std::ffi::c_int;
+use std::ffi::{CString, c_int};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use pyo3::types::PyBytes;
 use rushlight::{DType, Device, Tensor};
 use rushlight_core::{Error, Result};
 use rushlight_cuda::nccl::communicator::{Communicator, Description, Exchange, Reduction, Values, Work};
-use rushlight_cuda::nccl::functions::{self, UniqueId, code_of};
+use rushlight_cuda::nccl::functions::{self, Settings, UniqueId, code_of};
 
 use crate::attach::{acquire, idle};
 use crate::errors::raise;
@@ -30,6 +30,9 @@ type Call<'py> = (String, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>, 
 
 /// What errors say of calls, as `Description` has it.
 type DescriptionParts = (String, usize, u64, String, [usize; 2], Option<(usize, i64)>);
+
+/// What a program chooses for a communicator, as `Settings` has it.
+type SettingParts = (i32, Option<c_int>, Option<c_int>, Option<c_int>, Option<CString>);
 
 /// The calls that were enqueued together.
 #[pyclass(name = "_NcclWork", module = "rushlight._C", frozen)]
@@ -69,10 +72,26 @@ struct PyCommunicator(Arc<Communicator>);
 #[pymethods]
 impl PyCommunicator {
     #[new]
-    fn new(py: Python<'_>, id: [u8; 128], rank: c_int, size: c_int, device: u8, timeout: f64) -> PyResult<Self> {
+    #[pyo3(signature = (id, rank, size, device, timeout, settings=None))]
+    fn new(
+        py: Python<'_>,
+        id: [u8; 128],
+        rank: c_int,
+        size: c_int,
+        device: u8,
+        timeout: f64,
+        settings: Option<SettingParts>,
+    ) -> PyResult<Self> {
         let timeout = seconds(timeout)?;
-        let made = idle(py, || Communicator::join(device, UniqueId(id), rank, size, timeout, &mut look));
+        let (priority, group_size, fewest_blocks, most_blocks, network) = settings.unwrap_or_default();
+        let settings = Settings { priority, group_size, fewest_blocks, most_blocks, network };
+        let made = idle(py, || Communicator::join(device, UniqueId(id), rank, size, &settings, timeout, &mut look));
         Ok(PyCommunicator(Arc::new(made.map_err(raise)?)))
+    }
+
+    /// The priority of the communicator's stream.
+    fn priority(&self) -> PyResult<i32> {
+        self.0.stream().priority().map_err(raise)
     }
 
     /// Enqueues calls as one, after the work of the current stream. Errors say of them to which group and rank they belong, how many
