@@ -1,6 +1,5 @@
 """Memory that a process has sent to another one, which uses it while the sender ends or is killed."""
 
-import pytest
 from card import needs_card, run_file
 
 pytestmark = needs_card

@@ -299,9 +299,14 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     for title, name, is_size in _ROWS:
         lines.append(line)
         for part, label in parts[:1] if abbreviated else parts:
-            cells = [_shown(stats[f"{name}.{part}.{count}"], stats[f"{name}.all.{count}"], is_size) for count in _COUNTS]
+            cells = [
+                _shown(stats[f"{name}.{part}.{count}"], stats[f"{name}.all.{count}"], is_size) for count in _COUNTS
+            ]
             lines.append(f" {label or title:<21} | {' | '.join(cells)} ")
-    for title, name in (("Oversize allocations", "oversize_allocations"), ("Oversize GPU segments", "oversize_segments")):
+    for title, name in (
+        ("Oversize allocations", "oversize_allocations"),
+        ("Oversize GPU segments", "oversize_segments"),
+    ):
         cells = [_shown(stats[f"{name}.{count}"], stats[f"{name}.{count}"], False) for count in _COUNTS]
         lines += [line, f" {title:<21} | {' | '.join(cells)} "]
     lines.append(double)
