@@ -61,6 +61,7 @@ CLOSED_TO_FORKS = {
     "py/src/autograd/function.rs:node": "used with the GIL held, so that nobody else can fork",
     "py/src/autograd/function.rs:noted": "used with the GIL held, so that nobody else can fork",
     "py/src/autograd/function.rs:saved": "used with the GIL held, so that nobody else can fork",
+    "py/src/device_share.rs:streams": "of a block, which a child that inherits it leaves alone",
     "py/src/autograd/source_location.rs:BACK": "set with the GIL held, so that nobody else can fork",
     "py/src/autograd/source_location.rs:PACKAGE_DIR": "set with the GIL held, so that nobody else can fork",
     "py/src/autograd/source_location.rs:LASTI": "set with the GIL held, so that nobody else can fork",

@@ -247,12 +247,17 @@ def __getattr__(name: str) -> _LegacyType:
     return made
 
 
+#: Whether a type of GPUs has set the default device.
+_on_gpu = False
+
+
 def set_default_tensor_type(t: Any) -> None:
     """Sets the default dtype to the dtype of a type such as ``torch.DoubleTensor``, or of its name. See
-    `set_default_dtype`.
+    `set_default_dtype`. With a type of `torch.cuda`, new tensors are on the current GPU, until another type is set.
 
     Raises:
         TypeError: an integer type.
+        RuntimeError: a type of `torch.cuda`, and there is no GPU.
 
     >>> torch.set_default_tensor_type(torch.DoubleTensor)
     >>> torch.ones(1).dtype
@@ -264,14 +269,19 @@ def set_default_tensor_type(t: Any) -> None:
         "torch.set_default_device() as alternatives."
     )
     if isinstance(t, str):
-        t = __getattr__(t.rpartition(".")[2])
+        home, _, name = t.rpartition(".")
+        t = getattr(torch.cuda, name) if home == "torch.cuda" else __getattr__(name)
     if isinstance(t, _CudaType):
         torch.cuda.init()
     if isinstance(t, _SparseType):
         raise TypeError("only dense types are supported as the default type")
-    if not isinstance(t, _LegacyType):
+    if not isinstance(t, (_LegacyType, _CudaType)):
         raise TypeError("invalid type object: only floating-point types are supported as the default type")
     torch.set_default_dtype(t.dtype)
+    global _on_gpu
+    if _on_gpu or isinstance(t, _CudaType):
+        _on_gpu = isinstance(t, _CudaType)
+        torch.set_default_device("cuda" if _on_gpu else None)
 
 
 set_module("rushlight", set_default_tensor_type)

@@ -472,7 +472,51 @@ def _delete_gradient(self):
     self.grad = None
 
 
+def _array_interface(self):
+    """Where the elements of a tensor on a GPU are, for libraries that read the array interface of Numba.
+
+    Raises:
+        AttributeError: the tensor is not on a GPU, or sparse.
+        RuntimeError: it requires a gradient.
+
+    >>> hasattr(torch.ones(1), "__cuda_array_interface__")
+    False
+    """
+    if not self.is_cuda:
+        raise AttributeError(
+            f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {self.type()!r} If CUDA data is required use "
+            "tensor.cuda() to copy tensor to device memory."
+        )
+    if self.layout != _C.strided:
+        raise AttributeError(
+            f"Can't get __cuda_array_interface__ on sparse type: {self.type()!r} Use Tensor.to_dense() to convert to a dense "
+            "tensor first."
+        )
+    if self.requires_grad:
+        raise RuntimeError(
+            "Can't get __cuda_array_interface__ on Variable that requires grad. If gradients aren't required, use "
+            "var.detach() to get Variable that doesn't require grad."
+        )
+    width = self.element_size()
+    if self.dtype == _C.bool:
+        kind = "b"
+    elif self.dtype == _C.bfloat16:
+        kind = "V"
+    elif self.is_complex():
+        kind = "c"
+    else:
+        kind = "f" if self.is_floating_point() else "i" if self.dtype.is_signed else "u"
+    return {
+        "typestr": f"{'|' if width == 1 else '<'}{kind}{width}",
+        "shape": tuple(self.shape),
+        "strides": None if self.is_contiguous() else tuple(step * width for step in self.stride()),
+        "data": (self.data_ptr() if self.numel() else 0, False),
+        "version": 2,
+    }
+
+
 for _name, _attribute in {
+    "__cuda_array_interface__": property(_array_interface, doc=_array_interface.__doc__),
     "_grad": property(lambda self: self.grad, _set_gradient, _delete_gradient, doc="Another name of `grad`."),
     "volatile": property(_volatile, _set_volatile, doc="Always False. Replaced by `no_grad`."),
     "creator": property(_creator, doc="The old name of `grad_fn`."),

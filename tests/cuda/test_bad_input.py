@@ -52,7 +52,17 @@ ABSENT_DEVICES = [
         "Expected a cuda device, but got: cpu",
         ["torch.cuda.set_device('cpu')", "torch.cuda.device('cpu')"],
     ),
-    ("ValueError", "Invalid fraction value: 1.5.", ["torch.cuda.set_per_process_memory_fraction(1.5)"]),
+    (
+        "ValueError",
+        "Invalid fraction value: 1.5. Allowed range: 0~1",
+        ["torch.cuda.set_per_process_memory_fraction(1.5)"],
+    ),
+    (
+        "TypeError",
+        "Invalid type for fraction argument, must be `float`",
+        ["torch.cuda.set_per_process_memory_fraction(1)"],
+    ),
+    ("RuntimeError", "PyTorch is not linked with support for mps devices", ["torch.ones(1, device='cuda').to('mps')"]),
 ]
 
 
@@ -61,12 +71,20 @@ def test_absent_devices():
         f"raises({kind}, {sentence!r}, lambda: {call})" for kind, sentence, calls in ABSENT_DEVICES for call in calls
     ]
     run(
-        RAISES + "\ntorch.cuda.init()\n" + "\n".join(checks) + "\nassert torch.ones(2, device='cuda').sum() == 2",
+        RAISES
+        + "\ntorch.cuda.init()\n"
+        + "\n".join(checks)
+        + """
+error = raises(torch.AcceleratorError, "CUDA error: invalid device ordinal", lambda: torch.ones(1, device="cuda:2"))
+assert "cuda:0 to cuda:1" in str(error)
+assert torch.ones(2, device="cuda").sum() == 2 and torch.cuda.can_device_access_peer(0, 1)
+""",
         SOFTCUDA_DEVICES=2,
     )
 
 
 def test_operands_of_several_devices():
+    """The error names both; numbers without dimensions are exceptions."""
     run(
         RAISES
         + """
@@ -80,6 +98,10 @@ for call in (
     lambda: torch.linalg.solve(torch.eye(3, device="cuda:1"), near),
 ):
     raises(RuntimeError, sentence, call)
+for call, names in ((lambda: near + far, "cuda:0 and cuda:1!"), (lambda: near + here, "cuda:0 and cpu!"), (lambda: here * far, "cpu and cuda:1!")):
+    raises(RuntimeError, sentence + names, call)
+assert (near * torch.tensor(2.0)).tolist() == (torch.tensor(2.0) * near).tolist() == [2.0] * 3
+assert (far + torch.tensor(1)).device == far.device
 assert near[index].tolist() == [1.0, 1.0] and near[here > 0].tolist() == [1.0] * 3
 raises(
     RuntimeError,
@@ -109,7 +131,8 @@ for call in (
     lambda: torch.ones(1, device="cuda"), torch.cuda.init, lambda: torch.cuda.set_device(0), torch.cuda.current_device,
     lambda: torch.Generator(device="cuda"), lambda: torch.cuda.get_device_properties(0), torch.cuda.synchronize, torch.ones(1).cuda,
 ):
-    raises(RuntimeError, {sentence!r}, call)
+    error = raises(RuntimeError, {sentence!r}, call)
+    assert "12.8" in str(error) or "too old" not in str(error), error
 for make in (torch.cuda.Stream, torch.cuda.Event, torch.cuda.CUDAGraph):
     raises(RuntimeError, f"Tried to instantiate dummy base class {{make.__name__}}", make)
 """,
@@ -169,14 +192,18 @@ def test_a_forked_child():
         import os, pickle
         x = torch.ones(3, device="cuda")
         stream, event, generator = torch.cuda.Stream(), torch.cuda.Event(), torch.Generator(device="cuda")
-        graph = torch.cuda.CUDAGraph()
+        graph, recorded, pool = torch.cuda.CUDAGraph(), torch.cuda.Event(enable_timing=True), torch.cuda.MemPool()
+        recorded.record()
         if os.fork() == 0:
             sentence = "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method"
             for call in (
                 lambda: x + 1, x.cpu, x.tolist, lambda: torch.ones(1, device="cuda"), torch.cuda.synchronize, torch.cuda.Stream,
                 stream.synchronize, event.record, lambda: torch.rand(1, device="cuda"), torch.cuda.init, lambda: torch.cuda.set_device(0),
                 torch.cuda.current_device, lambda: torch.cuda.get_device_properties(0), lambda: pickle.dumps(x), graph.capture_begin,
-                torch.cuda.get_rng_state, lambda: torch.ones(1).cuda(),
+                torch.cuda.get_rng_state, lambda: torch.ones(1).cuda(), lambda: repr(x), lambda: f"{x}", lambda: bool(x[0]), recorded.query,
+                recorded.synchronize, recorded.record, lambda: recorded.wait(stream), lambda: stream.wait_event(recorded), stream.query,
+                lambda: torch.cuda.use_mem_pool(pool).__enter__(), torch.cuda.MemPool, torch.cuda.mem_get_info,
+                x.zero_, lambda: torch.ones(1).pin_memory(),
             ):
                 try:
                     call()
@@ -185,7 +212,7 @@ def test_a_forked_child():
                 else:
                     os._exit(3)
             assert x.shape == (3,) and x.device.index == 0 and torch.cuda.is_available() and (torch.ones(2) + 1).tolist() == [2.0, 2.0]
-            del x, stream, event, generator, graph
+            del x, stream, event, generator, graph, recorded, pool
             print("child", flush=True)
             os._exit(0)
         assert os.wait()[1] == 0

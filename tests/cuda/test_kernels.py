@@ -236,28 +236,6 @@ SKELETONS = {
             ("i64", "u64", "i64"),
         ]
     },
-    "pool": """
-        #include "pool.cuh"
-        using namespace rushlight;
-        extern "C" __global__ void greatest(const bf16* input, bf16* output, i64* places, u64 count, PoolAxes axes, u64 nothing) {
-            pool_max<bf16, f32, i32>(input, output, places, count, axes, load<bf16>(&nothing));
-        }
-        extern "C" __global__ void greatest_backward(f64* output, const f64* values, const i64* places, u64 count, PoolAxes axes) {
-            pool_max_backward<f64, f64, i64>(output, values, places, count, axes);
-        }
-        extern "C" __global__ void mean(f16* output, const f16* input, u64 count, PoolAxes axes, Divisor divisor) {
-            pool_mean<f16, f32, i32>(input, output, count, axes, divisor);
-        }
-        extern "C" __global__ void mean_backward(i64* output, const i64* input, u64 count, PoolAxes axes, Divisor divisor) {
-            pool_mean_backward<i64, i64, i64>(output, input, count, axes, divisor);
-        }
-        extern "C" __global__ void find(u64* last, const i64* places, u64 count, u64 pixels, u64 area, u64* outside) {
-            find_last(last, places, count, pixels, area, outside);
-        }
-        extern "C" __global__ void put(u16* output, const u16* values, const u64* last, u64 count, u64 pixels, u64 area) {
-            put_last(output, values, last, count, pixels, area);
-        }
-    """,
     "attention": """
         #include "attention.cuh"
         using namespace rushlight;
@@ -301,98 +279,6 @@ SKELETONS = {
             ("f16", "f32", 8),
         ]
     },
-    "recurrent": """
-        #include "recurrent.cuh"
-        using namespace rushlight;
-        extern "C" __global__ void lstm(f16* out, f16* next, const f16* gates, const f16* state, u64 count, u64 n) {
-            lstm_gates<f16, f32>(gates, state, out, next, count, n);
-        }
-        extern "C" __global__ void gru(f64* next, const f64* input, const f64* hidden, const f64* state, u64 count, u64 n) {
-            gru_gates<f64, f64>(input, hidden, state, next, count, n);
-        }
-        extern "C" __global__ void step(f32* gates, f32* out, f32* next, const f32* state, u64 count, u64 n) {
-            lstm_step<f32>(gates, state, out, next, count, n);
-        }
-        extern "C" __global__ void back(f64* to, f64* kept, LstmStep<f64> step, u64 count, u64 n) {
-            lstm_step_back<f64>(step, to, kept, count, n);
-        }
-        extern "C" __global__ void gru_back(bf16* to_input, bf16* to_hidden, bf16* to_state, const bf16* grad, const bf16* input,
-                                            const bf16* hidden, const bf16* state, u64 count, u64 n) {
-            gru_gates_back<bf16, f32>(grad, input, hidden, state, to_input, to_hidden, to_state, count, n);
-        }
-    """,
-    "sampling": """
-        #include "sampling.cuh"
-        using namespace rushlight;
-        extern "C" __global__ void at(const f16* x, const i64* indices, const f16* weights, f16* out, u64 count, MixSizes sizes) {
-            mix<f16, f32>(x, indices, weights, out, count, sizes);
-        }
-        extern "C" __global__ void spread(const f64* values, const i64* indices, const f64* weights, const i64* order, f64* out,
-                                          u64 count, MixSizes sizes) {
-            mix_spread<f64, f64>(values, indices, weights, order, out, count, sizes);
-        }
-        extern "C" __global__ void meet(const f32* values, const f32* x, const i64* indices, f32* out, u64 count, MixSizes sizes) {
-            mix_meet<f32, f32>(values, x, indices, out, count, sizes);
-        }
-        extern "C" __global__ void taps(const f16* x, const i64* indices, const f32* weights, f16* out, u64 count, LineSizes sizes) {
-            line_taps<f16, f32>(x, indices, weights, out, count, sizes);
-        }
-        extern "C" __global__ void spread_taps(const f64* values, const i64* indices, const f64* weights, const i64* order, f64* out,
-                                               u64 count, LineSizes sizes) {
-            line_taps_spread<f64, f64>(values, indices, weights, order, out, count, sizes);
-        }
-        extern "C" __global__ void blocks(const u16* images, u16* columns, u64 count, Blocks blocks) {
-            unfold(images, columns, count, blocks);
-        }
-        extern "C" __global__ void images(const c128* columns, c128* images, u64 count, Blocks blocks) {
-            fold<c128, c128>(columns, images, count, blocks);
-        }
-    """,
-    "pairs": """
-        #include "pairs.cuh"
-        using namespace rushlight;
-        extern "C" __global__ void between(const f64* rows, const f64* columns, f64* out, u64 count, PairSizes sizes, u32 pairs) {
-            distances<EuclidNorm>(rows, columns, out, count, sizes, pairs);
-        }
-        extern "C" __global__ void gradient(const f32* weights, const f32* rows, const f32* columns, const f32* distances, f32* out,
-                                            u64 count, PairSizes sizes, u32 pairs) {
-            slopes<GreatestNorm>(weights, rows, columns, distances, out, count, sizes, pairs);
-        }
-    """,
-    "search": """
-        #include "search.cuh"
-        using namespace rushlight;
-        extern "C" __global__ void positions(const f16* sorted, const f16* values, i64* to, u64 count, u64 length, u64 per_line,
-                                             u32 right) {
-            search<f16, f32>(sorted, values, to, count, length, per_line, right);
-        }
-        extern "C" __global__ void members(const i64* sorted, const i64* values, u8* to, u64 count, u64 length, u32 invert) {
-            find_members<i64, i64>(sorted, values, to, count, length, invert);
-        }
-        extern "C" __global__ void middle(const f64* elements, const i64* places, i64* to, u64 lines, u64 n, u64 inner, u32 skips) {
-            find_middle<f64, f64>(elements, places, to, lines, n, inner, skips);
-        }
-        extern "C" __global__ void mode(const u8* elements, const i64* places, i64* to, u64 lines, u64 n, u64 inner) {
-            find_mode<u8, Bool>(elements, places, to, lines, n, inner);
-        }
-    """,
-    "mantissas": """
-        #include "mantissas.cuh"
-        using namespace rushlight;
-        extern "C" __global__ void parts(const bf16* numbers, bf16* mantissas, i32* exponents, u64 count) {
-            split<bf16, f32>(numbers, mantissas, exponents, count);
-        }
-    """,
-    "nll": """
-        #include "nll.cuh"
-        using namespace rushlight;
-        extern "C" __global__ void losses(const bf16* scores, f32* losses, f32* weights, NllTargets<bf16> own, u64* outside) {
-            nll_losses<bf16, f32>(scores, losses, weights, own, outside);
-        }
-        extern "C" __global__ void gradients(f64* out, const f64* grads, u32 each, const f64* total, NllTargets<f64> own) {
-            nll_gradients<f64, f64>(out, grads, each, total, own);
-        }
-    """,
     "rejection": """
         #include "rejection.cuh"
         using namespace rushlight;
@@ -406,24 +292,6 @@ SKELETONS = {
             random::reject<random::Binomial, f64>(operands, count, loops, place, outside);
         }
     """,
-    "compact": """
-        #include "compact.cuh"
-        using namespace rushlight;
-        extern "C" __global__ void count(const u8* mask, i64* counts, u64 count, u64 chunks) {
-            count_true(mask, counts, count, chunks);
-        }
-        extern "C" __global__ void write(const u8* mask, const i64* ends, i64* to, u64 count, u64 chunks) {
-            write_true(mask, ends, to, count, chunks);
-        }
-        extern "C" __global__ void along(const i64* places, i64* to, u64 count, u64 inner, u64 size) {
-            coordinates(places, to, count, inner, size);
-        }
-        extern "C" __global__ void numbers(const i64* numbers, u64* counts, u64 count) { count_numbers(numbers, counts, count); }
-        extern "C" __global__ void runs(const f16* values, u8* to, u64 count) { mark_runs<f16, f32>(values, to, count); }
-        extern "C" __global__ void bins(const f16* values, u64* counts, u64 count, Bins bins) {
-            count_bins(values, counts, count, bins);
-        }
-    """,
     "optimizer": """
         #include "optimizer.cuh"
         using namespace rushlight;
@@ -434,6 +302,37 @@ SKELETONS = {
         }
     """,
 }
+
+#: Sources of the engine whose kernels are compiled as they are, with the dtypes of their elements and of what they compute in.
+ENGINE = {
+    "compact": [("bf16", "f32")],
+    "ctc": [("f32", "f32"), ("f64", "f64")],
+    "mantissas": [("f16", "f32")],
+    "nll": [("bf16", "f32"), ("f64", "f64")],
+    "pairs": [("f32", "f32"), ("f64", "f64")],
+    "pool": [("bf16", "f32"), ("i64", "i64")],
+    "recurrent": [("f16", "f32"), ("f64", "f64")],
+    "sampling": [("bf16", "f32"), ("f64", "f64")],
+    "search": [("f16", "f32"), ("i64", "i64")],
+}
+#: What else their texts leave open.
+OPEN = {"0": "u16", "index": "i32", "norm": "EuclidNorm", "name": "pool_mean", "operands": "input, output"}
+
+
+def texts(file, element, compute):
+    """The sources of programs in a file of the engine."""
+    for text in re.findall(r'r#"(#include.*?)"#', (KERNELS.parent / f"{file}.rs").read_text(), re.DOTALL):
+        for name, value in {"element": element, "compute": compute, **OPEN}.items():
+            text = text.replace(f"{{{name}}}", value)
+        yield text.replace("{{", "{").replace("}}", "}")
+
+
+SKELETONS.update(
+    (f"{file} {number} {element}", text)
+    for file, dtypes in ENGINE.items()
+    for element, compute in dtypes
+    for number, text in enumerate(texts(file, element, compute))
+)
 
 # With packs of eight elements.
 SKELETONS["reduce of packs"] = (

@@ -116,17 +116,33 @@ assert launches() - before > 1 and x.unique().tolist() == [0.5]
     )
 
 
-def test_an_lstm_takes_a_product_and_a_kernel_for_each_step():
-    """Forward; what comes before and after the steps is a few more."""
+def test_recurrent_layers_take_few_kernels_for_each_step():
+    """The steps of a sequence: the products with the input are one for all, products with the state are not counted.
+
+    LSTMs over sequences of one length keep the gradients of weights for the end; the others add them in each step.
+    """
     run(
         COUNTER
         + """
-steps = 10
-layer = torch.nn.LSTM(16, 24, 2, batch_first=True).cuda()
-x = torch.randn(5, steps, 16, device="cuda")
-layer(x)
-before = launches()
-layer(x)
-assert launches() - before <= 2 * steps + 12, launches() - before
+def counted(kind, packed, steps):
+    layer, x = getattr(torch.nn, kind)(16, 24).cuda(), torch.randn(steps, 5, 16, device="cuda", requires_grad=True)
+    def run():
+        made = torch.nn.utils.rnn.pack_padded_sequence(x, [steps] * 5) if packed else x
+        made = layer(made)[0]
+        return made.data if packed else made
+    run().sum().backward()
+    first = launches()
+    made = run()
+    second = launches()
+    made.sum().backward()
+    return second - first, launches() - second
+MOST = {
+    ("LSTM", False): (1, 1), ("LSTM", True): (2, 9), ("GRU", False): (2, 8), ("GRU", True): (2, 8),
+    ("RNN", False): (2, 5), ("RNN", True): (2, 5),
+}
+for (kind, packed), most in MOST.items():
+    short, long = counted(kind, packed, 5), counted(kind, packed, 11)
+    each = [(after - before) / 6 for before, after in zip(short, long)]
+    assert all(own <= limit for own, limit in zip(each, most)), (kind, packed, each)
 """
     )

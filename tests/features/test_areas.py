@@ -38,7 +38,6 @@ AREAS = {
 #: Requirements without a test: what they are, and why. This list may only become shorter.
 WITHOUT_TEST = {
     "ARC-4": "a library for phones: out of scope",
-    "CUD-15": "the rate of products: needs a GPU, where `benches/cuda.py` measures it",
     "DIS-19": "kernels of several GPUs run at once: the tests have none",
     "ERR-10": "copies of transposed tensors run at memory speed: a ratio of times",
     "ERR-11": "processors other than x86-64: not available to the tests",

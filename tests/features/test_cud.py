@@ -1,4 +1,4 @@
-"""CUD: GPUs, on the card made of software. Rates and times need a card."""
+"""CUD: GPUs, on the card made of software. Rates are measured on a card (`benches/cuda.py`)."""
 
 import sys
 from pathlib import Path
@@ -296,5 +296,35 @@ def test_cud_14_a_bad_index_is_an_error_after_which_the_device_works(operation):
             else:
                 raise AssertionError("accepted")
         assert (x + 1).sum().item() == 24
+        """
+    )
+
+
+@needs_soft_card
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_cud_15_a_large_product_is_one_call_of_the_library(dtype):
+    """NVIDIA's library computes it, as in torch, so that the rate is that of torch: 51.2 against 51.1 TFLOP/s on an H200 (`docs/cuda.md`).
+
+    Nothing is copied or converted before or after, without and with gradients.
+    """
+    run(
+        f"""
+        import ctypes
+        card = ctypes.CDLL("libcuda.so.1")
+        card.softcuda_products.restype = card.softcuda_launches.restype = ctypes.c_uint64
+        def counted(call):
+            torch.cuda.synchronize()
+            before = card.softcuda_products(), card.softcuda_launches(), torch.cuda.memory_stats()["num_device_alloc"]
+            result = call()
+            torch.cuda.synchronize()
+            after = card.softcuda_products(), card.softcuda_launches(), torch.cuda.memory_stats()["num_device_alloc"]
+            return result, tuple(b - a for a, b in zip(before, after))
+        a, b = (torch.ones(192, 192, dtype=torch.{dtype}, device="cuda", requires_grad=True) for _ in range(2))
+        grad = torch.ones_like(a)
+        for _ in range(2):
+            made, forward = counted(lambda: a @ b)
+            _, backward = counted(lambda: torch.autograd.grad(made, [a, b], grad))
+        assert forward == (1, 0, 0) and backward == (2, 0, 0), (forward, backward)
+        assert made[5, 7].item() == 192
         """
     )

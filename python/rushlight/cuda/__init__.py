@@ -1,7 +1,7 @@
 """`torch.cuda`: GPUs, their memory, streams and events.
 
 The driver is loaded when it is first needed. Without a driver, functions behave as in torch on a machine without a GPU. With one, names
-that have nothing behind them (`MemPool`, `power_draw`) raise a NotImplementedError. Operators without kernels run through the host.
+that have nothing behind them (`cudart`, `power_draw`) raise a NotImplementedError. Operators without kernels run through the host.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from ._devices import (
     is_available,
     is_bf16_supported,
     is_initialized,
+    is_tf32_supported,
     set_device,
     synchronize,
 )
@@ -62,6 +63,7 @@ from ._memory import (
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
+from ._pools import MemPool, use_mem_pool
 from ._random import (
     get_rng_state,
     get_rng_state_all,
@@ -96,8 +98,6 @@ if TYPE_CHECKING:
 def _refuse(name: str) -> NoReturn:
     if _C._cuda_device_count() > 0:
         raise NotImplementedError(f"torch.cuda.{name} is not available yet.")
-    if name == "MemPool":
-        raise RuntimeError(f"Tried to instantiate dummy base class {name}")
     _C._refuse_cuda()
 
 
@@ -107,7 +107,6 @@ has_magma = False
 _WITHOUT_GPU = """
     class CUDAPluggableAllocator(path_to_so_file, alloc_fn_name, free_fn_name)
     class GreenContext(*args, **kwargs)
-    class MemPool(allocator=None, use_on_oom=False, no_split=False)
     caching_allocator_enable(value=True) = None
     change_current_allocator(allocator)
     clock_rate(device=None)
@@ -119,13 +118,11 @@ _WITHOUT_GPU = """
     get_arch_list() = []
     get_gencode_flags() = ''
     get_sync_debug_mode()
-    is_tf32_supported() = False
     list_gpu_processes(device=None)
     memory_usage(device=None)
     power_draw(device=None)
     set_sync_debug_mode(debug_mode)
     temperature(device=None)
-    use_mem_pool(pool, device=None)
     utilization(device=None)
 """
 
@@ -155,6 +152,7 @@ __all__ = [
     "init",
     "is_available",
     "is_bf16_supported",
+    "is_tf32_supported",
     "is_initialized",
     "manual_seed",
     "manual_seed_all",
@@ -183,6 +181,8 @@ __all__ = [
     "caching_allocator_delete",
     "can_device_access_peer",
     "CUDAGraph",
+    "MemPool",
+    "use_mem_pool",
     "ExternalStream",
     "get_per_process_memory_fraction",
     "get_rng_state",

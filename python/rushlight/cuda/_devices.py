@@ -59,6 +59,15 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     return is_available() and (including_emulation or get_device_capability() >= (8, 0))
 
 
+def is_tf32_supported() -> bool:
+    """Whether the GPU can multiply `float32` rounded to ten bits after the leading one.
+
+    >>> torch.cuda.is_tf32_supported() in (True, False)
+    True
+    """
+    return is_available() and get_device_capability() >= (8, 0)
+
+
 def init() -> None:
     """Initialises the driver, which otherwise happens when a GPU is first used.
 

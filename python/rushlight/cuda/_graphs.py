@@ -23,6 +23,15 @@ def graph_pool_handle() -> tuple[int, int]:
     return 0, _C._cuda_new_pool()
 
 
+def _number(pool: Any) -> int | None:
+    """The number of a pool."""
+    if pool is None:
+        return None
+    if isinstance(pool, (tuple, list)) and len(pool) == 2 and all(isinstance(part, int) for part in pool):
+        return pool[1]
+    raise TypeError(f"capture_begin(): argument 'pool' must be tuple of two ints, not {type(pool).__name__}")
+
+
 class CUDAGraph:
     """Recorded work of a GPU. `graph` and `make_graphed_callables` record it more easily than the methods.
 
@@ -30,13 +39,13 @@ class CUDAGraph:
     draws new random numbers, from where the generator then is.
 
     Args:
-        keep_graph: accepted; the recorded work can always be run.
+        keep_graph: whether `raw_cuda_graph` gives the driver's graph, which may be changed before `instantiate`.
     """
 
     def __init__(self, keep_graph: bool = False) -> None:
         if _C._cuda_device_count() == 0:
             raise RuntimeError("Tried to instantiate dummy base class CUDAGraph")
-        self._graph = _C._CudaGraph()
+        self._graph, self._keeps = _C._CudaGraph(), keep_graph
 
     def register_generator_state(self, generator: Any) -> None:
         """Lets the work that is recorded later draw of a generator, besides the default one of the GPU.
@@ -55,11 +64,12 @@ class CUDAGraph:
             capture_error_mode: ``"global"``, ``"thread_local"`` or ``"relaxed"``: which threads may not wait for the GPU.
 
         Raises:
+            TypeError: the pool is not two integers.
             RuntimeError: the current stream is the default one, the graph has recorded work, or another graph is being recorded
                 with the pool. Inside, work that draws of a generator that is not registered raises it too, and so do copies
                 between the GPU and memory of the CPU that is not page-locked.
         """
-        self._graph.begin(None if pool is None else pool[1], capture_error_mode)
+        self._graph.begin(_number(pool), capture_error_mode)
 
     def capture_end(self) -> None:
         """Ends the record.
@@ -71,7 +81,38 @@ class CUDAGraph:
         self._graph.end()
 
     def instantiate(self) -> None:
-        """Has no effect: recorded work can always be run."""
+        """Makes what `replay` runs again, from the graph that `raw_cuda_graph` gives.
+
+        Raises:
+            RuntimeError: nothing was recorded, or the graph was made without ``keep_graph``.
+        """
+        if self._graph.handles is not None and not self._keeps:
+            raise RuntimeError("instantiate() is intended to be called by the user only when keep_graph=true")
+        self._graph.instantiate()
+
+    def raw_cuda_graph(self) -> int:
+        """The driver's handle of the recorded work, for other libraries.
+
+        Raises:
+            RuntimeError: nothing was recorded, or the graph was made without ``keep_graph``.
+        """
+        if not self._keeps:
+            raise RuntimeError(
+                "You cannot access the raw cudaGraph_t instance unless CUDAGraph was initialized with keep_graph=true"
+            )
+        if self._graph.handles is None:
+            raise RuntimeError("You cannot access the raw cudaGraph_t instance until capture_end() has been called")
+        return self._graph.handles[0]
+
+    def raw_cuda_graph_exec(self) -> int:
+        """The driver's handle of what `replay` runs.
+
+        Raises:
+            RuntimeError: nothing was recorded.
+        """
+        if self._graph.handles is None:
+            raise RuntimeError("You cannot access the raw cudaGraphExec_t instance until instantiate() has been called")
+        return self._graph.handles[1]
 
     def replay(self) -> None:
         """Runs the recorded work on the current stream."""

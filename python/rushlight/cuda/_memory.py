@@ -259,14 +259,15 @@ _ROWS = (
 )
 
 
-def _shown(amount: int, is_size: bool) -> str:
-    units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB") if is_size else (" ", "K", "M")
-    step = 1024 if is_size else 1000
-    place = 0
-    while amount >= step * (1 if is_size else 750) and place < len(units) - 1:
-        amount //= step
-        place += 1
-    return f"{amount:6d} {units[place]:<3}"
+def _shown(amount: int, whole: int, is_size: bool) -> str:
+    """An amount in the unit of the row that it is a part of."""
+    names = ("B", "KiB", "MiB", "GiB", "TiB", "PiB") if is_size else (" ", "K", "M")
+    step, most = (1024, 768 * 1024) if is_size else (1000, 750 * 1000)
+    unit, rest = 0, float(whole)
+    while rest >= most and unit + 1 < len(names):
+        unit, rest = unit + 1, rest / step
+    amount //= step**unit
+    return f"{amount:6d} {names[unit]:<3}" if is_size else f"{amount:7d} {names[unit]} "
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
@@ -285,27 +286,31 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     stats = memory_stats(device)
     if not stats:
         return ""
-    width = 75
+    line, double = "-" * 75, "=" * 75
+    parts = [("all", ""), ("large_pool", "      from large pool"), ("small_pool", "      from small pool")]
     lines = [
-        "=" * width,
-        f" PyTorch CUDA memory summary, device ID {index_of(device)}".ljust(width),
-        "-" * width,
-        f"  CUDA OOMs: {stats['num_ooms']:<12d} |  cudaMalloc retries: {stats['num_alloc_retries']:<9d}".ljust(width),
-        "=" * width,
+        double,
+        f"{'':18}PyTorch CUDA memory summary, device ID {index_of(device):<17d} ",
+        line,
+        f"{'':12}CUDA OOMs: {stats['num_ooms']:<12d} | {'':7}cudaMalloc retries: {stats['num_alloc_retries']:<8d}  ",
+        double,
         "        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  ",
     ]
-    kinds = (
-        [("all", "")]
-        if abbreviated
-        else [("all", ""), ("large_pool", "from large pool"), ("small_pool", "from small pool")]
-    )
     for title, name, is_size in _ROWS:
-        lines.append("-" * width)
-        for kind, label in kinds:
-            cells = [_shown(stats[f"{name}.{kind}.{part}"], is_size) for part in _COUNTS]
-            lines.append(f" {label or title:<21} | " + " | ".join(cells) + " ")
-    lines.append("=" * width)
-    return "|" + "|\n|".join(line.ljust(width) for line in lines) + "|\n"
+        lines.append(line)
+        for part, label in parts[:1] if abbreviated else parts:
+            cells = [
+                _shown(stats[f"{name}.{part}.{count}"], stats[f"{name}.all.{count}"], is_size) for count in _COUNTS
+            ]
+            lines.append(f" {label or title:<21} | {' | '.join(cells)} ")
+    for title, name in (
+        ("Oversize allocations", "oversize_allocations"),
+        ("Oversize GPU segments", "oversize_segments"),
+    ):
+        cells = [_shown(stats[f"{name}.{count}"], stats[f"{name}.{count}"], False) for count in _COUNTS]
+        lines += [line, f" {title:<21} | {' | '.join(cells)} "]
+    lines.append(double)
+    return "|" + "|\n|".join(lines) + "|\n"
 
 
 def host_memory_stats() -> dict[str, int]:

@@ -79,6 +79,15 @@ class Stream(_streams.Stream):
         return self._stream.handle
 
     @property
+    def native_handle(self) -> int:
+        """The same as `cuda_stream`."""
+        return self._stream.handle
+
+    def is_capturing(self) -> bool:
+        """Whether the work of the stream is being recorded in a graph."""
+        return self._stream.is_capturing
+
+    @property
     def stream_id(self) -> int:
         """A number that identifies the stream."""
         return self._stream.handle

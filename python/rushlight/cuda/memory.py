@@ -3,7 +3,7 @@
 from rushlight import cuda as _home
 
 _NAMES = (
-    "caching_allocator_alloc caching_allocator_delete caching_allocator_enable get_per_process_memory_fraction "
+    "caching_allocator_alloc caching_allocator_delete caching_allocator_disabled caching_allocator_enable get_per_process_memory_fraction "
     "set_per_process_memory_fraction empty_cache memory_stats memory_stats_as_nested_dict "
     "reset_accumulated_memory_stats reset_peak_memory_stats reset_max_memory_allocated reset_max_memory_cached "
     "host_memory_stats host_memory_stats_as_nested_dict reset_accumulated_host_memory_stats "

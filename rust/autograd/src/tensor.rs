@@ -265,6 +265,13 @@ impl Tensor {
         self.meta().layout.numel()
     }
 
+    /// The distance of the first element from the storage's first byte, in bytes.
+    #[inline]
+    pub fn first_byte(&self) -> isize {
+        let meta = self.meta();
+        meta.layout.offset * meta.dtype.size() as isize
+    }
+
     /// Whether both handles refer to the same tensor.
     #[inline]
     pub fn ptr_eq(&self, other: &Tensor) -> bool {

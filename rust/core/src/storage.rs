@@ -119,6 +119,15 @@ impl DevicePin<'_> {
     }
 }
 
+/// A pin of a device's memory for another object over the same bytes; while one exists, the storage keeps its size.
+pub struct ExportedOn<'a>(DevicePin<'a>);
+
+impl Drop for ExportedOn<'_> {
+    fn drop(&mut self) {
+        self.0.0.cell.exports.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Holds page-locked memory in place while a device copies from or to it.
 pub struct LockedPin<'a>(Hold<'a>);
 
@@ -326,6 +335,13 @@ impl Storage {
         let pin = self.pin()?;
         self.0.exports.fetch_add(1, Ordering::Relaxed);
         Ok(Exported(pin))
+    }
+
+    /// A pin of a device's memory for another object over the same bytes, which work on `stream` uses.
+    pub fn export_on(&self, stream: StreamId) -> Result<ExportedOn<'_>> {
+        let pin = self.pin_on(stream)?;
+        self.0.exports.fetch_add(1, Ordering::Relaxed);
+        Ok(ExportedOn(pin))
     }
 
     /// Keeps the bytes in place as long as the storage lives, because their address was given out.

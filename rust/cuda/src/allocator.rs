@@ -37,6 +37,15 @@ impl PoolId {
     pub const SHARED: PoolId = PoolId(0);
 }
 
+/// What is different about a pool that a program has made.
+#[derive(Clone, Copy, Default)]
+pub struct Habits {
+    /// Its free blocks serve other work when memory runs out.
+    pub on_oom: bool,
+    /// Its segments are not divided.
+    pub no_split: bool,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     Free,
@@ -81,8 +90,9 @@ pub struct Allocator {
     blocks: BTreeMap<usize, Block>,
     free: BTreeSet<Free>,
     segments: BTreeMap<usize, Segment>,
-    /// The pools of graphs that may run again.
+    /// The pools of graphs that may run again, and of programs.
     kept: BTreeMap<PoolId, usize>,
+    habits: BTreeMap<PoolId, Habits>,
     /// The most bytes to take from the source.
     pub limit: Option<usize>,
     pub statistics: Statistics,
@@ -108,14 +118,28 @@ impl Allocator {
     /// after all free segments were returned to it.
     pub fn allocate(&mut self, bytes: usize, stream: StreamId, pool: PoolId, source: &mut dyn Source) -> Option<usize> {
         let size = rounded(bytes);
-        let small = size <= SMALL;
-        let range = (pool, small, stream.0, size, 0)..=(pool, small, stream.0, usize::MAX, usize::MAX);
-        let address = match self.free.range(range).next() {
-            Some(&(.., address)) => address,
+        let address = match self.free_block(size, stream, pool) {
+            Some(address) => address,
             None => self.new_segment(size, stream, pool, source)?,
         };
         self.take(address, size, bytes);
         Some(address)
+    }
+
+    /// A free block of at least `bytes` for a stream, from the pools that serve all work when memory runs out.
+    pub fn last_resort(&mut self, bytes: usize, stream: StreamId) -> Option<usize> {
+        let size = rounded(bytes);
+        let mut pools = self.habits.iter().filter(|(_, habits)| habits.on_oom).map(|(pool, _)| *pool);
+        let address = pools.find_map(|pool| self.free_block(size, stream, pool))?;
+        self.take(address, size, bytes);
+        Some(address)
+    }
+
+    /// The smallest free block of at least `size` of a pool.
+    fn free_block(&self, size: usize, stream: StreamId, pool: PoolId) -> Option<usize> {
+        let small = size <= SMALL;
+        let range = (pool, small, stream.0, size, 0)..=(pool, small, stream.0, usize::MAX, usize::MAX);
+        self.free.range(range).next().map(|&(.., address)| address)
     }
 
     /// A new segment, as one free block.
@@ -179,9 +203,10 @@ impl Allocator {
     fn take(&mut self, address: usize, size: usize, requested: usize) {
         let Some(mut block) = self.blocks.get(&address).copied() else { return };
         self.take_free(address, &block);
-        let small = self.segment_of(&block).small;
+        let Segment { small, pool, .. } = self.segment_of(&block);
         let rest = block.size - size;
-        if if small { rest >= UNIT } else { rest > SMALL } {
+        let divides = !self.habits.get(&pool).is_some_and(|habits| habits.no_split);
+        if divides && if small { rest >= UNIT } else { rest > SMALL } {
             self.put_free(address + size, Block { size: rest, ..block });
             block.size = size;
         }
@@ -226,12 +251,21 @@ impl Allocator {
         self.put_free(start, Block { size, requested: 0, state: State::Free, ..block });
     }
 
-    /// Returns segments without a block in use to the source, but not those of graphs that may run again.
+    /// Returns segments without a block in use to the source, but not those of pools that are kept.
     pub fn release(&mut self, source: &mut dyn Source) {
+        self.release_where(source, |_| true);
+    }
+
+    /// The same for the segments of one pool.
+    pub fn release_pool(&mut self, pool: PoolId, source: &mut dyn Source) {
+        self.release_where(source, |segment| segment.pool == pool);
+    }
+
+    fn release_where(&mut self, source: &mut dyn Source, wanted: impl Fn(&Segment) -> bool) {
         let unused = |(address, segment): (&usize, &Segment)| {
             let block = self.blocks.get(address)?;
             let whole = block.state == State::Free && block.size == segment.length;
-            (whole && !self.kept.contains_key(&segment.pool)).then_some((*address, *block))
+            (whole && wanted(segment) && !self.kept.contains_key(&segment.pool)).then_some((*address, *block))
         };
         let unused: Vec<(usize, Block)> = self.segments.iter().filter_map(unused).collect();
         for (address, block) in unused {
@@ -241,6 +275,23 @@ impl Allocator {
             self.statistics.device_frees += 1;
             source.free(address);
         }
+    }
+
+    /// Keeps a pool that a program has made.
+    pub fn make_pool(&mut self, pool: PoolId, habits: Habits) {
+        self.habits.insert(pool, habits);
+        self.keep_pool(pool);
+    }
+
+    /// Ends a `make_pool`.
+    pub fn end_pool(&mut self, pool: PoolId) {
+        self.habits.remove(&pool);
+        self.let_go_of_pool(pool);
+    }
+
+    /// How often a pool is kept.
+    pub fn uses_of(&self, pool: PoolId) -> usize {
+        self.kept.get(&pool).copied().unwrap_or(0)
     }
 
     /// Keeps the segments of a pool, once more.

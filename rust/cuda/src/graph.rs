@@ -225,6 +225,30 @@ impl Graph {
         Ok(())
     }
 
+    /// Makes the form that can be enqueued again, from the recorded work as it is now.
+    pub fn instantiate(&self) -> Result<()> {
+        let mut state = self.state()?;
+        let Stage::Captured(device, graph, old) = state.stage else {
+            return Err(Error::runtime("capture_end() must have been called before calling instantiate"));
+        };
+        card::select(device)?.synchronize()?;
+        let mut ready = std::ptr::null_mut();
+        // SAFETY: a context is current, the graph is alive, and the pointer is that of a local variable.
+        check(unsafe { sys::cuGraphInstantiateWithFlags(&raw mut ready, graph, 0) })?;
+        // SAFETY: the work has run, and nothing else refers to the old form.
+        unsafe { sys::cuGraphExecDestroy(old) };
+        state.stage = Stage::Captured(device, graph, ready);
+        Ok(())
+    }
+
+    /// The driver's handles of the recorded work and of the form that can be enqueued, if it was captured.
+    pub fn handles(&self) -> Result<Option<[usize; 2]>> {
+        Ok(match self.state()?.stage {
+            Stage::Captured(_, graph, ready) => Some([graph.expose_provenance(), ready.expose_provenance()]),
+            _ => None,
+        })
+    }
+
     /// The pool of the graph, if it was captured.
     pub fn pool(&self) -> Result<Option<PoolId>> {
         let state = self.state()?;

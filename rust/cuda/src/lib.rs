@@ -4,7 +4,7 @@
 //! - `card` is a device: its context and properties, and the current device of a thread.
 //! - `stream` has streams and events, and the current stream of a thread.
 //! - `allocator` divides memory into blocks and keeps freed ones, `statistics` counts them; `memory` is the memory of a tensor
-//!   or of a library's call.
+//!   or of a library's call, `mem_pool` a pool that a program makes.
 //! - `pinned` is page-locked memory of the host; `ipc` is memory of devices that several processes use, `sent` what this one has sent.
 //! - `graph` records work and enqueues it again; `capture` tells whether work is being recorded, `replayed` has its random numbers.
 //! - `profile` measures how long kernels and copies run.
@@ -14,8 +14,8 @@
 //!   and `solver` factorisations to cuSOLVER.
 //! - `nccl` exchanges tensors with the devices of other processes, where NCCL is installed; `failures` are its calls that were given up.
 //! - `copy`, `elementwise`, `reduce`, `softmax`, `normalize`, `matmul`, `indexed`, `compact`, `lines`, `order`, `search`,
-//!   `mantissas`, `nll`, `pairs`, `pool`, `ranges`, `sampling`, `attention`, `recurrent`, `random`, `rejection` and `optimizer` enqueue work. They
-//!   return before it has run.
+//!   `mantissas`, `nll`, `ctc`, `pairs`, `pool`, `ranges`, `sampling`, `attention`, `recurrent`, `random`, `rejection` and `optimizer`
+//!   enqueue work. They return before it has run.
 //! - `kernels` has the sources of device functions.
 //!
 //! No operation waits for the device unless its result is needed on the host.
@@ -27,6 +27,7 @@ pub mod capture;
 pub mod card;
 pub mod compact;
 pub mod copy;
+pub mod ctc;
 pub mod dnn;
 pub mod driver;
 pub mod elementwise;
@@ -41,6 +42,7 @@ pub mod library;
 pub mod lines;
 pub mod mantissas;
 pub mod matmul;
+pub mod mem_pool;
 pub mod memory;
 pub mod nccl;
 pub mod nll;

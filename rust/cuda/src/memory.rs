@@ -1,5 +1,6 @@
 //! The memory of tensors and of libraries' calls on devices, from one caching allocator for each device.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use rushlight_core::fork::{self, ForkMutex, Rank};
 use rushlight_core::{Class, Device, Error, Result, Storage};
 use smallvec::SmallVec;
 
-use crate::allocator::{Allocator, Piece, PoolId, Source, State};
+use crate::allocator::{Allocator, Habits, Piece, PoolId, Source, State};
 use crate::capture::{self, CaptureId};
 use crate::card;
 use crate::copy;
@@ -33,6 +34,11 @@ struct Pool {
 }
 
 type Streams = SmallVec<[StreamId; 1]>;
+
+thread_local! {
+    /// The pools from which this thread takes memory of devices, the last one of a device first.
+    static CHOSEN: RefCell<Vec<(u8, PoolId)>> = const { RefCell::new(Vec::new()) };
+}
 
 static POOLS: ForkMutex<BTreeMap<u8, Pool>> = ForkMutex::new(Rank::Pool, BTreeMap::new());
 
@@ -113,12 +119,13 @@ impl Pool {
 
     /// The pool for an allocation on a stream.
     fn of(&self, device: u8, stream: StreamId) -> PoolId {
+        let chosen = || CHOSEN.with_borrow(|all| all.iter().rev().find(|(of, _)| *of == device).map(|(_, pool)| *pool));
         if self.capturing.is_empty() {
-            return PoolId::SHARED;
+            return chosen().unwrap_or(PoolId::SHARED);
         }
         let capture = capture::of(device, stream);
         let own = self.capturing.iter().find(|(_, other)| capture.is_some() && *other == capture);
-        own.map_or(PoolId::SHARED, |(pool, _)| *pool)
+        own.map(|(pool, _)| *pool).or_else(chosen).unwrap_or(PoolId::SHARED)
     }
 }
 
@@ -265,6 +272,9 @@ fn take(device: u8, bytes: usize, stream: StreamId) -> Result<usize> {
     }
     let mut pools = POOLS.lock();
     let allocator = &mut pools.entry(device).or_default().allocator;
+    if let Some(address) = allocator.last_resort(bytes, stream) {
+        return Ok(address);
+    }
     allocator.statistics.out_of_memory += 1;
     let table = Table {
         statistics: allocator.statistics,
@@ -407,4 +417,43 @@ pub fn end_capture(device: u8, pool: PoolId) {
 
 pub fn let_go_of_pool(device: u8, pool: PoolId) {
     with(device, |allocator| allocator.let_go_of_pool(pool));
+}
+
+/// Keeps the segments of a pool that a program makes on a device, until `end_pool`.
+pub fn make_pool(device: u8, pool: PoolId, habits: Habits) {
+    with(device, |allocator| allocator.make_pool(pool, habits));
+}
+
+/// Ends a pool: what no tensor uses goes back to the driver.
+pub fn end_pool(device: u8, pool: PoolId) {
+    let ended = card::select(device).is_ok();
+    with(device, |allocator| {
+        allocator.end_pool(pool);
+        if ended {
+            allocator.release_pool(pool, &mut Driver);
+        }
+    });
+}
+
+/// How many graphs and programs keep a pool.
+pub fn uses_of_pool(device: u8, pool: PoolId) -> usize {
+    with(device, |allocator| allocator.uses_of(pool))
+}
+
+/// Lets this thread take memory of a device from a pool, until `leave_pool`.
+pub fn enter_pool(device: u8, pool: PoolId) -> Result<()> {
+    card::select(device)?;
+    with(device, |allocator| allocator.keep_pool(pool));
+    CHOSEN.with_borrow_mut(|all| all.push((device, pool)));
+    Ok(())
+}
+
+pub fn leave_pool(device: u8, pool: PoolId) {
+    let left = CHOSEN.with_borrow_mut(|all| {
+        let last = all.iter().rposition(|own| *own == (device, pool))?;
+        Some(all.remove(last))
+    });
+    if left.is_some() {
+        let_go_of_pool(device, pool);
+    }
 }

@@ -114,6 +114,46 @@ extern "C" __global__ void pool(const {element}* input, {element}* output, i64* 
     unsafe { launch(card, program.kernel(0), [blocks(card, count), 1], stream, &mut arguments) }
 }
 
+/// The greatest element of each window of random ones, and its index in the plane. `samples` has `dims` numbers from 0 to 1 for each
+/// plane, in the compute dtype.
+///
+/// # Safety
+/// Same as for `max`; windows are as long as the axes say and not longer than the input.
+pub unsafe fn random(
+    card: &Card,
+    stream: StreamId,
+    dtype: DType,
+    [mut input, mut samples]: [u64; 2],
+    [mut values, mut places]: [u64; 2],
+    planes: Planes,
+    dims: usize,
+) -> Result<()> {
+    let program = Program::find(card, planes.key("pool_random", dtype), &[c"pool"], || {
+        let (element, compute, index) = (type_name(dtype), type_name(dtype.compute()), planes.index());
+        format!(
+            r#"#include "pool.cuh"
+using namespace rushlight;
+extern "C" __global__ void pool(const {element}* input, {element}* output, i64* places, u64 count, PoolAxes axes,
+                                const {compute}* samples, u32 dims) {{
+    pool_random<{element}, {compute}, {index}>(input, output, places, count, axes, samples, dims);
+}}
+"#
+        )
+    })?;
+    let (mut count, mut axes, mut dims) = (planes.outputs(), planes.axes(), dims as u32);
+    let mut arguments = [
+        argument(&mut input),
+        argument(&mut values),
+        argument(&mut places),
+        argument(&mut count),
+        argument(&mut axes),
+        argument(&mut samples),
+        argument(&mut dims),
+    ];
+    // SAFETY: guaranteed by the caller; the arguments have the types of the program.
+    unsafe { launch(card, program.kernel(0), [blocks(card, count), 1], stream, &mut arguments) }
+}
+
 /// Adds each value to the element at its index, which is one of its window.
 ///
 /// # Safety

@@ -38,7 +38,7 @@ pub struct Kernel {
 }
 
 /// The most kernels of a program.
-const KERNELS: usize = 5;
+const KERNELS: usize = 6;
 
 // SAFETY: functions of a module that is never unloaded may be launched by any thread.
 unsafe impl Send for Program {}

@@ -17,12 +17,13 @@ pub struct Rows {
     pub width: usize,
 }
 
-const NAMES: &[&CStr] = &[c"lstm", c"gru", c"step", c"back", c"gru_back"];
+const NAMES: &[&CStr] = &[c"lstm", c"gru", c"step", c"back", c"gru_back", c"lstm_back"];
 const LSTM: usize = 0;
 const GRU: usize = 1;
 const STEP: usize = 2;
 const BACK: usize = 3;
 const GRU_BACK: usize = 4;
+const LSTM_BACK: usize = 5;
 
 /// A kernel by its place among the names.
 fn kernel(card: &Card, dtype: DType, place: usize) -> Result<Kernel> {
@@ -47,6 +48,10 @@ extern "C" __global__ void back({compute}* to, {compute}* kept, LstmStep<{comput
 extern "C" __global__ void gru_back({element}* to_input, {element}* to_hidden, {element}* to_state, const {element}* grad,
                                     const {element}* input, const {element}* hidden, const {element}* state, u64 count, u64 n) {{
     gru_gates_back<{element}, {compute}>(grad, input, hidden, state, to_input, to_hidden, to_state, count, n);
+}}
+extern "C" __global__ void lstm_back({element}* to_gates, {element}* to_state, const {element}* grad, const {element}* carried,
+                                     const {element}* gates, const {element}* before, const {element}* next, u64 count, u64 n) {{
+    lstm_gates_back<{element}, {compute}>(grad, carried, gates, before, next, to_gates, to_state, count, n);
 }}
 "#
         )
@@ -115,6 +120,24 @@ pub unsafe fn gru_back(
     let mut arguments: Vec<_> = results.iter_mut().chain(&mut operands).map(argument).collect();
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.
     unsafe { run(card, stream, kernel(card, dtype, GRU_BACK)?, rows, &mut arguments) }
+}
+
+/// Enqueues the gradients of `lstm`, of the gates and of the state, from those of the output and of the next state, the operands and
+/// the next state.
+///
+/// # Safety
+/// The operands are row-major, of these sizes, and held for the stream.
+pub unsafe fn lstm_back(
+    card: &Card,
+    stream: StreamId,
+    dtype: DType,
+    mut results: [u64; 2],
+    mut operands: [u64; 5],
+    rows: Rows,
+) -> Result<()> {
+    let mut arguments: Vec<_> = results.iter_mut().chain(&mut operands).map(argument).collect();
+    // SAFETY: guaranteed by the caller; the arguments have the types of the program.
+    unsafe { run(card, stream, kernel(card, dtype, LSTM_BACK)?, rows, &mut arguments) }
 }
 
 /// Enqueues a step of a long short-term memory, which replaces the sums of the gates by the gates: from the gates and the state to

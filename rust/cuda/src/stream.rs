@@ -141,6 +141,17 @@ pub fn synchronize(device: u8, stream: StreamId) -> Result<()> {
     failures::check(device)
 }
 
+/// Makes later work of a stream wait for the work enqueued so far on another one of its device.
+pub fn put_in_order(device: u8, before: StreamId, after: StreamId) -> Result<()> {
+    if before == after {
+        return Ok(());
+    }
+    let event = Event::new(device, false)?;
+    event.record(before)?;
+    // SAFETY: a context is current, the event is alive, and the driver keeps what waits for it.
+    check(unsafe { sys::cuStreamWaitEvent(handle(after), event.event, 0) })
+}
+
 fn finished(status: CUresult) -> Result<bool> {
     match status {
         CUresult::CUDA_ERROR_NOT_READY => Ok(false),
@@ -217,21 +228,24 @@ impl Event {
 
     /// Whether the recorded work has run.
     pub fn query(&self) -> Result<bool> {
-        // SAFETY: the event is alive.
+        card::select(self.device)?;
+        // SAFETY: a context is current, and the event is alive.
         finished(unsafe { sys::cuEventQuery(self.event) })
     }
 
     /// Waits until the recorded work has run.
     pub fn synchronize(&self) -> Result<()> {
-        // SAFETY: the event is alive.
+        card::select(self.device)?;
+        // SAFETY: a context is current, and the event is alive.
         check(unsafe { sys::cuEventSynchronize(self.event) })?;
         failures::check(self.device)
     }
 
     /// The milliseconds from this event to a later one.
     pub fn elapsed_to(&self, later: &Event) -> Result<f32> {
+        card::select(self.device)?;
         let mut milliseconds = 0.0;
-        // SAFETY: both events are alive, and the pointer is that of a local variable.
+        // SAFETY: a context is current, both events are alive, and the pointer is that of a local variable.
         check(unsafe { sys::cuEventElapsedTime_v2(&raw mut milliseconds, self.event, later.event) })?;
         Ok(milliseconds)
     }

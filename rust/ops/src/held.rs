@@ -40,8 +40,7 @@ impl<'a> Held<'a> {
 
     /// The address of a tensor's first element.
     pub fn address(&mut self, tensor: &'a Tensor) -> Result<u64> {
-        let offset = tensor.layout().offset * tensor.dtype().size() as isize;
-        Ok(self.base(tensor.storage())?.wrapping_add_signed(offset as i64))
+        Ok(self.base(tensor.storage())?.wrapping_add_signed(tensor.first_byte() as i64))
     }
 
     /// The address of a tensor's first element, 0 for a missing tensor.

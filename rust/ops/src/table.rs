@@ -691,6 +691,7 @@ pub static OPERATORS: &[&Operator] = &[
     &nn::recurrent::gates::LSTM_GATES,
     &nn::recurrent::gates::GRU_GATES,
     &nn::recurrent::gates::GRU_GATES_BACKWARD,
+    &nn::recurrent::gates::LSTM_GATES_BACKWARD,
     &nn::recurrent::sequence::LSTM_SEQUENCE,
     &nn::recurrent::sequence::LSTM_SEQUENCE_BACKWARD,
     &nn::recurrent::RNN_TANH_CELL,

@@ -16,10 +16,13 @@ use pyo3::{ffi, intern};
 use rushlight::{DType, Device, Layout, Storage, Tensor};
 use rushlight_core::Dims;
 use rushlight_core::block::Block;
+use rushlight_core::device_memory::StreamId;
 use rushlight_core::layout::MAX_RANK;
+use rushlight_cuda::stream;
 use rushlight_dispatch::{copy, vmap};
 
 use crate::buffer::Memory;
+use crate::device_share::{Lent, borrowed};
 use crate::errors::{kind_of, raise};
 use crate::memory_access;
 use crate::reclaim::{DeferredDrop, Owned};
@@ -66,6 +69,7 @@ struct Versioned {
 const READ_ONLY: u64 = 1;
 const COPIED: u64 = 2;
 const HOST: i32 = 1;
+const CUDA: i32 = 2;
 /// Memory that a CUDA device reads directly: for the host, memory like any other.
 const PINNED_HOST: i32 = 3;
 const OLD: &CStr = c"dltensor";
@@ -105,7 +109,7 @@ fn dtype_of(code: DataType) -> PyResult<DType> {
 pub fn device(tensor: &Tensor) -> PyResult<(i32, i32)> {
     match tensor.device() {
         Device::Cpu => Ok((HOST, 0)),
-        Device::Cuda(index) => Ok((2, i32::from(index))),
+        Device::Cuda(index) => Ok((CUDA, i32::from(index))),
         other => Err(PyValueError::new_err(format!("Unknown device type {} for Dlpack", other.kind()))),
     }
 }
@@ -121,7 +125,13 @@ fn steps_back(layout: &Layout) -> bool {
 struct Export<T> {
     managed: T,
     _dims: Vec<i64>,
-    _memory: Memory,
+    _memory: Kept,
+}
+
+/// What keeps the elements of an exported tensor in place.
+enum Kept {
+    Host { _memory: Memory },
+    Device { _memory: Lent },
 }
 
 /// Ends an export; may be called on any thread.
@@ -200,29 +210,60 @@ fn read<'py, T: FromPyObjectOwned<'py>>(
     })
 }
 
+/// The device of DLPack's numbers, if it is one that tensors have.
+fn named(place: i32, number: i32) -> Option<Device> {
+    match (place, u8::try_from(number)) {
+        (HOST, _) => Some(Device::Cpu),
+        (CUDA, Ok(index)) if usize::from(index) < rushlight_cuda::device_count() => Some(Device::Cuda(index)),
+        _ => None,
+    }
+}
+
+/// The stream on which a consumer uses a tensor's elements; `None` if it sees to the order of the work itself.
+fn consumer(device: Device, stream: Option<Bound<'_, PyAny>>) -> PyResult<Option<StreamId>> {
+    let stream = stream.filter(|stream| !stream.is_none());
+    if stream.as_ref().is_some_and(|stream| !stream.is_instance_of::<PyInt>()) {
+        return Err(PyTypeError::new_err("stream must be ``int`` or ``none``"));
+    }
+    let number = stream.map(|stream| stream.extract::<isize>()).transpose()?;
+    match (device, number) {
+        (_, Some(-1)) => Ok(None),
+        // The number of the default stream.
+        (Device::Cuda(_), None | Some(1)) => Ok(Some(stream::DEFAULT)),
+        (Device::Cuda(_), Some(2)) => Err(PyBufferError::new_err("per-thread default stream is not supported.")),
+        (Device::Cuda(_), Some(0)) => Err(PyAssertionError::new_err("unsupported stream on CUDA: 0.")),
+        (Device::Cuda(_), Some(handle)) => Ok(Some(StreamId(handle.cast_unsigned()))),
+        (_, None) => Ok(None),
+        (_, Some(_)) => Err(PyAssertionError::new_err("stream should be None on cpu.")),
+    }
+}
+
+#[cold]
+fn cannot_move(tensor: &Tensor, device: Device) -> PyErr {
+    PyValueError::new_err(format!(
+        "cannot move (i.e. copy=False) tensor from {} to {device} without copying.",
+        tensor.device()
+    ))
+}
+
 /// `Tensor.__dlpack__`.
 pub fn export<'py>(py: Python<'py>, tensor: &Tensor, wanted: ExportOptions<'py>) -> PyResult<Bound<'py, PyAny>> {
     if tensor.requires_grad() {
         return Err(PyBufferError::new_err("Can't export tensors that require gradient, use tensor.detach()"));
     }
-    if tensor.device() != Device::Cpu {
+    if !matches!(tensor.device(), Device::Cpu | Device::Cuda(_)) {
         return Err(PyBufferError::new_err(format!("Cannot pack tensors on {}", tensor.device())));
     }
-    if let Some(stream) = wanted.stream.filter(|stream| !stream.is_none()) {
-        if !stream.is_instance_of::<PyInt>() {
-            return Err(PyTypeError::new_err("stream must be ``int`` or ``none``"));
-        }
-        if !stream.eq(-1)? {
-            return Err(PyAssertionError::new_err("stream should be None on cpu."));
-        }
-    }
-    if let Some((place, _)) = read::<(i32, i32)>(wanted.dl_device, "dl_device", "tuple of ints")?
-        && place != HOST
-    {
-        return Err(PyBufferError::new_err(format!(
-            "cannot move a tensor on cpu to device type {place}; use tensor.to(device)"
-        )));
-    }
+    let stream = consumer(tensor.device(), wanted.stream)?;
+    let target = match read::<(i32, i32)>(wanted.dl_device, "dl_device", "tuple of ints")? {
+        None => tensor.device(),
+        Some((place, number)) => named(place, number).ok_or_else(|| {
+            let own = tensor.device();
+            PyBufferError::new_err(format!(
+                "cannot move a tensor on {own} to device type {place}; use tensor.to(device)"
+            ))
+        })?,
+    };
     let new =
         read::<(u32, u32)>(wanted.max_version, "max_version", "tuple of ints")?.is_some_and(|(major, _)| major >= 1);
     if tensor.is_batched() {
@@ -233,13 +274,22 @@ pub fn export<'py>(py: Python<'py>, tensor: &Tensor, wanted: ExportOptions<'py>)
     }
     memory_access::with_memory(tensor)?;
     let copy = read::<bool>(wanted.copy, "copy", "bool")?;
-    let copied = copy == Some(true) || (copy.is_none() && new && steps_back(tensor.layout()));
+    let moved = target != tensor.device();
+    if moved && copy == Some(false) {
+        return Err(cannot_move(tensor, target));
+    }
+    let copied = moved || copy == Some(true) || (copy.is_none() && new && steps_back(tensor.layout()));
     let fresh;
-    let tensor = if copied {
-        fresh = copy::clone(tensor).map_err(raise)?;
-        &fresh
-    } else {
-        tensor
+    let tensor = match copied {
+        true if moved => {
+            fresh = rushlight::convert::to_device(tensor, target).map_err(raise)?;
+            &fresh
+        }
+        true => {
+            fresh = copy::clone(tensor).map_err(raise)?;
+            &fresh
+        }
+        false => tensor,
     };
     if tensor.is_lazy_conj() {
         let bit = if tensor.dtype().is_complex() { "conjugate" } else { "negative" };
@@ -257,17 +307,26 @@ pub fn export<'py>(py: Python<'py>, tensor: &Tensor, wanted: ExportOptions<'py>)
     }
     let mut dims: Vec<i64> = layout.sizes.iter().chain(&layout.strides).map(|n| *n as i64).collect();
     let shape = dims.as_mut_ptr();
+    let (device_type, device_id) = device(tensor)?;
     let strided = Strided {
         data: memory_access::address(tensor) as *mut c_void,
-        device_type: HOST,
-        device_id: 0,
+        device_type,
+        device_id,
         ndim: layout.rank() as i32,
         dtype: code_of(tensor.dtype()),
         shape,
         strides: shape.wrapping_add(layout.rank()),
         byte_offset: 0,
     };
-    let memory = Memory::of(tensor.storage())?;
+    let memory = match tensor.device() {
+        Device::Cuda(index) => {
+            let own = stream::current(index);
+            let used = stream.unwrap_or(own);
+            stream::put_in_order(index, own, used).map_err(raise)?;
+            Kept::Device { _memory: Lent::new(tensor.storage(), used)? }
+        }
+        _ => Kept::Host { _memory: Memory::of(tensor.storage())? },
+    };
     let (pointer, name) = if new {
         let flags = if read_only { READ_ONLY } else { 0 } | if copied { COPIED } else { 0 };
         let managed = Versioned {
@@ -339,28 +398,34 @@ fn capsule_of<'py>(
              It takes such a capsule, or an object with the method __dlpack__, and got a {kind}."
         )));
     };
-    let (place, _): (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;
+    let (place, number): (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;
+    let ordered = PyDict::new(py);
     let keywords = PyDict::new(py);
     keywords.set_item(intern!(py, "max_version"), (1, 1))?;
     if device == Some(Device::Cpu) {
         keywords.set_item(intern!(py, "dl_device"), (HOST, 0))?;
-    } else {
-        reachable(place)?;
+    } else if let Device::Cuda(index) = placed(place, number)? {
+        // The number of the default stream is 1.
+        ordered.set_item(intern!(py, "stream"), stream::current(index).0.max(1))?;
+        keywords.update(ordered.as_mapping())?;
     }
     if let Some(copy) = copy {
         keywords.set_item(intern!(py, "copy"), copy)?;
     }
     match producer.call((), Some(&keywords)) {
-        Err(error) if error.is_instance_of::<PyTypeError>(py) => producer.call0(),
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => producer.call((), Some(&ordered)),
         result => result,
     }
 }
 
-fn reachable(place: i32) -> PyResult<()> {
-    if place == HOST || place == PINNED_HOST {
-        return Ok(());
+/// The device of a structure's elements.
+fn placed(place: i32, number: i32) -> PyResult<Device> {
+    match named(place, number) {
+        _ if place == PINNED_HOST => Ok(Device::Cpu),
+        Some(device) => Ok(device),
+        None if place == CUDA => Err(PyBufferError::new_err(format!("from_dlpack: there is no device cuda:{number}"))),
+        None => Err(PyBufferError::new_err(format!("from_dlpack: device type {place} is not supported"))),
     }
-    Err(PyBufferError::new_err(format!("from_dlpack: device type {place} is not supported")))
 }
 
 /// A producer's tensor, or a capsule's, over the same memory; with `copy` over new memory, from the producer or from
@@ -393,10 +458,7 @@ pub fn import(object: &Bound<'_, PyAny>, device: Option<Device>, copy: Option<bo
     match device {
         Some(device) if device != tensor.device() => {
             if copy == Some(false) {
-                return Err(PyValueError::new_err(format!(
-                    "cannot move (i.e. copy=False) tensor from {} to {device} without copying.",
-                    tensor.device()
-                )));
+                return Err(cannot_move(&tensor, device));
             }
             rushlight::convert::to_device(&tensor, device).map_err(raise)
         }
@@ -411,22 +473,27 @@ struct Described {
     bytes: usize,
     layout: Layout,
     dtype: DType,
+    device: Device,
 }
 
 impl Described {
     /// # Safety
     /// `taken` keeps the bytes valid.
     unsafe fn tensor(self, read_only: bool, taken: Imported) -> Tensor {
-        // SAFETY: guaranteed by the caller (see `# Safety`).
-        let block = unsafe { Block::foreign(self.start, self.bytes, read_only, Box::new(DeferredDrop::new(taken))) };
-        Tensor::new(Storage::new(block), self.layout, self.dtype, Device::Cpu)
+        let owner = DeferredDrop::new(taken);
+        let block = match self.device {
+            Device::Cuda(index) => borrowed(index, self.start.addr(), self.bytes, owner),
+            // SAFETY: guaranteed by the caller (see `# Safety`).
+            _ => unsafe { Block::foreign(self.start, self.bytes, read_only, Box::new(owner)) },
+        };
+        Tensor::new(Storage::new(block), self.layout, self.dtype, self.device)
     }
 }
 
 /// # Safety
 /// The structure is one that a producer filled in.
 unsafe fn described(tensor: &Strided) -> PyResult<Described> {
-    reachable(tensor.device_type)?;
+    let device = placed(tensor.device_type, tensor.device_id)?;
     let dtype = dtype_of(tensor.dtype)?;
     let rank = usize::try_from(tensor.ndim).unwrap_or(usize::MAX);
     if rank > MAX_RANK || (rank > 0 && tensor.shape.is_null()) {
@@ -466,5 +533,5 @@ unsafe fn described(tensor: &Strided) -> PyResult<Described> {
             tensor.byte_offset
         )));
     }
-    Ok(Described { start, bytes, layout, dtype })
+    Ok(Described { start, bytes, layout, dtype, device })
 }

@@ -8,7 +8,7 @@
 //!   (`size`, `results`, `nested` lists), `errors` exceptions; `overrides` calls `__torch_function__`; `deprecated`
 //!   accepts torch's deprecated signatures.
 //! - `to` is `Tensor.to` and its variants; `numpy`, `buffer` and `dlpack` share memory with other libraries (`numpy_types`
-//!   names dtypes, `foreign_buffer` owns memory, `memory_access` gives out addresses), `storage`, `file_map`, `io` and
+//!   names dtypes, `foreign_buffer` and `device_share` own memory, `memory_access` gives out addresses), `storage`, `file_map`, `io` and
 //!   `group` with files and processes. `scalars` reads Python numbers.
 //! - `attach` releases and acquires the GIL.
 //! - `autograd`, `dist`, `dtype`, `generator`, `jit`, `profile` and `stable` wrap one crate or module each; `functions` are the
@@ -25,6 +25,7 @@ mod convert;
 mod cuda;
 mod deprecated;
 mod detached;
+mod device_share;
 mod dist;
 mod dlpack;
 mod dtype;

@@ -22,7 +22,7 @@ pub fn address(tensor: &Tensor) -> usize {
     if tensor.numel() == 0 || tensor.device() == Device::Meta {
         return 0;
     }
-    tensor.storage().address().wrapping_add_signed(tensor.layout().offset * tensor.dtype().size() as isize)
+    tensor.storage().address().wrapping_add_signed(tensor.first_byte())
 }
 
 /// torch's error for tensors that NumPy cannot represent.

@@ -5,7 +5,8 @@ use pyo3::ffi;
 use pyo3::impl_::trampoline as shell;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
-use rushlight::{Scalar, Tensor};
+use rushlight::{Device, Scalar, Tensor};
+use rushlight_cuda::stream;
 use rushlight_dispatch::{vmap, warn_once};
 
 use crate::errors::{kind_of, raise};
@@ -140,9 +141,14 @@ fn index(py: Python<'_>, tensor: &Tensor) -> PyResult<Raw> {
     Ok(convert::scalar_object(py, number)?.into_ptr())
 }
 
-/// The text of an instance; a subclass shows its own name.
+/// The text of an instance; a subclass shows its own name. Raises what a CUDA device has failed with.
 fn text(own: &Bound<'_, PyAny>) -> PyResult<String> {
     let tensor = object::tensor(own)?;
+    if let Device::Cuda(index) = tensor.device()
+        && tensor.numel() != 0
+    {
+        own.py().detach(|| stream::synchronize(index, stream::current(index))).map_err(raise)?;
+    }
     if own.get_type().as_type_ptr() == object::class() {
         return Ok(print::text("tensor", tensor));
     }

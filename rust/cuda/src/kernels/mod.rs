@@ -79,6 +79,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("compact.cuh", include_str!("compact.cuh")),
     ("complex.cuh", include_str!("complex.cuh")),
     ("convert.cuh", include_str!("convert.cuh")),
+    ("ctc.cuh", include_str!("ctc.cuh")),
     ("elementary.cuh", include_str!("elementary.cuh")),
     ("elementwise.cuh", include_str!("elementwise.cuh")),
     ("geometry.cuh", include_str!("geometry.cuh")),

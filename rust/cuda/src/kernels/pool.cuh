@@ -83,8 +83,38 @@ template <class I> DEVICE Volume<I> place_of_output(const PoolAxes& axes, I elem
     return Volume<I>(element, I(axes.at[1].output), I(axes.at[2].output), area_of_output<I>(axes));
 }
 
-/// The greatest element of each window and its index in the plane. NaN is greater than all; of equal elements the first wins, of
+/// The greatest element of a window and its index in the plane. NaN is greater than all; of equal elements the first wins, of
 /// several NaN the last. A window that reads nothing has the value `nothing`.
+template <class T, class C, class I>
+DEVICE void greatest(const T* plane, T* output, i64* place, I height, I width, const Range<I>& z, const Range<I>& y,
+                     const Range<I>& x, const T& nothing) {
+    I best = (z.first * height + y.first) * width + x.first;
+    if (z.empty() || y.empty() || x.empty()) {
+        *output = nothing;
+        *place = best;
+        return;
+    }
+    T found = plane[best];
+    C most = convert<C>(found);
+    for (I i = z.first; i < z.end; i += z.step) {
+        for (I j = y.first; j < y.end; j += y.step) {
+            const I row = (i * height + j) * width;
+            for (I k = x.first; k < x.end; k += x.step) {
+                const T own = plane[row + k];
+                const C value = convert<C>(own);
+                if (value > most || value != value) {
+                    found = own;
+                    most = value;
+                    best = row + k;
+                }
+            }
+        }
+    }
+    *output = found;
+    *place = best;
+}
+
+/// The greatest element of each window.
 template <class T, class C, class I>
 DEVICE void pool_max(const T* input, T* output, i64* places, u64 count, const PoolAxes& axes, const T& nothing) {
     const I height = I(axes.at[1].input), width = I(axes.at[2].input), area = area_of_input<I>(axes);
@@ -92,31 +122,38 @@ DEVICE void pool_max(const T* input, T* output, i64* places, u64 count, const Po
         const Volume<I> window = place_of_output(axes, I(element));
         const Range<I> z = elements_of(axes.at[0], window.at[0]), y = elements_of(axes.at[1], window.at[1]);
         const Range<I> x = elements_of(axes.at[2], window.at[2]);
-        I best = (z.first * height + y.first) * width + x.first;
-        if (z.empty() || y.empty() || x.empty()) {
-            output[element] = nothing;
-            places[element] = best;
-            continue;
+        const T* const plane = input + window.plane * area;
+        greatest<T, C, I>(plane, output + element, places + element, height, width, z, y, x, nothing);
+    }
+}
+
+/// The elements of a window at a random distance from the one before: evenly spaced on average, the last one at the end. `C` is the
+/// type of the sample, which is from 0 to 1.
+template <class C, class I> DEVICE Range<I> random_elements_of(const PoolAxis& axis, I window, C sample) {
+    I first = I(axis.input - axis.kernel);
+    if (window + 1 != I(axis.output)) {
+        const C alpha = C(first) / C(I(axis.output) - 1);
+        const I start = cast<I>((C(window) + sample) * alpha) - cast<I>(sample * alpha);
+        first = start < 0 ? 0 : smaller_of(start, first);
+    }
+    return {first, first + I(axis.kernel), 1};
+}
+
+/// The greatest element of each window of random ones, from `dims` samples for each plane. Those of an image are for its width and its
+/// height, in this order.
+template <class T, class C, class I>
+DEVICE void pool_random(const T* input, T* output, i64* places, u64 count, const PoolAxes& axes, const C* samples, u32 dims) {
+    const I height = I(axes.at[1].input), width = I(axes.at[2].input), area = area_of_input<I>(axes);
+    for (u64 element = first_element(); element < count; element += element_step()) {
+        const Volume<I> window = place_of_output(axes, I(element));
+        Range<I> at[3] = {{0, 1, 1}, {0, 1, 1}, {0, 1, 1}};
+        for (u32 dim = 0; dim < dims; dim++) {
+            const u32 axis = 3 - dims + dim;
+            const C sample = samples[u64(window.plane) * dims + (dims == 2 ? 1 - dim : dim)];
+            at[axis] = random_elements_of(axes.at[axis], window.at[axis], sample);
         }
         const T* const plane = input + window.plane * area;
-        T found = plane[best];
-        C most = convert<C>(found);
-        for (I i = z.first; i < z.end; i += z.step) {
-            for (I j = y.first; j < y.end; j += y.step) {
-                const I row = (i * height + j) * width;
-                for (I k = x.first; k < x.end; k += x.step) {
-                    const T own = plane[row + k];
-                    const C value = convert<C>(own);
-                    if (value > most || value != value) {
-                        found = own;
-                        most = value;
-                        best = row + k;
-                    }
-                }
-            }
-        }
-        output[element] = found;
-        places[element] = best;
+        greatest<T, C, I>(plane, output + element, places + element, height, width, at[0], at[1], at[2], plane[0]);
     }
 }
 

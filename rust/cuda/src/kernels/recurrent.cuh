@@ -20,6 +20,25 @@ DEVICE void lstm_gates(const T* gates, const T* state, T* out, T* next, u64 coun
     }
 }
 
+/// The gradients of `lstm_gates`, of the gates and the state, from those of its results, its operands and the next state.
+template <class T, class C>
+DEVICE void lstm_gates_back(const T* grad, const T* carried, const T* gates, const T* before, const T* next, T* to_gates,
+                            T* to_state, u64 count, u64 n) {
+    for (u64 at = first_element(); at < count; at += element_step()) {
+        const u64 first = at / n * 4 * n + at % n;
+        const T* const own = gates + first;
+        const C enter = sigmoid(convert<C>(own[0])), keep = sigmoid(convert<C>(own[n])), one = C(1);
+        const C fresh = tanh(convert<C>(own[2 * n])), leave = sigmoid(convert<C>(own[3 * n]));
+        const C output = convert<C>(grad[at]), bent = tanh(convert<C>(next[at]));
+        const C state = convert<C>(carried[at]) + output * leave * (one - bent * bent);
+        to_gates[first] = convert<T>(state * fresh * (enter * (one - enter)));
+        to_gates[first + n] = convert<T>(state * convert<C>(before[at]) * (keep * (one - keep)));
+        to_gates[first + 2 * n] = convert<T>(state * enter * (one - fresh * fresh));
+        to_gates[first + 3 * n] = convert<T>(output * bent * (leave * (one - leave)));
+        to_state[at] = convert<T>(state * keep);
+    }
+}
+
 /// Gates are reset, update, new.
 template <class T, class C>
 DEVICE void gru_gates(const T* input, const T* hidden, const T* state, T* next, u64 count, u64 n) {

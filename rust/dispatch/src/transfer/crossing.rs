@@ -21,8 +21,8 @@ pub fn copy(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout, wait: 
             let arrived = arrival(to, target)?;
             let stream = stream::current(index);
             let written = arrived.storage().pin_on(stream)?;
-            let address = written.address().wrapping_add_signed(first(&arrived));
-            let start = first(&packed) as usize;
+            let address = written.address().wrapping_add_signed(arrived.first_byte());
+            let start = packed.first_byte() as usize;
             if let Some(read) = packed.storage().pin_locked() {
                 read.enter(to.device(), stream)?;
                 // SAFETY: both tensors are row-major, of one size and dtype, and pinned; the memory of the host stays until the
@@ -43,7 +43,7 @@ pub fn copy(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout, wait: 
         (Device::Cuda(index), Device::Cpu) => {
             let arrived = arrival(to, target)?;
             let stream = stream::current(index);
-            let (start, end) = (first(&packed), first(&arrived) as usize);
+            let (start, end) = (packed.first_byte(), arrived.first_byte() as usize);
             // Arrays over the memory are read without a pin, which would wait for the copy.
             let later = !wait && target.is_contiguous() && !to.storage().is_exported();
             if let Some(written) = arrived.storage().pin_locked().filter(|_| later) {
@@ -71,8 +71,8 @@ pub fn copy(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout, wait: 
             ready.record(there.id())?;
             here.wait(&ready)?;
             let (read, written) = (packed.storage().pin_on(here.id())?, arrived.storage().pin_on(there.id())?);
-            let from = (source_card, read.address().wrapping_add_signed(first(&packed)));
-            let target_address = (target_card, written.address().wrapping_add_signed(first(&arrived)));
+            let from = (source_card, read.address().wrapping_add_signed(packed.first_byte()));
+            let target_address = (target_card, written.address().wrapping_add_signed(arrived.first_byte()));
             // SAFETY: as above.
             unsafe { bytes::between(from, target_address, length, here.id())? };
             let done = stream::Event::new(source_card, false)?;
@@ -84,11 +84,6 @@ pub fn copy(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout, wait: 
         // A tensor on `meta` has no elements to copy.
         _ => from.storage().pin().map(drop),
     }
-}
-
-/// The offset of the first byte of a row-major tensor.
-fn first(tensor: &Tensor) -> isize {
-    tensor.layout().offset * tensor.dtype().size() as isize
 }
 
 /// The source as a row-major tensor of a dtype, on its own device.

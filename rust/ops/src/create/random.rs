@@ -10,8 +10,8 @@ use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::create::{check_fits, scalar_of};
 use rushlight_dispatch::generator::Generator;
 use rushlight_dispatch::operator::{
-    Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out, Saves, Tags,
-    TensorSpec, Variants, formula, operator,
+    Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, Tags, TensorSpec,
+    Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Output, Target};
 use rushlight_dispatch::{copy, create, op};
@@ -389,13 +389,10 @@ pub static NORMAL_SIZE: Operator = Operator {
     >>> torch.normal(10., 2., (2,))
     tensor([13.0820,  9.4131])",
     tags: Tags::RANDOM,
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| made(args, SIZE, default_dtype()),
-        cpu: |args, results| {
-            draw::normal(&results[0], &generator(args, GENERATOR), args.float(MEAN)?, args.float(STD)?)
-        },
-        cuda: OnCuda::Host,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| made(args, SIZE, default_dtype()),
+        |args, results| draw::normal(&results[0], &generator(args, GENERATOR), args.float(MEAN)?, args.float(STD)?),
+    )),
     samples: &["0., 1., (2, 3)", "10., 2., (20,)"],
     errors: &[
         ("0., -1., (2,)", "RuntimeError", "normal expects std >= 0.0, but found std -1"),

@@ -16,7 +16,7 @@ use rushlight_dispatch::value::{Arg, Ints, Output, Value};
 use rushlight_dispatch::{create, op};
 use rushlight_par::Address;
 
-use super::Reduction;
+use super::{Reduction, ctc_on_cuda};
 use crate::convert::{to_dtype, to_vec};
 use crate::create::rejection::unknown;
 use crate::expr_ext::ExprExt;
@@ -24,9 +24,8 @@ use crate::view::squeeze::{SQUEEZE_DIM, UNSQUEEZE};
 
 const FLOATS: DTypes = DTypes::of(&[DType::F32, DType::F64]);
 
-/// Labels and lengths of a batch, read and checked.
+/// The lengths of a batch, checked.
 struct Batch {
-    labels: Vec<i64>,
     /// The index of each sequence's first label.
     starts: Vec<usize>,
     steps: Vec<usize>,
@@ -113,13 +112,7 @@ impl Batch {
             }
             _ => return Err(Error::runtime("targets must be (N, S) or (sum of target_lengths)")),
         };
-        let labels = to_vec::<i64>(targets)?;
-        let own = starts.iter().zip(counts).flat_map(|(&start, &n)| &labels[start..start + n as usize]);
-        if let Some(bad) = own.copied().find(|&label| label < 0 || label >= classes as i64) {
-            return Err(Error::runtime(format!("targets must be classes below {classes}, but one is {bad}")));
-        }
         Ok(Batch {
-            labels,
             starts,
             steps: collected(steps.iter().map(|&n| n as usize))?,
             counts: collected(counts.iter().map(|&n| n as usize))?,
@@ -128,19 +121,70 @@ impl Batch {
         })
     }
 
-    fn sequence(&self, item: usize) -> Sequence<'_> {
+    /// All labels; those of the sequences are checked.
+    fn labels(&self, targets: &Tensor) -> Result<Vec<i64>> {
+        let labels = to_vec::<i64>(targets)?;
+        let own = self.starts.iter().zip(&self.counts).flat_map(|(&start, &n)| &labels[start..start + n]);
+        match own.copied().find(|&label| label < 0 || label >= self.classes as i64) {
+            Some(bad) => Err(self.no_class(bad)),
+            None => Ok(labels),
+        }
+    }
+
+    #[cold]
+    fn no_class(&self, label: i64) -> Error {
+        Error::runtime(format!("targets must be classes below {}, but one is {label}", self.classes))
+    }
+
+    fn sequence<'a>(&self, labels: &'a [i64], item: usize) -> Sequence<'a> {
         Sequence {
-            labels: &self.labels[self.starts[item]..self.starts[item] + self.counts[item]],
+            labels: &labels[self.starts[item]..self.starts[item] + self.counts[item]],
             steps: self.steps[item],
             blank: self.blank,
             classes: self.classes,
         }
     }
 
+    fn on_cuda(&self) -> ctc_on_cuda::Batch<'_> {
+        let Batch { starts, steps, counts, blank, classes } = self;
+        ctc_on_cuda::Batch { starts, steps, counts, classes: *classes, width: self.width(), blank: *blank }
+    }
+
+    /// Checks the sizes of what a gradient reads: gradients and losses, one for each sequence, and sums.
+    fn check_sums(&self, logs: &Tensor, [grad, losses, alphas]: [&Tensor; 3]) -> Result<()> {
+        let (time, items) = (logs.sizes()[0] as usize, logs.sizes()[1] as usize);
+        if grad.numel() != items || losses.numel() != items || alphas.numel() != items * time * self.width() {
+            return Err(Error::runtime("gradient and losses are not those of the batch"));
+        }
+        Ok(())
+    }
+
     /// The number of positions of the longest labelling.
     fn width(&self) -> usize {
         2 * self.counts.iter().max().copied().unwrap_or(0) + 1
     }
+}
+
+/// The same on a CUDA device, for losses and for gradients.
+fn forward_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
+    use CTC::*;
+
+    let (logs, targets) = (args.tensor(LOG_PROBS)?, args.tensor(TARGETS)?);
+    let batch = Batch::read(args, logs, [TARGETS, INPUT_LENGTHS, TARGET_LENGTHS, BLANK])?;
+    match ctc_on_cuda::losses(logs, targets, &batch.on_cuda(), results)? {
+        Some(bad) => Err(batch.no_class(bad)),
+        None => Ok(()),
+    }
+}
+
+fn backward_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
+    use CTC_BACKWARD::*;
+
+    let (logs, targets) = (args.tensor(LOG_PROBS)?, args.tensor(TARGETS)?);
+    let batch = Batch::read(args, logs, [TARGETS, INPUT_LENGTHS, TARGET_LENGTHS, BLANK])?;
+    let known = [args.tensor(GRAD)?, args.tensor(NEG_LOG_LIKELIHOOD)?, args.tensor(LOG_ALPHA)?];
+    batch.check_sums(logs, known)?;
+    ctc_on_cuda::gradients(logs, targets, &batch.on_cuda(), known, &results[0], args.bool(ZERO_INFINITY)?)
 }
 
 fn first<T>(pin: &rushlight_core::storage::Pin, tensor: &Tensor) -> Address<T> {
@@ -152,13 +196,14 @@ fn forward<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
 
     let logs = plain(args.tensor(LOG_PROBS)?, T::DTYPE)?;
     let batch = Batch::read(args, &logs, [TARGETS, INPUT_LENGTHS, TARGET_LENGTHS, BLANK])?;
+    let labels = batch.labels(args.tensor(TARGETS)?)?;
     let (time, items, width) = (logs.sizes()[0] as usize, logs.sizes()[1] as usize, batch.width());
     let pins = (logs.storage().pin()?, results[0].storage().pin()?, results[1].storage().pin()?);
     let (from, losses, alphas) =
         (first::<T>(&pins.0, &logs), first::<T>(&pins.1, &results[0]), first::<T>(&pins.2, &results[1]));
     rushlight_par::parallel_for(items, 1, |range| {
         for item in range {
-            let sequence = batch.sequence(item);
+            let sequence = batch.sequence(&labels, item);
             // SAFETY: row-major operands of these sizes; each task accesses the data of its own item, whose labels were
             // checked.
             unsafe {
@@ -178,12 +223,11 @@ fn backward<T: Float>(args: &Args, result: &Tensor) -> Result<()> {
 
     let (grad, logs) = (plain(args.tensor(GRAD)?, T::DTYPE)?, plain(args.tensor(LOG_PROBS)?, T::DTYPE)?);
     let batch = Batch::read(args, &logs, [TARGETS, INPUT_LENGTHS, TARGET_LENGTHS, BLANK])?;
+    let labels = batch.labels(args.tensor(TARGETS)?)?;
     let (losses, alphas) =
         (plain(args.tensor(NEG_LOG_LIKELIHOOD)?, T::DTYPE)?, plain(args.tensor(LOG_ALPHA)?, T::DTYPE)?);
     let (time, items, width) = (logs.sizes()[0] as usize, logs.sizes()[1] as usize, batch.width());
-    if grad.numel() != items || losses.numel() != items || alphas.numel() != items * time * width {
-        return Err(Error::runtime("gradient and losses are not those of the batch"));
-    }
+    batch.check_sums(&logs, [&grad, &losses, &alphas])?;
     let forgives = args.bool(ZERO_INFINITY)?;
     create::fill(result, rushlight_core::Scalar::ZERO)?;
     let pins = (grad.storage().pin()?, logs.storage().pin()?, losses.storage().pin()?, alphas.storage().pin()?);
@@ -192,7 +236,7 @@ fn backward<T: Float>(args: &Args, result: &Tensor) -> Result<()> {
     let (losses, alphas, out) = (first::<T>(&pins.2, &losses), first::<T>(&pins.3, &alphas), first::<T>(&to, result));
     rushlight_par::try_parallel_for(items, 1, |range| {
         for item in range {
-            let sequence = batch.sequence(item);
+            let sequence = batch.sequence(&labels, item);
             let (stride, place) = (items * batch.classes, item * batch.classes);
             // SAFETY: row-major operands of these sizes; each task accesses the data of its own item, whose labels were
             // checked.
@@ -234,7 +278,7 @@ pub static CTC: Operator = Operator {
             DType::F64 => forward::<f64>(args, results),
             _ => forward::<f32>(args, results),
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(forward_on_cuda),
     }),
     derivative: Derivative::Formulas(&[formula(
         LOG_PROBS,
@@ -289,7 +333,7 @@ pub static CTC_BACKWARD: Operator = Operator {
             DType::F64 => backward::<f64>(args, &results[0]),
             _ => backward::<f32>(args, &results[0]),
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(backward_on_cuda),
     }),
     derivative: Derivative::Formulas(&[
         formula(GRAD, Saves::NOTHING, |_| unknown("_ctc_loss_backward")),

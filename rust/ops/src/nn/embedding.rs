@@ -8,23 +8,24 @@ use rushlight_cpu::nn::embedding::{sum_rows, take};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::plain;
 use rushlight_dispatch::operator::{
-    Args, BatchRule, BatchedCall, DTypes, Derivative, ExplicitAutograd, Implementation, InPlaceFill, Kernel, Operator,
-    Saves, Tags, TensorSpec, Variants, formula, operator,
+    Args, BatchRule, BatchedCall, DTypes, Derivative, ExplicitAutograd, Implementation, InPlaceFill, Kernel, OnCuda,
+    Operator, Saves, Tags, TensorSpec, Variants, formula, operator,
 };
-use rushlight_dispatch::value::{Output, Value};
+use rushlight_dispatch::value::{Ints, Output, Target, Value};
 use rushlight_dispatch::vmap::{RuleResult, one_result};
 use rushlight_dispatch::{copy, create, op, value, vmap};
 
-use crate::convert::item;
+use crate::convert::{item, to_dtype};
 use crate::create::range::ARANGE;
 use crate::expr_ext::ExprExt;
 use crate::index::gather::refuse_outside;
 use crate::index::get::get_into;
-use crate::index::index_select::{INDEX_ADD, INDEX_FILL};
+use crate::index::index_select::{INDEX_ADD, INDEX_COPY, INDEX_FILL, INDEX_SELECT};
 use crate::index::put::single;
 use crate::index::{INDEX, INDEX_PUT_DIMS};
 use crate::pointwise::compare::EQ;
 use crate::reduce::extreme::{MAX, MIN};
+use crate::reduce::norm::VECTOR_NORM;
 use crate::view::squeeze::UNSQUEEZE;
 
 #[operator]
@@ -70,7 +71,7 @@ looked up.
                 plain(weight, weight.dtype())?
             };
             let (table, out) = (rows.storage().pin()?, results[0].storage().pin()?);
-            let first = table.as_ptr().wrapping_offset(rows.layout().offset * size as isize);
+            let first = table.as_ptr().wrapping_offset(rows.first_byte());
             let step = rows.layout().strides[0].wrapping_mul(size as isize);
             // SAFETY: indices are rows, and the result has room for one row each.
             unsafe { take(first, step, weight.sizes()[1] as usize * size, &indices, out.as_ptr()) };
@@ -160,7 +161,7 @@ pub static EMBEDDING_BACKWARD: Operator = Operator {
             let indices = numbers(args.tensor(INDICES)?, out.sizes()[0])?;
             let grads = plain(args.tensor(GRAD_OUTPUT)?, out.dtype())?;
             let (source, target) = (grads.storage().pin()?, out.storage().pin()?);
-            let first = source.as_ptr().wrapping_offset(grads.layout().offset * out.dtype().size() as isize);
+            let first = source.as_ptr().wrapping_offset(grads.first_byte());
             let (rows, width) = (out.sizes()[0] as usize, out.sizes()[1] as usize);
             // SAFETY: indices are rows, and each has a gradient of the result's width.
             unsafe {
@@ -316,36 +317,7 @@ pub static EMBEDDING_RENORM: Operator = Operator {
         let indices = args.tensor(INDICES)?;
         check_indices(indices.dtype(), indices.device(), 2, "embedding_renorm_")
     }),
-    implementation: Implementation::InPlaceFill(InPlaceFill::on_host(|args, weight| {
-        if weight.device() == Device::Meta {
-            return Ok(());
-        }
-        let (limit, power) = (args.float(MAX_NORM)?, args.float(NORM_TYPE)?);
-        let mut rows = numbers(args.tensor(INDICES)?, weight.sizes()[0])?;
-        rows.sort_unstable();
-        rows.dedup();
-        if !rows.is_empty() && !weight.dtype().is_differentiable() {
-            return Err(Error::runtime(format!(
-                "norm(): input dtype should be either floating point or complex. Got {} instead.",
-                weight.dtype().display_name()
-            )));
-        }
-        for row in rows {
-            let own = Tensor::new(
-                weight.storage().clone(),
-                weight.layout().select(0, row as isize),
-                weight.dtype(),
-                weight.device(),
-            );
-            let lengths = Expr::from(&own).abs().done()?;
-            let norm = norm(&crate::convert::to_vec::<f64>(&lengths)?, power);
-            if norm > limit {
-                let shorter = op!(crate::pointwise::arith::MUL, &own, Scalar::Float(limit / (norm + 1e-7)))?;
-                copy::copy(&own, &shorter)?;
-            }
-        }
-        Ok(())
-    })),
+    implementation: Implementation::InPlaceFill(InPlaceFill { cpu: shorten, cuda: OnCuda::Own(shorten_on_cuda) }),
     derivative: Derivative::NonDifferentiable("it changes the table outside of the graph"),
     samples: &["t(4, 3), i(4, 2), 1.0, 2.0", "t(4, 3), i(4, 5), 0.5, 1.0", "t(4, 3).t(), i(3, 2), 1.0, inf"],
     errors: &[
@@ -363,6 +335,73 @@ pub static EMBEDDING_RENORM: Operator = Operator {
     reference: "",
     ..Operator::BASE
 };
+
+fn check_norm(weight: &Tensor) -> Result<()> {
+    if weight.dtype().is_differentiable() {
+        return Ok(());
+    }
+    Err(Error::runtime(format!(
+        "norm(): input dtype should be either floating point or complex. Got {} instead.",
+        weight.dtype().display_name()
+    )))
+}
+
+/// Scales the rows at indices that are longer than a limit.
+fn shorten(args: &Args, weight: &Tensor) -> Result<()> {
+    use EMBEDDING_RENORM::*;
+
+    if weight.device() == Device::Meta {
+        return Ok(());
+    }
+    let (limit, power) = (args.float(MAX_NORM)?, args.float(NORM_TYPE)?);
+    let mut rows = numbers(args.tensor(INDICES)?, weight.sizes()[0])?;
+    rows.sort_unstable();
+    rows.dedup();
+    if !rows.is_empty() {
+        check_norm(weight)?;
+    }
+    for row in rows {
+        let own = Tensor::new(
+            weight.storage().clone(),
+            weight.layout().select(0, row as isize),
+            weight.dtype(),
+            weight.device(),
+        );
+        let lengths = Expr::from(&own).abs().done()?;
+        let norm = norm(&crate::convert::to_vec::<f64>(&lengths)?, power);
+        if norm > limit {
+            let shorter = op!(crate::pointwise::arith::MUL, &own, Scalar::Float(limit / (norm + 1e-7)))?;
+            copy::copy(&own, &shorter)?;
+        }
+    }
+    Ok(())
+}
+
+/// The same on a CUDA device. A row that occurs several times is written several times, with the same values.
+fn shorten_on_cuda(args: &Args, weight: &Tensor) -> Result<()> {
+    use EMBEDDING_RENORM::*;
+
+    let (limit, power) = (args.float(MAX_NORM)?, args.float(NORM_TYPE)?);
+    let indices = args.tensor(INDICES)?.detach();
+    let rows =
+        plain(&op!(crate::view::RESHAPE, &indices, value::sizes_value(&[indices.numel() as isize]))?, DType::I64)?;
+    if rows.numel() == 0 {
+        return Ok(());
+    }
+    refuse_outside(&rows, weight.sizes()[0], |bad| outside_table(bad, weight.sizes()[0]))?;
+    check_norm(weight)?;
+    let weight = weight.detach();
+    let own = op!(INDEX_SELECT, &weight, 0i64, &rows)?;
+    let lengths = to_dtype(&Expr::from(&own).abs().done()?, DType::F64)?;
+    let norm = Expr::from(op!(VECTOR_NORM, lengths, Scalar::Float(power), Ints::from_slice(&[1]), true)?);
+    let too_long = norm.clone().above(limit);
+    let scale = too_long.choose(Expr::from(limit) / (norm + 1e-7), 1.0).done()?;
+    let scale = to_dtype(&scale, own.dtype().to_real().compute())?;
+    let shorter = to_dtype(&op!(crate::pointwise::arith::MUL, &own, scale)?, weight.dtype())?;
+    Args::new(&INDEX_COPY, [(&weight).into(), 0i64.into(), (&rows).into(), (&shorter).into()])
+        .call_into(Target::InPlace)
+        .map(drop)
+}
 
 fn norm(row: &[f64], power: f64) -> f64 {
     if power == f64::INFINITY {

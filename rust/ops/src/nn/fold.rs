@@ -172,7 +172,7 @@ Shapes: input `(N, C, H, W)` or `(C, H, W)`, result `(N, C * kernel height * ker
             let size = input.dtype().size();
             let count = input.sizes()[..input.rank() - 2].iter().product::<isize>() as usize;
             let (from, to) = (input.storage().pin()?, results[0].storage().pin()?);
-            let first = from.as_ptr().wrapping_offset(input.layout().offset * size as isize);
+            let first = from.as_ptr().wrapping_offset(input.first_byte());
             // SAFETY: row-major operands, pinned, of the sizes of the axes; the result is new.
             unsafe { unfold(size, count, &axes, first, to.as_ptr()) };
             Ok(())
@@ -310,7 +310,7 @@ Shapes: input `(N, C * kernel height * kernel width, blocks)` or without `N`, re
             let count = sizes[..sizes.len() - 2].iter().product::<isize>() as usize;
             {
                 let (from, to) = (input.storage().pin()?, place.storage().pin()?);
-                let first = from.as_ptr().wrapping_offset(input.layout().offset * compute.size() as isize);
+                let first = from.as_ptr().wrapping_offset(input.first_byte());
                 // SAFETY: row-major operands, pinned, of the sizes of the axes; the result is new.
                 unsafe { fold(compute, count, &axes, first, to.as_ptr())? };
             }

@@ -53,9 +53,8 @@ fn run(a: &Tensor, b: &Tensor, indices: &Tensor, sizes: Sizes, result: &Tensor, 
     let place = workplace(result, compute)?;
     {
         let pins = (a.storage().pin()?, b.storage().pin()?, indices.storage().pin()?, place.storage().pin()?);
-        let first = |pin: &rushlight_core::storage::Pin, tensor: &Tensor| {
-            pin.as_ptr().wrapping_offset(tensor.layout().offset * tensor.dtype().size() as isize)
-        };
+        let first =
+            |pin: &rushlight_core::storage::Pin, tensor: &Tensor| pin.as_ptr().wrapping_offset(tensor.first_byte());
         let at = first(&pins.2, &indices).cast_const().cast::<i64>();
         // SAFETY: row-major operands, pinned, of the sizes that were inferred; the kernel checks the indices.
         unsafe { kernel(compute, sizes, first(&pins.0, &a), first(&pins.1, &b), at, first(&pins.3, &place))? };

@@ -5,6 +5,7 @@ pub mod bilinear;
 pub mod conv;
 pub mod cross_entropy;
 pub mod ctc;
+mod ctc_on_cuda;
 pub mod distance;
 pub mod dropout;
 pub mod embedding;

@@ -74,14 +74,14 @@ impl Targets<'_> {
         }
         let compute = |tensor: &Tensor| plain(&tensor.detach(), dtype.compute());
         let (grads, total) = (compute(grads)?, total.map(compute).transpose()?);
-        let place = workplace(out, dtype)?;
+        let target = workplace(out, dtype)?;
         self.with(dtype, |_, own| {
-            let mut held = Held::on(&place)?;
-            let (to, from) = (held.address(&place)?, held.address(&grads)?);
+            let mut held = Held::on(&target)?;
+            let (to, from) = (held.address(&target)?, held.address(&grads)?);
             let total = held.optional(total.as_ref())?;
             // SAFETY: as for the losses.
             unsafe { nll::gradients(held.card, held.stream, dtype, to, (from, each), total, own) }
         })?;
-        settle(&place, out)
+        settle(&target, out)
     }
 }

@@ -170,16 +170,15 @@ fn run(args: &Args, area: &[isize], result: &Tensor, kernel: Run) -> Result<()> 
     let (sizes, compute) = (sizes(args, area)?, result.dtype().compute());
     let (own, weights) = (plain(args.tensor(INPUT)?, compute)?, plain(args.tensor(WEIGHTS)?, compute)?);
     let indices = plain(args.tensor(INDICES)?, DType::I64)?;
-    let place = workplace(result, compute)?;
+    let target = workplace(result, compute)?;
     {
-        let pins = (own.storage().pin()?, indices.storage().pin()?, weights.storage().pin()?, place.storage().pin()?);
-        let first = |pin: &rushlight_core::storage::Pin, tensor: &Tensor| {
-            pin.as_ptr().wrapping_offset(tensor.layout().offset * tensor.dtype().size() as isize)
-        };
+        let pins = (own.storage().pin()?, indices.storage().pin()?, weights.storage().pin()?, target.storage().pin()?);
+        let first =
+            |pin: &rushlight_core::storage::Pin, tensor: &Tensor| pin.as_ptr().wrapping_offset(tensor.first_byte());
         let at = first(&pins.1, &indices).cast_const().cast::<i64>();
-        kernel(compute, sizes, first(&pins.0, &own), at, first(&pins.2, &weights), first(&pins.3, &place))?;
+        kernel(compute, sizes, first(&pins.0, &own), at, first(&pins.2, &weights), first(&pins.3, &target))?;
     }
-    settle(&place, result)
+    settle(&target, result)
 }
 
 fn run_on_cuda(args: &Args, area: &[isize], result: &Tensor, spreads: bool) -> Result<()> {
@@ -191,14 +190,14 @@ fn run_on_cuda(args: &Args, area: &[isize], result: &Tensor, spreads: bool) -> R
     let (sizes, dtype) = (sizes(args, area)?, result.dtype());
     let (own, weights) = (plain(args.tensor(INPUT)?, dtype)?, plain(args.tensor(WEIGHTS)?, dtype.compute())?);
     let indices = plain(args.tensor(INDICES)?, DType::I64)?;
-    let place = plain_workplace(result, dtype)?;
+    let target = plain_workplace(result, dtype)?;
     let line =
         Layout { offset: indices.layout().offset, ..Layout::contiguous(&[(sizes.places * sizes.taps) as isize]) };
     // The sums over places read the indices in their order.
     let order = if spreads { Some(places(&Tensor::view_of(&indices, line), 0, false)?) } else { None };
-    let mut held = Held::on(&place)?;
+    let mut held = Held::on(&target)?;
     let operands = held.addresses([&own, &indices, &weights])?;
-    let (to, order) = (held.address(&place)?, held.optional(order.as_ref())?);
+    let (to, order) = (held.address(&target)?, held.optional(order.as_ref())?);
     let sizes = sampling::LineSizes {
         inner: sizes.inner as u64,
         area: sizes.area as u64,
@@ -208,7 +207,7 @@ fn run_on_cuda(args: &Args, area: &[isize], result: &Tensor, spreads: bool) -> R
     let count = result.numel();
     // SAFETY: row-major operands of the sizes that were inferred, held for the stream; the kernels check the indices.
     unsafe { sampling::taps(held.card, held.stream, dtype, operands, spreads.then_some(order), to, count, sizes)? };
-    settle(&place, result)
+    settle(&target, result)
 }
 
 /// Samples with the same indices and weights are more lines.

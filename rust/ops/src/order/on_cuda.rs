@@ -9,16 +9,21 @@ use rushlight_cuda::order;
 use rushlight_cuda::search::{self, Pick, Search};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, plain_workplace, settle};
-use rushlight_dispatch::value::sizes_value;
+use rushlight_dispatch::value::{Ints, sizes_value};
 use rushlight_dispatch::{copy, create, op};
 
 use crate::held::Held;
+use crate::index::index_select::INDEX_SELECT;
 use crate::index::nonzero;
 use crate::index::on_cuda as indexed;
 use crate::join::cat::CAT;
+use crate::pointwise::compare::NE;
+use crate::reduce::all_any::ANY_DIM;
 use crate::reduce::cumulative::{CUMSUM, DIFF};
 use crate::reduce::on_cuda::shape;
 use crate::view::RESHAPE;
+use crate::view::narrow::NARROW;
+use crate::view::transpose::MOVEDIM;
 
 /// The lines along a dimension as rows of a tensor without gaps.
 fn rows(own: &Tensor, dim: usize) -> Result<Tensor> {
@@ -140,37 +145,67 @@ pub fn positions(sorted: &Tensor, values: &Tensor, to: &Tensor, what: Search) ->
     unsafe { search::positions(held.card, held.stream, values.dtype(), operands, what) }
 }
 
-/// The different elements in order, the index of each element among them and how often they occur; the last two are empty unless
-/// requested. NaN equals nothing.
-pub fn distinct(own: &Tensor, inverse: bool, counts: bool) -> Result<Vec<Tensor>> {
+/// The different elements in order, or with `sorted` false the first one of each run of equal elements; the index of each element
+/// among them and how often they occur. The last two are empty unless requested. NaN equals nothing.
+pub fn distinct(own: &Tensor, sorted: bool, inverse: bool, counts: bool) -> Result<Vec<Tensor>> {
     let count = own.numel();
     let line = op!(RESHAPE, &own.detach(), sizes_value(&[count as isize]))?;
-    let order = places(&line, 0, false)?;
-    let sorted = taken(&line, 0, &order)?;
+    let order = if sorted { Some(places(&line, 0, false)?) } else { None };
+    let elements = match &order {
+        Some(order) => taken(&line, 0, order)?,
+        None => plain(&line, line.dtype())?,
+    };
     let starts = create::empty(&[count as isize], DType::Bool, own.device())?;
     if count > 0 {
-        let mut held = Held::on(&sorted)?;
-        let operands = held.addresses([&sorted, &starts])?;
+        let mut held = Held::on(&elements)?;
+        let operands = held.addresses([&elements, &starts])?;
         // SAFETY: dense operands of as many elements, held for the stream.
-        unsafe { compact::mark_runs(held.card, held.stream, sorted.dtype(), operands, count)? };
+        unsafe { compact::mark_runs(held.card, held.stream, elements.dtype(), operands, count)? };
     }
     let firsts = nonzero::positions(&starts)?;
     let empty = || create::empty(&[0], DType::I64, own.device());
     let indices = if inverse {
-        // The places of places are where each element went.
-        let runs = (Expr::from(&starts).call(&CUMSUM, [0i64.into()]) - 1i64).done()?;
-        op!(RESHAPE, taken(&runs, 0, &places(&order, 0, false)?)?, sizes_value(own.sizes()))?
+        let runs = numbers_of_runs(&starts)?;
+        let indices = match &order {
+            // The places of places are where each element went.
+            Some(order) => taken(&runs, 0, &places(order, 0, false)?)?,
+            None => runs,
+        };
+        op!(RESHAPE, indices, sizes_value(own.sizes()))?
     } else {
         empty()?
     };
-    let lengths = if counts {
-        let end = create::full(&[1], Scalar::Int(count as i64), DType::I64, own.device())?;
-        let ends = op!(CAT, vec![firsts.clone(), end], 0i64)?;
-        op!(DIFF, ends)?
-    } else {
-        empty()?
-    };
-    Ok(vec![taken(&sorted, 0, &firsts)?, indices, lengths])
+    let lengths = if counts { lengths_of_runs(&firsts, count)? } else { empty()? };
+    Ok(vec![taken(&elements, 0, &firsts)?, indices, lengths])
+}
+
+/// The slices along a dimension without those that equal the previous one, the index of each slice among them, and the lengths of
+/// runs. NaN equals nothing.
+pub fn distinct_slices(own: &Tensor, dim: usize) -> Result<Vec<Tensor>> {
+    let own = if own.rank() == 0 { op!(RESHAPE, &own.detach(), sizes_value(&[1]))? } else { own.detach() };
+    let count = own.sizes()[dim];
+    let moved = op!(MOVEDIM, &own, Ints::from_slice(&[dim as i64]), Ints::from_slice(&[0]))?;
+    let width = own.numel() as isize / count.max(1);
+    let slices = op!(RESHAPE, moved, sizes_value(&[count, width]))?;
+    let part = |first: i64| op!(NARROW, &slices, 0i64, first, (count as i64 - 1).max(0));
+    let first = create::full(&[count.min(1)], Scalar::Bool(true), DType::Bool, own.device())?;
+    let starts =
+        if count > 1 { op!(CAT, vec![first, op!(ANY_DIM, op!(NE, part(1)?, part(0)?)?, 1i64)?], 0i64)? } else { first };
+    let firsts = nonzero::positions(&starts)?;
+    let values = op!(INDEX_SELECT, &own, dim as i64, &firsts)?;
+    Ok(vec![values, numbers_of_runs(&starts)?, lengths_of_runs(&firsts, count as usize)?])
+}
+
+/// The number of each element's run, from whether it is the first one of its run.
+fn numbers_of_runs(starts: &Tensor) -> Result<Tensor> {
+    (Expr::from(starts).call(&CUMSUM, [0i64.into()]) - 1i64).done()
+}
+
+/// The lengths of runs, from the places of their first elements.
+fn lengths_of_runs(firsts: &Tensor, count: usize) -> Result<Tensor> {
+    let end = create::full(&[1], Scalar::Int(count as i64), DType::I64, firsts.device())?;
+    let ends = op!(CAT, vec![firsts.clone(), end], 0i64)?;
+    op!(DIFF, ends)
 }
 
 /// The part of the sorted places from a position on.

@@ -10,6 +10,7 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::value::{Ints, Output};
 use rushlight_dispatch::{create, interpreter, op, value, vmap};
 
+use super::on_cuda;
 use crate::reduce::select_backward::ORDERED;
 use crate::view::transpose::MOVEDIM;
 
@@ -33,7 +34,7 @@ pub static UNIQUE: Operator = Operator {
         }
         let (inverse, counts) = (args.bool(RETURN_INVERSE)?, args.bool(RETURN_COUNTS)?);
         match own.device() {
-            Device::Cuda(_) => super::on_cuda::distinct(own, inverse, counts).map(Output::Tuple),
+            Device::Cuda(_) => on_cuda::distinct(own, true, inverse, counts).map(Output::Tuple),
             _ => distinct(own, true, inverse, counts),
         }
     })),
@@ -55,18 +56,22 @@ pub static UNIQUE_CONSECUTIVE: Operator = Operator {
     dtypes: ORDERED.union(DTypes::WIDE),
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let own = args.valued(INPUT)?;
         if !args.op.dtypes.has(own.dtype()) {
             return Err(not_implemented(args.op, own.dtype()));
         }
-        if args.has(DIM) {
-            return distinct_slices(own, crate::reduce::one_dim(args, DIM)?, false);
+        let (inverse, counts) = (args.bool(RETURN_INVERSE)?, args.bool(RETURN_COUNTS)?);
+        let dim = if args.has(DIM) { Some(crate::reduce::one_dim(args, DIM)?) } else { None };
+        match (own.device(), dim) {
+            (Device::Cuda(_), Some(dim)) => on_cuda::distinct_slices(own, dim).map(Output::Tuple),
+            (Device::Cuda(_), None) => on_cuda::distinct(own, false, inverse, counts).map(Output::Tuple),
+            (_, Some(dim)) => distinct_slices(own, dim, false),
+            (_, None) => distinct(own, false, inverse, counts),
         }
-        distinct(own, false, args.bool(RETURN_INVERSE)?, args.bool(RETURN_COUNTS)?)
     })),
     derivative: Derivative::NotImplemented("unique_consecutive"),
-    samples: &["i(2, 9)", "i(2, 3, 4), True, True"],
+    samples: &["i(2, 9)", "i(2, 3, 4), True, True", "i(2, 6, 1), dim=0", "i(2, 2, 3, 4), True, True, 1"],
     ..Operator::BASE
 };
 

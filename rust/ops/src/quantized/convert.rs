@@ -235,7 +235,7 @@ fn fill(from: &Tensor, layout: Layout, work: impl FnOnce(*mut f32, *const u8, us
     let count = result.numel();
     interpreter::while_detached(count, || {
         let (to, source) = (result.storage().pin()?, from.storage().pin()?);
-        let first = source.as_ptr().wrapping_offset(from.layout().offset * from.dtype().size() as isize);
+        let first = source.as_ptr().wrapping_offset(from.first_byte());
         work(to.as_ptr().cast(), first, count);
         Ok(())
     })?;

@@ -45,6 +45,16 @@ impl PyGraph {
         py.detach(|| self.0.reset()).map_err(raise)
     }
 
+    fn instantiate(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.0.instantiate()).map_err(raise)
+    }
+
+    /// The driver's handles of the recorded work and of the form that is run; None before a capture.
+    #[getter]
+    fn handles(&self) -> PyResult<Option<[usize; 2]>> {
+        self.0.handles().map_err(raise)
+    }
+
     /// The number of the graph's pool; None before a capture.
     #[getter]
     fn pool(&self) -> PyResult<Option<u64>> {

@@ -6,7 +6,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use rushlight_core::layout::Layout;
+use rushlight_cuda::allocator::{Habits, PoolId};
 use rushlight_cuda::card::{self, Card};
+use rushlight_cuda::mem_pool::MemPool;
 use rushlight_cuda::statistics::Count;
 use rushlight_cuda::{ipc, memory, pinned, sent};
 use rushlight_dispatch::create;
@@ -85,6 +87,39 @@ fn _cuda_memory_blocks(device: u8) -> Vec<BlockRow> {
         (address, size, requested, segment, stream.0, state, small, pool.0)
     };
     memory::snapshot(device).into_iter().map(row).collect()
+}
+
+/// A pool of the current device, which `torch.cuda.MemPool` wraps.
+#[pyclass(frozen, name = "_CudaMemPool", module = "rushlight._C")]
+pub struct PyMemPool(MemPool);
+
+#[pymethods]
+impl PyMemPool {
+    #[new]
+    fn new(use_on_oom: bool, no_split: bool) -> PyResult<Self> {
+        MemPool::new(Habits { on_oom: use_on_oom, no_split }).map(PyMemPool).map_err(raise)
+    }
+
+    /// The number of the pool.
+    #[getter]
+    fn number(&self) -> u64 {
+        self.0.id.0
+    }
+
+    fn use_count(&self) -> usize {
+        self.0.use_count()
+    }
+}
+
+/// Lets this thread take memory of a device from a pool.
+#[pyfunction]
+fn _cuda_enter_pool(device: u8, pool: u64) -> PyResult<()> {
+    memory::enter_pool(device, PoolId(pool)).map_err(raise)
+}
+
+#[pyfunction]
+fn _cuda_leave_pool(device: u8, pool: u64) {
+    memory::leave_pool(device, PoolId(pool));
 }
 
 /// The statistics of page-locked memory, by their names in torch.
@@ -178,6 +213,8 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(_cuda_memory_limit, module)?,
         wrap_pyfunction!(_cuda_set_memory_limit, module)?,
         wrap_pyfunction!(_cuda_memory_blocks, module)?,
+        wrap_pyfunction!(_cuda_enter_pool, module)?,
+        wrap_pyfunction!(_cuda_leave_pool, module)?,
         wrap_pyfunction!(_cuda_host_statistics, module)?,
         wrap_pyfunction!(_cuda_reset_host_peaks, module)?,
         wrap_pyfunction!(_cuda_reset_host_sums, module)?,
@@ -190,5 +227,5 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ] {
         module.add_function(function)?;
     }
-    Ok(())
+    module.add_class::<PyMemPool>()
 }

@@ -25,6 +25,25 @@ pub unsafe fn lstm<T: Float>(rows: usize, n: usize, [gates, state]: [*const T; 2
     });
 }
 
+/// The gradients of `lstm`: from those of output and next state, its operands and the next state, to `[gates, state]`.
+///
+/// # Safety
+/// Same as for `lstm`.
+pub unsafe fn lstm_back<T: Float>(rows: usize, n: usize, from: [*const T; 5], [to_gates, to_state]: [*mut T; 2]) {
+    let [grad, carried, gates, state, next] = from.map(|operand| Address(operand.cast_mut()));
+    let [to_gates, to_state] = [to_gates, to_state].map(Address);
+    rushlight_par::parallel_for(rows, TASK.div_ceil(n.max(1)), |range| {
+        for row in range {
+            let (first, wide) = (row * n, row * 4 * n);
+            // SAFETY: guaranteed by the caller (see `# Safety`).
+            unsafe {
+                let from = [grad.at(first), carried.at(first), gates.at(wide), state.at(first), next.at(first)];
+                lstm_row_back(from.map(<*mut T>::cast_const), [to_gates.at(wide), to_state.at(first)], n);
+            }
+        }
+    });
+}
+
 /// One step of a gated recurrent unit: from `[gates of the input, gates of the state, state]` to the next state. Gates are
 /// reset, update, new.
 ///
@@ -77,6 +96,34 @@ multiversion! {
                 let now = kept + S::sigmoid(gate(0)) * S::tanh(gate(2));
                 next.add(j).write(now);
                 out.add(j).write(S::sigmoid(gate(3)) * S::tanh(now));
+            }
+        }
+    }
+}
+
+multiversion! {
+    /// # Safety
+    /// Four times `n` gates, and `n` elements elsewhere.
+    unsafe fn lstm_row_back<S, T: Float>(from: [*const T; 5], to: [*mut T; 2], n: usize) {
+        let one = <T as Float>::narrow(1.0);
+        for j in 0..n {
+            // SAFETY: guaranteed by the caller (see `# Safety`).
+            unsafe {
+                let gate = |k: usize| *from[2].add(k * n + j);
+                let (enter, keep) = (S::sigmoid(gate(0)), S::sigmoid(gate(1)));
+                let (fresh, leave) = (S::tanh(gate(2)), S::sigmoid(gate(3)));
+                let (output, bent) = (*from[0].add(j), S::tanh(*from[4].add(j)));
+                let state = *from[1].add(j) + output * leave * (one - bent * bent);
+                let gates = [
+                    state * fresh * (enter * (one - enter)),
+                    state * *from[3].add(j) * (keep * (one - keep)),
+                    state * enter * (one - fresh * fresh),
+                    output * bent * (leave * (one - leave)),
+                ];
+                for (k, gate) in gates.into_iter().enumerate() {
+                    to[0].add(k * n + j).write(gate);
+                }
+                to[1].add(j).write(state * keep);
             }
         }
     }

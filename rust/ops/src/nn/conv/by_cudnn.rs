@@ -137,10 +137,8 @@ fn convolve(target: Target, space: &Space, operands: [&Tensor; 3]) -> Result<boo
         (true, 4) => Some("channels_last"),
         (true, _) => Some("channels_last_3d"),
     };
-    let is_aligned = |tensor: &Tensor| {
-        let offset = tensor.layout().offset * dtype.size() as isize;
-        tensor.storage().address().wrapping_add_signed(offset).is_multiple_of(ALIGNMENT)
-    };
+    let is_aligned =
+        |tensor: &Tensor| tensor.storage().address().wrapping_add_signed(tensor.first_byte()).is_multiple_of(ALIGNMENT);
     let ready = |place: usize| -> Result<Tensor> {
         let own = images[place];
         if is_contiguous(own.layout(), format)? && is_aligned(own) {

@@ -332,13 +332,12 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
     let bias = bias.map(|bias| plain(bias, dtype)).transpose()?;
     {
         let pins = pin_all(tensors.iter().map(Tensor::storage))?;
-        let start =
-            |place: usize| pins[place].as_ptr().wrapping_offset(tensors[place].layout().offset * dtype.size() as isize);
+        let start = |place: usize| pins[place].as_ptr().wrapping_offset(tensors[place].first_byte());
         let bias_pin = bias.as_ref().map(|bias| bias.storage().pin()).transpose()?;
         let bias = bias
             .as_ref()
             .zip(bias_pin.as_ref())
-            .map(|(bias, pin)| pin.as_ptr().wrapping_offset(bias.layout().offset * dtype.size() as isize).cast_const());
+            .map(|(bias, pin)| pin.as_ptr().wrapping_offset(bias.first_byte()).cast_const());
         let operands = Operands { input: start(0), weight: start(1), output: start(2), bias };
         // SAFETY: row-major operands, pinned, of the geometry's sizes; the result is new.
         unsafe { convolve(dtype, target, &geometry, operands)? };

@@ -25,7 +25,7 @@ const MEANT: DTypes = DTypes::FLOATS.union(DTypes::of(&[DType::I64]));
 
 /// A tensor's elements for a kernel.
 fn address(pin: &Pin, tensor: &Tensor) -> *mut u8 {
-    pin.as_ptr().wrapping_offset(tensor.layout().offset * tensor.dtype().size() as isize)
+    pin.as_ptr().wrapping_offset(tensor.first_byte())
 }
 
 /// Runs a kernel on row-major operands of a dtype that it computes in, and casts the result.

@@ -26,6 +26,24 @@ pub fn max(input: &Tensor, results: &[Tensor], axes: &[WindowDim; 3], count: usi
     own.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
 }
 
+/// The greatest element of each window of random ones and its index, from `dims` samples for each plane.
+pub fn random(
+    input: &Tensor,
+    samples: &Tensor,
+    results: &[Tensor],
+    axes: &[WindowDim; 3],
+    (count, dims): (usize, usize),
+) -> Result<()> {
+    let dtype = input.dtype();
+    let (input, samples) = (plain(input, dtype)?, plain(samples, dtype.compute())?);
+    let own = [plain_workplace(&results[0], dtype)?, plain_workplace(&results[1], DType::I64)?];
+    let mut held = Held::on(&input)?;
+    let (from, to) = (held.addresses([&input, &samples])?, held.addresses([&own[0], &own[1]])?);
+    // SAFETY: row-major planes of the sizes of the axes with as many samples, held for the stream.
+    unsafe { pool::random(held.card, held.stream, dtype, from, to, Planes { axes, count }, dims)? };
+    own.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
+}
+
 /// The values added at their places, which lie in the windows of `axes`.
 pub fn scatter(values: &Tensor, places: &Tensor, result: &Tensor, axes: &[WindowDim; 3], count: usize) -> Result<()> {
     let dtype = result.dtype();

@@ -3,6 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::{collected, list};
 use rushlight_core::layout::Shape;
+use rushlight_core::window::WindowDim;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::{Window, max_windows};
 use rushlight_dispatch::expr::Expr;
@@ -289,7 +290,20 @@ dimension of space.
             }
             run(input, results, dims, &axes)
         },
-        cuda: OnCuda::Host,
+        cuda: OnCuda::Own(|args, results| {
+            let (input, output, kernel) = (args.tensor(INPUT)?, args.ints(OUTPUT)?, args.ints(KERNEL_SIZE)?);
+            if results[0].numel() == 0 {
+                return Ok(());
+            }
+            let space = &input.sizes()[input.rank() - output.len()..];
+            let mut axes = [WindowDim::FLAT; 3];
+            for (at, axis) in axes[3 - output.len()..].iter_mut().enumerate() {
+                (axis.input, axis.output, axis.kernel) =
+                    (space[at] as usize, output[at] as usize, kernel[at] as usize);
+            }
+            let planes = (count_planes(input, output.len()), output.len());
+            on_cuda::random(input, args.tensor(SAMPLES)?, results, &axes, planes)
+        }),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::result(1).union(Saves::input(INPUT)), |d| {
         placed(d, Ints::new())

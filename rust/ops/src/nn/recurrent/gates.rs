@@ -1,12 +1,11 @@
-//! The elementwise part of a step, fused. The derivative of a gated recurrent unit is fused too, that of a long short-term memory
-//! composed.
+//! The elementwise part of a step, and its gradient, fused. A gradient that is recorded is composed.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::default_dtype;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Element, Error, Result};
 use rushlight_cpu::float::Float;
-use rushlight_cpu::nn::recurrent::gates::{gru, gru_back, lstm};
+use rushlight_cpu::nn::recurrent::gates::{gru, gru_back, lstm, lstm_back};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, settle, workplace};
 use rushlight_dispatch::operator::{
@@ -49,26 +48,81 @@ pub static LSTM_GATES: Operator = Operator {
     derivative: Derivative::Joint(Joint {
         inputs: &[GATES, CX],
         saves: Saves::input(GATES).union(Saves::input(CX)).union(Saves::result(1)),
-        gradients: |d| {
-            let [i, f, g, o] = parts(d.input(GATES).done()?)?;
-            let (i, f, g, o) = (i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid());
-            let tanh = d.result_of(1).tanh();
-            // The gradient of the state: directly, and through the output.
-            let through = d.grad() * o.clone() * (1.0 - tanh.clone().square());
-            let state = if d.has_grad(1) { through + d.grad_of(1) } else { through };
-            let slope = |gate: Expr| gate.clone() * (1.0 - gate);
-            let gates = [
-                state.clone() * g.clone() * slope(i.clone()),
-                state.clone() * d.input(CX) * slope(f.clone()),
-                state.clone() * i * (1.0 - g.square()),
-                d.grad() * tanh * slope(o),
-            ];
-            Ok(vec![Some(joined(gates.into())?), Some((state * f).done()?)])
-        },
+        gradients: gradients_of_lstm,
     }),
     samples: &["t(2, 12), t(2, 3)"],
     errors: &[("t(2, 3), t(2, 3)", "RuntimeError", "gates of [2, 3] do not fit a state of [2, 3]")],
     reference: "(lambda s, g: (lambda c: (s(g[3]) * np.tanh(c), c))(s(g[1]) * cx + s(g[0]) * np.tanh(g[2])))(lambda x: 1 / (1 + np.exp(-x)), np.split(gates, 4, -1))",
+    ..Operator::BASE
+};
+
+/// Fused, unless the gradient itself is recorded.
+fn gradients_of_lstm(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
+    use LSTM_GATES::*;
+
+    if !rushlight_autograd::modes::recording() {
+        return fused(&LSTM_GATES_BACKWARD, [d.grad(), d.grad_of(1), d.input(GATES), d.input(CX), d.result_of(1)]);
+    }
+    let [i, f, g, o] = parts(d.input(GATES).done()?)?;
+    let (i, f, g, o) = (i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid());
+    let tanh = d.result_of(1).tanh();
+    // The gradient of the state: directly, and through the output.
+    let through = d.grad() * o.clone() * (1.0 - tanh.clone().square());
+    let state = if d.has_grad(1) { through + d.grad_of(1) } else { through };
+    let slope = |gate: Expr| gate.clone() * (1.0 - gate);
+    let gates = [
+        state.clone() * g.clone() * slope(i.clone()),
+        state.clone() * d.input(CX) * slope(f.clone()),
+        state.clone() * i * (1.0 - g.square()),
+        d.grad() * tanh * slope(o),
+    ];
+    Ok(vec![Some(joined(gates.into())?), Some((state * f).done()?)])
+}
+
+/// The gradients that one operator computes.
+fn fused<const N: usize>(operator: &'static Operator, operands: [Expr; N]) -> Result<Vec<Option<Tensor>>> {
+    let operands = operands.into_iter().map(|operand| Ok(operand.done()?.into())).collect::<Result<Vec<Value>>>()?;
+    Ok(Args::new(operator, operands).call()?.into_tensors().into_iter().map(Some).collect())
+}
+
+/// The operator behind the gradient. Its own derivative is needed only if the gradient is recorded, and then the gradient is composed
+/// instead.
+#[operator]
+pub static LSTM_GATES_BACKWARD: Operator = Operator {
+    name: "_lstm_gates_backward",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor grad, Tensor grad_cx, Tensor gates, Tensor cx, Tensor next) -> (Tensor, Tensor)",
+    doc: "The gradients of the operands of `_lstm_gates`, from those of its results and the next state, all `(N, H)` but the gates.
+
+    >>> zeros = torch.zeros(1, 1)
+    >>> torch._lstm_gates_backward(zeros, torch.ones(1, 1), torch.zeros(1, 4), zeros, zeros)[1]
+    tensor([[0.5000]])",
+    dtypes: DTypes::FLOATS,
+    batch_rule: BatchRule::Items,
+    implementation: Implementation::Kernel(Kernel {
+        infer: |args| {
+            let state = args.tensor(CX)?;
+            check(args, &[(GRAD, 1), (GRAD_CX, 1), (NEXT, 1), (GATES, 4)], state)?;
+            Ok([args.tensor(GATES)?, state].map(|own| TensorSpec::new(own.sizes(), own.dtype(), own)).into())
+        },
+        cpu: |args, results| match results[0].dtype().compute() {
+            DType::F32 => run_lstm_back::<f32>(args, results),
+            DType::F64 => run_lstm_back::<f64>(args, results),
+            dtype => Err(Error::unsupported("lstm_cell", dtype)),
+        },
+        cuda: OnCuda::Own(|args, results| {
+            let (grads, own) = ([args.tensor(GRAD)?, args.tensor(GRAD_CX)?], [args.tensor(GATES)?, args.tensor(CX)?]);
+            on_cuda::lstm_gates_back([grads[0], grads[1], own[0], own[1], args.tensor(NEXT)?], results)
+        }),
+    }),
+    derivative: Derivative::NonDifferentiable("if gradients are recorded, the gradient of the gates is composed"),
+    samples: &["t(2, 3), t(2, 3), t(2, 12), t(2, 3), t(2, 3)"],
+    errors: &[(
+        "t(2, 2), t(2, 3), t(2, 12), t(2, 3), t(2, 3)",
+        "RuntimeError",
+        "gates of [2, 2] do not fit a state of [2, 3]",
+    )],
+    reference: "(lambda i, f, g, o, c: (lambda s: (np.concatenate([s * g * i * (1 - i), s * cx * f * (1 - f), s * i * (1 - g * g), grad * c * o * (1 - o)], -1), s * f))(grad_cx + grad * o * (1 - c * c)))(*(lambda s, g: (s(g[0]), s(g[1]), np.tanh(g[2]), s(g[3])))(lambda x: 1 / (1 + np.exp(-x)), np.split(gates, 4, -1)), np.tanh(next))",
     ..Operator::BASE
 };
 
@@ -116,11 +170,7 @@ fn gradients_of_gru(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
     use GRU_GATES::*;
 
     if !rushlight_autograd::modes::recording() {
-        let operands = [d.grad(), d.input(INPUT_GATES), d.input(HIDDEN_GATES), d.input(HX)];
-        let operands =
-            operands.into_iter().map(|operand| Ok(operand.done()?.into())).collect::<Result<Vec<Value>>>()?;
-        let found = Args::new(&GRU_GATES_BACKWARD, operands).call()?.into_tensors();
-        return Ok(found.into_iter().map(Some).collect());
+        return fused(&GRU_GATES_BACKWARD, [d.grad(), d.input(INPUT_GATES), d.input(HIDDEN_GATES), d.input(HX)]);
     }
     let [xr, xz, xn] = parts(d.input(INPUT_GATES).done()?)?;
     let [hr, hz, hn] = parts(d.input(HIDDEN_GATES).done()?)?;
@@ -234,6 +284,25 @@ fn run_lstm<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
     }
     settle(&out, &results[0])?;
     settle(&next, &results[1])
+}
+
+fn run_lstm_back<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
+    use LSTM_GATES_BACKWARD::*;
+
+    let compute = T::DTYPE;
+    let given = |arg| args.tensor(arg).and_then(|tensor| plain(tensor, compute));
+    let operands = [given(GRAD)?, given(GRAD_CX)?, given(GATES)?, given(CX)?, given(NEXT)?];
+    let places = [workplace(&results[0], compute)?, workplace(&results[1], compute)?];
+    let [rows, n] = [operands[3].sizes()[0] as usize, operands[3].sizes()[1] as usize];
+    {
+        let pins = operands.iter().map(|tensor| tensor.storage().pin()).collect::<Result<Vec<_>>>()?;
+        let to = places.iter().map(|tensor| tensor.storage().pin()).collect::<Result<Vec<_>>>()?;
+        let from = std::array::from_fn(|at| first::<T>(&pins[at], &operands[at]).cast_const());
+        let into = std::array::from_fn(|at| first::<T>(&to[at], &places[at]));
+        // SAFETY: row-major operands of these sizes and of the compute dtype; the results are new.
+        unsafe { lstm_back::<T>(rows, n, from, into) };
+    }
+    places.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
 }
 
 fn run_gru<T: Float>(args: &Args, result: &Tensor) -> Result<()> {

@@ -34,6 +34,23 @@ pub fn lstm_gates([gates, state]: [&Tensor; 2], results: &[Tensor]) -> Result<()
     places.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
 }
 
+/// The gradients of gates and state, from those of output and next state, the operands and the next state.
+pub fn lstm_gates_back(operands: [&Tensor; 5], results: &[Tensor]) -> Result<()> {
+    let dtype = common(&operands);
+    let [grad, carried, gates, state, next] = operands.map(|tensor| plain(tensor, dtype));
+    let (grad, carried, gates, state, next) = (grad?, carried?, gates?, state?, next?);
+    let places = [workplace(&results[0], dtype)?, workplace(&results[1], dtype)?];
+    if state.numel() == 0 {
+        return Ok(());
+    }
+    let mut held = Held::on(&state)?;
+    let to = held.addresses(places.each_ref())?;
+    let from = held.addresses([&grad, &carried, &gates, &state, &next])?;
+    // SAFETY: row-major operands of these sizes, held for the stream; the results are new.
+    unsafe { recurrent::lstm_back(held.card, held.stream, dtype, to, from, rows_of(&state))? };
+    places.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
+}
+
 /// The next state, from the gates of input and state, and the state.
 pub fn gru_gates([input, hidden, state]: [&Tensor; 3], result: &Tensor) -> Result<()> {
     let dtype = common(&[input, hidden, state]);

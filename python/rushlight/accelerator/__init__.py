@@ -295,5 +295,15 @@ class Graph:
         return self._graph.pool()
 
 
+def __getattr__(name: str) -> Any:
+    if name == "memory":
+        from rushlight._loading import load
+
+        return load("rushlight.accelerator.memory")
+    from rushlight._names import missing_from
+
+    raise missing_from("torch.accelerator", name, lambda: __all__)
+
+
 def __dir__() -> list[str]:
     return __all__
