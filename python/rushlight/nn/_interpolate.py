@@ -83,6 +83,8 @@ def interpolate(
         pooling = (_nn.adaptive_avg_pool1d, _nn.adaptive_avg_pool2d, _nn.adaptive_avg_pool3d)[dimensions - 1]
         return pooling(input, size)
     _check(input, size)
+    if input.is_quantized:
+        return _quantized(input, size, factors, mode, bool(align_corners), antialias)
     if not antialias:
         _check_dtype(input, mode)
     align = bool(align_corners)
@@ -117,6 +119,33 @@ def _interpolated(
     # With one channel an order may be right without saying so in its strides.
     order = _format(input)
     return result.contiguous(memory_format=order).to(memory_format=order)
+
+
+def _quantized(
+    input: Tensor, size: list[int], factors: list[float] | None, mode: str, align: bool, antialias: bool
+) -> Tensor:
+    """The integers are resized; means of them are rounded."""
+    dimensions = len(size)
+    if antialias or not (mode.startswith("nearest") and dimensions > 1 or mode == "bilinear"):
+        kernel = f"{'_' if antialias else ''}upsample_{mode.replace('-', '_')}{dimensions}d{'_aa' if antialias else ''}"
+        kernel = f"_{kernel}" if mode == "nearest-exact" else kernel
+        raise NotImplementedError(
+            f"Could not run 'aten::{kernel}.out' with arguments from the 'QuantizedCPU' backend. This could be because the "
+            "operator doesn't exist for this backend, or was omitted during the selective/custom build process (if using "
+            "custom build)."
+        )
+    if input.qscheme() is not torch.per_tensor_affine:
+        raise RuntimeError(
+            "Expected quantizer->qscheme() == kPerTensorAffine to be true, but got false.  (Could this error message be "
+            "improved?  If so, please report an enhancement request to PyTorch.)"
+        )
+    integers, zero_point = input.int_repr(), input.q_zero_point()
+    if mode == "bilinear":
+        means = _interpolated(integers.to(torch.float32), size, factors, mode, align, False) - zero_point
+        result = torch.quantize_per_tensor(means, 1.0, zero_point, input.dtype).int_repr()
+    else:
+        result = _interpolated(integers, size, factors, mode, align, False)
+    return torch._make_per_tensor_quantized_tensor(result, input.q_scale(), zero_point)
 
 
 def upsample(

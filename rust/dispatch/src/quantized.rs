@@ -11,10 +11,11 @@ use rushlight_core::{Error, Layout, Result};
 use crate::copy::copy;
 use crate::interceptors::Rest;
 use crate::node;
-use crate::operator::{Args, Implementation};
+use crate::operator::{Args, Implementation, TensorSpec};
 use crate::primitives::{QuantizedBody, primitives};
 use crate::sparse::unsupported_by;
 use crate::value::{Arg, Output, Target};
+use crate::variants::check_out;
 
 /// Makes a call with quantised tensors, unless its operator runs as it is.
 #[cold]
@@ -26,6 +27,7 @@ pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
         (Some(body), Implementation::InPlaceFill(_), _) => body(&args),
         (Some(body), _, Target::Fresh) => body(&args),
         (Some(body), _, Target::InPlace) => changed(&args, body),
+        (Some(body), _, Target::Out([out])) => written(&args, body, out),
         (None, Implementation::View(layout), Target::Fresh) => view(&args, *layout),
         (None, Implementation::MultiView(layouts), Target::Fresh) => views(&args, *layouts),
         // Their parts would take the integers' dtype.
@@ -80,6 +82,24 @@ fn changed(args: &Args, body: QuantizedBody) -> Result<Output> {
     copy(&own.integers(), &result.integers())?;
     own.bump_version();
     Ok(Output::Tensor(own.clone()))
+}
+
+/// `out=` takes the numbers of a new result; a quantised one keeps its own quantizer.
+fn written(args: &Args, body: QuantizedBody, out: &Tensor) -> Result<Output> {
+    let result = body(args)?.into_tensor()?;
+    if result.is_quantized() && !out.is_quantized() {
+        return Err(unsupported(args));
+    }
+    check_out(args, 0, out, &TensorSpec::like(&result))?;
+    match out.quantizer() {
+        Some(own) if result.quantizer().is_none_or(|of_result| **of_result != **own) => {
+            (primitives()?.copy_)(out, &dequantized(&result)?)?;
+        }
+        Some(_) => copy(&out.integers(), &result.integers())?,
+        None => copy(out, &result)?,
+    }
+    out.bump_version();
+    Ok(Output::Tensor(out.clone()))
 }
 
 /// The quantizer of a view. With one scale it is the tensor's own; with a scale for each channel the view must keep the
