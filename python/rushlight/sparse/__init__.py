@@ -89,7 +89,12 @@ def sparse_coo_tensor(
     elif dtype is not None or device is not None:
         values = values.to(device=device, dtype=dtype)
     if not isinstance(indices, torch.Tensor):
-        indices = torch.tensor(indices, dtype=torch.int64)
+        indices = torch.tensor(indices, dtype=torch.int64, device=values.device)
+    elif device is not None:
+        indices = indices.to(device=device)
+    if indices.device != values.device:
+        of_indices, of_values = (tensor.device.type.upper().replace("META", "Meta") for tensor in (indices, values))
+        raise RuntimeError(f"backend of indices ({of_indices}) must match backend of values ({of_values})")
     made = _C._sparse_coo_tensor(indices, values, None if size is None else tuple(size), bool(is_coalesced))
     return made.requires_grad_() if requires_grad else made
 

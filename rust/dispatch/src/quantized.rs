@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use rushlight_autograd::{Form, Quantizer, Tensor, TensorMeta};
-use rushlight_core::{Error, Layout, Result};
+use rushlight_core::{DType, Error, Layout, Result};
 
 use crate::copy::copy;
 use crate::interceptors::Rest;
@@ -52,9 +52,39 @@ fn body(args: &Args) -> Result<Option<QuantizedBody>> {
     Ok(list.iter().find(|(own, _)| std::ptr::eq(*own, args.op)).map(|(_, body)| *body))
 }
 
+const ON_NUMBERS: &str = "Use x.dequantize() for the numbers, and quantise the result again.";
+
+/// torch's name of the dtype of a tensor, which may be quantised, in errors.
+fn name_of_dtype(tensor: &Tensor) -> &'static str {
+    match (tensor.is_quantized(), tensor.dtype()) {
+        (true, DType::U8) => "QUInt8",
+        (true, DType::I8) => "QInt8",
+        (true, _) => "QInt32",
+        (false, dtype) => dtype.display_name(),
+    }
+}
+
 /// torch's error for an operator that does not support quantised tensors.
 #[cold]
 pub fn unsupported(args: &Args) -> Error {
+    let of_pairs = matches!(args.op.implementation, Implementation::Pointwise(_)) && args.op.broadcasting().len() == 2;
+    let operands: Vec<_> = args.each_tensor().map(|(_, tensor)| tensor).collect();
+    if of_pairs && operands.len() == 1 {
+        return Error::runtime(
+            "empty_strided not supported on quantized tensors yet see https://github.com/pytorch/pytorch/issues/74540",
+        )
+        .hint(ON_NUMBERS);
+    }
+    if let (true, [a, b]) = (of_pairs, &*operands)
+        && a.is_quantized() != b.is_quantized()
+    {
+        return Error::runtime(format!(
+            "promoteTypes with quantized numbers is not handled yet; figure out what the correct rules should be, offending types: {} {}",
+            name_of_dtype(a),
+            name_of_dtype(b)
+        ))
+        .hint(ON_NUMBERS);
+    }
     unsupported_by(&args.op.flat_name(), "QuantizedCPU")
 }
 

@@ -19,7 +19,7 @@ use crate::interceptors::Rest;
 use crate::node;
 use crate::operator::{Args, Implementation, Operator, Sparse};
 use crate::primitives::{SparseBody, primitives};
-use crate::variants::check_cast;
+use crate::variants::{check_cast, check_in_place, check_no_gradient, check_writable, fit_in_place};
 
 /// Why sparse tensors have no operators on other devices.
 pub const ON_HOST: &str = "sparse tensors are on the CPU alone";
@@ -58,7 +58,9 @@ fn call(args: Args, target: Target) -> Result<Output> {
         (Sparse::Add(sign), Target::InPlace) if !args.tensor(Arg::FIRST)?.is_sparse() => {
             (primitives()?.sparse.add_into_dense)(&args, sign)
         }
+        (Sparse::CompositeImplicit, Target::InPlace) if !args.tensor(Arg::FIRST)?.is_sparse() => into_dense(&args),
         (_, Target::InPlace) => in_place(&args),
+        (_, Target::Out([out])) if out.is_sparse() => written(&args, out),
         (_, target) => through_copy(&args, target),
     }
 }
@@ -90,6 +92,29 @@ fn fresh(args: &Args) -> Result<Output> {
     }
 }
 
+/// A dense tensor that is changed takes the elements of a dense result; the copy is recorded.
+fn into_dense(args: &Args) -> Result<Output> {
+    let own = args.tensor(Arg::FIRST)?;
+    let result = body(args)?(args)?.into_tensor()?;
+    if result.is_sparse() {
+        return Err(unsupported_operator(args));
+    }
+    fit_in_place(args.op, own, result.sizes())?;
+    check_in_place(args.op, own, &result.layout().sizes, result.dtype())?;
+    (primitives()?.copy_)(own, &result)?;
+    Ok(Output::Tensor(own.clone()))
+}
+
+/// A sparse `out=` takes the parts of a new result in the same layout.
+fn written(args: &Args, out: &Tensor) -> Result<Output> {
+    check_no_gradient(args, out)?;
+    check_writable(out)?;
+    let result = fresh(args)?.into_tensor()?;
+    take_parts(args, out, &result)?;
+    out.bump_version();
+    Ok(Output::Tensor(out.clone()))
+}
+
 /// A sparse tensor that is changed takes the parts of a new result.
 fn in_place(args: &Args) -> Result<Output> {
     let own = args.tensor(Arg::FIRST)?;
@@ -101,7 +126,12 @@ fn in_place(args: &Args) -> Result<Output> {
         return Err(unsupported_operator(args));
     }
     let change = node::InPlaceCall::begin(args)?;
-    let result = fresh(args)?.into_tensor()?;
+    take_parts(args, own, &fresh(args)?.into_tensor()?)?;
+    change.finish()
+}
+
+/// Gives a sparse tensor the parts of a result in its layout and size, in its dtype.
+fn take_parts(args: &Args, own: &Tensor, result: &Tensor) -> Result<()> {
     if result.layout_name() != own.layout_name() {
         return Err(unsupported_operator(args));
     }
@@ -120,5 +150,5 @@ fn in_place(args: &Args) -> Result<Output> {
         let values = (primitives()?.cast)(&parts.values, own.dtype())?;
         own.set_compressed_parts(CompressedParts { values, ..(*parts).clone() });
     }
-    change.finish()
+    Ok(())
 }

@@ -36,7 +36,7 @@ use crate::order::topk::TOPK;
 use crate::pointwise::activation::{GELU_ERF, GELU_TANH, HARDSIGMOID, HARDTANH, LEAKY_RELU, RELU, THRESHOLD};
 use crate::pointwise::arith::{ADD, MUL};
 use crate::pointwise::clamp::{BOTH, ONLY_MAX, ONLY_MIN};
-use crate::pointwise::compare::{EQ, GE, GT, LE, LT, NE};
+use crate::pointwise::compare::{EQ, GE, GT, ISCLOSE, LE, LT, NE};
 use crate::pointwise::equal::EQUAL;
 use crate::pointwise::hyperbolic::TANH;
 use crate::pointwise::round::ROUND;
@@ -117,6 +117,7 @@ pub static BODIES: &[(&Operator, QuantizedBody)] = &[
     (&GT, numbers),
     (&GE, numbers),
     (&EQUAL, equal),
+    (&ISCLOSE, |_| Err(Error::runtime("isclose is not supported for quantized inputs."))),
 ];
 
 /// The first argument and its scale and zero point; torch's error for a tensor with channels, or one that is not
@@ -153,7 +154,8 @@ fn with_channels(args: &Args) -> Error {
         "gather" | "masked_select" => return unsupported(args),
         _ => NOT_PER_TENSOR.into(),
     };
-    Error::runtime(sentence).hint("Quantise the numbers with one scale: torch.quantize_per_tensor(x.dequantize(), ...).")
+    Error::runtime(sentence)
+        .hint("Quantise the numbers with one scale: torch.quantize_per_tensor(x.dequantize(), ...).")
 }
 
 const NOT_PER_TENSOR: &str = "Expected quantizer->qscheme() == kPerTensorAffine to be true, but got false.  (Could this error message be improved?  If so, please report an enhancement request to PyTorch.)";

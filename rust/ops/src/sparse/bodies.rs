@@ -13,7 +13,7 @@ use crate::create::constant::{EMPTY_LIKE, NEW_ZEROS, ONES_LIKE, ZEROS_LIKE};
 use crate::create::fill::ZERO_;
 use crate::index::index_select::INDEX_SELECT;
 use crate::join::cat::{CAT, STACK};
-use crate::linalg::addmm::ADDMM;
+use crate::linalg::addmm::{ADDMM, ADDMV};
 use crate::linalg::matrix::{BMM, MATMUL, MM, MV};
 use crate::pointwise::activation_backward::THRESHOLD_BACKWARD;
 use crate::pointwise::arith::MUL;
@@ -40,6 +40,7 @@ pub static BODIES: &[(&Operator, SparseBody)] = &[
     (&CAT, shape::cat),
     (&STACK, shape::stack),
     (&ADDMM, product::addmm),
+    (&ADDMV, product::addmv),
     (&MM, |args| product::matmul(args, MM::MAT2)),
     (&MV, |args| product::matmul(args, MV::VEC)),
     (&BMM, product::bmm),

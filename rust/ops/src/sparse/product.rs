@@ -10,14 +10,16 @@ use rushlight_dispatch::operator::{
     Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Sparse, formula,
     operator,
 };
-use rushlight_dispatch::sparse::ON_HOST;
+use rushlight_dispatch::sparse::{ON_HOST, dense, unsupported};
 use rushlight_dispatch::value::{Arg, Output, sizes_value};
 
 use super::compressed::convert::to_layout;
 use super::convert::{FROM_PARTS, VALUES, sorted, with_recorded_values};
+use super::layouts;
 use super::parts::entries;
 use super::spgemm::{SPARSE_SPARSE_MATMUL, check_factors};
 use crate::index::index_select::{INDEX_ADD, INDEX_SELECT};
+use crate::linalg::matrix::MV;
 use crate::pointwise::arith::{ADD, MUL};
 use crate::view::complex::conjugate;
 use crate::view::narrow::SELECT;
@@ -135,7 +137,9 @@ pub fn matmul(args: &Args, second: Arg) -> Result<Output> {
         sizes.push(other.sizes()[1]);
         return op!(RESHAPE, &times(&rows, other, true)?, sizes_value(&sizes)).map(Output::Tensor);
     }
-    times(own, other, true).map(Output::Tensor)
+    let result = if own.is_sparse() && other.is_sparse() { layouts::named(own) } else { "Strided" };
+    check_factors(own, other)?;
+    layouts::in_words(result, own, other, times(own, other, true)).map(Output::Tensor)
 }
 
 /// `bmm` of a sparse batch and a dense one: one product, of a matrix with the sparse ones along its diagonal.
@@ -177,17 +181,46 @@ pub fn bmm(args: &Args) -> Result<Output> {
     op!(RESHAPE, &product, sizes_value(&[batch, rows, columns])).map(Output::Tensor)
 }
 
-/// `addmm` with a sparse matrix among the factors.
+/// `addmm` with a sparse matrix among the operands. The result has the layout of the first.
 pub fn addmm(args: &Args) -> Result<Output> {
     use crate::linalg::addmm::ADDMM::*;
 
-    let (own, beta, alpha) = (args.tensor(INPUT)?, args.scalar(BETA)?, args.scalar(ALPHA)?);
-    let product = times(args.tensor(MAT1)?, args.tensor(MAT2)?, true)?;
+    let (own, mat1, mat2) = (args.tensor(INPUT)?, args.tensor(MAT1)?, args.tensor(MAT2)?);
+    check_factors(mat1, mat2)?;
+    crate::linalg::addmm::check_addend(own, &[mat1.sizes()[0], mat2.sizes()[1]])?;
+    layouts::in_words(layouts::named(own), mat1, mat2, added_to(own, times(mat1, mat2, true), args, (BETA, ALPHA)))
+        .map(Output::Tensor)
+}
+
+/// `addmv` of a compressed matrix.
+pub fn addmv(args: &Args) -> Result<Output> {
+    use crate::linalg::addmm::ADDMV::*;
+
+    let (own, matrix, vector) = (args.tensor(INPUT)?, args.tensor(MAT)?, args.tensor(VEC)?);
+    let Some(parts) = matrix.compressed_parts().filter(|_| !own.is_sparse() && !vector.is_sparse()) else {
+        return Err(unsupported("addmv"));
+    };
+    if parts.format.columns && parts.format.blocks {
+        return Err(Error::runtime("addmv: operation not supported for mat with SparseBsc layout"));
+    }
+    let product = MV.tensor([matrix.into(), vector.into()]);
+    if let Ok(product) = &product
+        && own.numel() != 1
+        && own.numel() != product.numel()
+    {
+        crate::linalg::addmm::check_addend(own, product.sizes())?;
+    }
+    added_to(own, product, args, (BETA, ALPHA)).map(Output::Tensor)
+}
+
+/// `beta * own + alpha * product`. A sparse product is added to a dense tensor at its indices.
+fn added_to(own: &Tensor, product: Result<Tensor>, args: &Args, (beta, alpha): (Arg, Arg)) -> Result<Tensor> {
+    let (product, beta, alpha) = (product?, args.scalar(beta)?, args.scalar(alpha)?);
+    let product = if own.is_sparse() { product } else { dense(&product)? };
     let product = if alpha.is_one() { product } else { op!(MUL, &product, alpha)? };
-    crate::linalg::addmm::check_addend(own, product.sizes())?;
-    if beta.is_zero() {
-        return Ok(Output::Tensor(product));
+    if beta.is_zero() && !own.is_sparse() {
+        return Ok(product);
     }
     let own = if beta.is_one() { own.clone() } else { op!(MUL, own, beta)? };
-    op!(ADD, &own, &product).map(Output::Tensor)
+    op!(ADD, &own, &product)
 }
