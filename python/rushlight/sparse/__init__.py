@@ -109,6 +109,11 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: complex = 1.0, alp
     tensor([[2., 3.],
             [4., 5.]])
     """
+    ordinary = (torch.strided, torch.sparse_coo)
+    if any(one.layout not in ordinary for one in (input, mat1, mat2)) and (
+        mat1.layout is torch.strided or mat2.layout is not torch.strided or input.layout is not torch.strided
+    ):
+        return torch.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
     if input.layout is not torch.strided:
         kind = _layout_name(input)
         raise RuntimeError(f"addmm_sparse_dense: expected strided result tensor, got tensor with layout {kind}")
@@ -162,7 +167,18 @@ def _mm_reduce(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
     rows, columns = torch._convert_indices_from_csr_to_coo(mat1.crow_indices(), mat1.col_indices())
     products = mat1.values().unsqueeze(1) * mat2[columns]
     result = products.new_zeros(mat1.size(0), mat2.size(1))
-    return result.scatter_reduce(0, rows.unsqueeze(1).expand_as(products), products, reduce, include_self=False)
+    to = rows.unsqueeze(1).expand_as(products)
+    if reduce in ("sum", "mean") or not products.numel():
+        return result.scatter_reduce(0, to, products, reduce, include_self=False)
+    # The gradient is that of the first extreme of each row, so its place is found first.
+    with torch.no_grad():
+        extremes = result.scatter_reduce(0, to, products, reduce, include_self=False)
+        places = torch.arange(len(rows)).unsqueeze(1).expand_as(products)
+        same = products == extremes[rows]
+        last = len(rows) - 1
+        first = torch.full(result.shape, last).scatter_reduce(0, to, places.where(same, last), "amin")
+        filled = torch.zeros(mat1.size(0), dtype=torch.bool).index_fill(0, rows, True).unsqueeze(1)
+    return products.gather(0, first).where(filled, result)
 
 
 def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: torch.dtype | None = None) -> Tensor:

@@ -15,11 +15,12 @@ use rushlight_core::{DType, Device, Error, Result};
 use self::errors::unsupported_operator;
 pub use self::errors::{no_memory, unsupported, unsupported_by};
 use crate::call::through_copy::through_copy;
+use crate::copy::copy;
 use crate::interceptors::Rest;
 use crate::node;
-use crate::operator::{Args, Implementation, Operator, Sparse};
+use crate::operator::{Args, Implementation, Operator, Sparse, TensorSpec};
 use crate::primitives::{SparseBody, primitives};
-use crate::variants::{check_cast, check_in_place, check_no_gradient, check_writable, fit_in_place};
+use crate::variants::{check_cast, check_in_place, check_no_gradient, check_out, check_writable, fit_in_place};
 
 /// Why sparse tensors have no operators on other devices.
 pub const ON_HOST: &str = "sparse tensors are on the CPU alone";
@@ -60,7 +61,7 @@ fn call(args: Args, target: Target) -> Result<Output> {
         }
         (Sparse::CompositeImplicit, Target::InPlace) if !args.tensor(Arg::FIRST)?.is_sparse() => into_dense(&args),
         (_, Target::InPlace) => in_place(&args),
-        (_, Target::Out([out])) if out.is_sparse() => written(&args, out),
+        (_, Target::Out([out])) if out.is_sparse() || args.all_tensors(Tensor::is_sparse) => written(&args, out),
         (_, target) => through_copy(&args, target),
     }
 }
@@ -105,12 +106,21 @@ fn into_dense(args: &Args) -> Result<Output> {
     Ok(Output::Tensor(own.clone()))
 }
 
-/// A sparse `out=` takes the parts of a new result in the same layout.
+/// A sparse `out=` takes the parts of a new result in the same layout, and a dense one the elements of a compressed result.
 fn written(args: &Args, out: &Tensor) -> Result<Output> {
     check_no_gradient(args, out)?;
     check_writable(out)?;
     let result = fresh(args)?.into_tensor()?;
-    take_parts(args, out, &result)?;
+    if out.is_sparse() {
+        take_parts(args, out, &result)?;
+    } else {
+        let result = if result.compressed_parts().is_some() { dense(&result)? } else { result };
+        if result.is_sparse() {
+            return Err(unsupported_operator(args));
+        }
+        check_out(args, 0, out, &TensorSpec::like(&result))?;
+        copy(out, &result)?;
+    }
     out.bump_version();
     Ok(Output::Tensor(out.clone()))
 }

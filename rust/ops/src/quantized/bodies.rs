@@ -160,6 +160,8 @@ fn with_channels(args: &Args) -> Error {
 
 const NOT_PER_TENSOR: &str = "Expected quantizer->qscheme() == kPerTensorAffine to be true, but got false.  (Could this error message be improved?  If so, please report an enhancement request to PyTorch.)";
 
+const NOT_SAME_DTYPE: &str = "Expected self.scalar_type() == src.scalar_type() to be true, but got false.  (Could this error message be improved?  If so, please report an enhancement request to PyTorch.)";
+
 /// The operator over the integers of its first argument, whose quantizer its results have.
 fn every_integer(args: &Args) -> Result<Output> {
     let own = args.tensor(Arg::FIRST)?;
@@ -329,20 +331,20 @@ fn copy(args: &Args) -> Result<Output> {
             "Copying from quantized Tensor to non-quantized Tensor is not allowed, please use dequantize to get a float Tensor from a quantized Tensor",
         ));
     }
+    let with_channels =
+        |tensor: &Tensor| tensor.quantizer().map(|quantizer| matches!(**quantizer, Quantizer::PerChannel { .. }));
+    if from.is_quantized() && with_channels(own) != with_channels(&from) {
+        return Err(Error::runtime("Quantized Copy only works with same qscheme"));
+    }
     match from.quantizer() {
         Some(quantizer) if from.dtype() == own.dtype() => {
-            if let (Some(Quantizer::PerChannel { .. }), Quantizer::PerTensor { .. }) =
-                (own.quantizer().map(|of_own| &**of_own), &**quantizer)
-            {
-                return Err(Error::runtime("Quantized Copy only works with same qscheme"));
-            }
             let whole = op!(EXPAND, from.integers(), sizes_value(own.sizes()))?;
             rushlight_dispatch::copy::copy(&own.integers(), &whole)?;
             if own.quantizer().is_none_or(|of_own| **of_own != **quantizer) {
                 rushlight_dispatch::interpreter::replace_meta(own, own.quantized(quantizer.clone()).meta().clone());
             }
         }
-        Some(_) => return Err(Error::runtime("Quantized Copy only works with same scalar type and sizes")),
+        Some(_) => return Err(Error::runtime(NOT_SAME_DTYPE)),
         None if from.dtype() != DType::F32 => {
             return Err(Error::runtime("Quantized copy only works with kFloat as source Tensor"));
         }

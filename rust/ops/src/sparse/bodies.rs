@@ -15,6 +15,7 @@ use crate::index::index_select::INDEX_SELECT;
 use crate::join::cat::{CAT, STACK};
 use crate::linalg::addmm::{ADDMM, ADDMV};
 use crate::linalg::matrix::{BMM, MATMUL, MM, MV};
+use crate::linalg::triangular::TRIANGULAR_SOLVE;
 use crate::pointwise::activation_backward::THRESHOLD_BACKWARD;
 use crate::pointwise::arith::MUL;
 use crate::pointwise::divide::{DIV, FLOOR_DIVIDE};
@@ -41,6 +42,7 @@ pub static BODIES: &[(&Operator, SparseBody)] = &[
     (&STACK, shape::stack),
     (&ADDMM, product::addmm),
     (&ADDMV, product::addmv),
+    (&TRIANGULAR_SOLVE, product::triangular_solve),
     (&MM, |args| product::matmul(args, MM::MAT2)),
     (&MV, |args| product::matmul(args, MV::VEC)),
     (&BMM, product::bmm),

@@ -11,13 +11,14 @@ use rushlight_dispatch::operator::{
     operator,
 };
 use rushlight_dispatch::sparse::{ON_HOST, dense, unsupported};
-use rushlight_dispatch::value::{Arg, Output, sizes_value};
+use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
 
 use super::compressed::convert::to_layout;
 use super::convert::{FROM_PARTS, VALUES, sorted, with_recorded_values};
 use super::layouts;
 use super::parts::entries;
 use super::spgemm::{SPARSE_SPARSE_MATMUL, check_factors};
+use crate::convert::contiguous;
 use crate::index::index_select::{INDEX_ADD, INDEX_SELECT};
 use crate::linalg::matrix::MV;
 use crate::pointwise::arith::{ADD, MUL};
@@ -139,7 +140,9 @@ pub fn matmul(args: &Args, second: Arg) -> Result<Output> {
     }
     let result = if own.is_sparse() && other.is_sparse() { layouts::named(own) } else { "Strided" };
     check_factors(own, other)?;
-    layouts::in_words(result, own, other, times(own, other, true)).map(Output::Tensor)
+    let product = layouts::in_words(result, own, other, times(own, other, true))?;
+    let by_rows = !own.is_sparse() && other.compressed_parts().is_some();
+    if by_rows { contiguous(&product) } else { Ok(product) }.map(Output::Tensor)
 }
 
 /// `bmm` of a sparse batch and a dense one: one product, of a matrix with the sparse ones along its diagonal.
@@ -211,6 +214,25 @@ pub fn addmv(args: &Args) -> Result<Output> {
         crate::linalg::addmm::check_addend(own, product.sizes())?;
     }
     added_to(own, product, args, (BETA, ALPHA)).map(Output::Tensor)
+}
+
+/// `triangular_solve` of a matrix that is compressed by rows. torch returns nothing in the second place.
+pub fn triangular_solve(args: &Args) -> Result<Output> {
+    use crate::linalg::triangular::TRIANGULAR_SOLVE::*;
+
+    let (own, matrix) = (args.tensor(INPUT)?, args.tensor(A)?);
+    let Some(parts) = matrix.compressed_parts().filter(|_| !own.is_sparse()) else {
+        return Err(unsupported("triangular_solve"));
+    };
+    if parts.format.columns {
+        return Err(Error::value("triangular_solve: unsupported sparse layout."));
+    }
+    let mut call = args.clone();
+    call.set(A, Value::Own(dense(matrix)?));
+    let solution = call.call()?.into_tensors().into_iter().next();
+    let solution = solution.ok_or_else(|| Error::runtime("triangular_solve gave nothing"))?;
+    let none = zeros(&[0], own.dtype(), own.device())?;
+    Ok(Output::Tuple(vec![contiguous(&solution)?, none]))
 }
 
 /// `beta * own + alpha * product`. A sparse product is added to a dense tensor at its indices.

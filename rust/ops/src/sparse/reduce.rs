@@ -55,8 +55,13 @@ pub fn along(args: &Args) -> Result<Output> {
         let parts = compressed::parts::compress(&sums, &sizes, format, held.batch_dims(), [1, 1])?;
         return compressed::parts::build(&sizes, parts).map(Output::Tensor);
     }
+    // No dimensions are none here, and all of a dense tensor.
     if args.optional_ints(DIM).is_some_and(<[i64]>::is_empty) {
-        let dtype = args.dtype(DTYPE).unwrap_or(if own.dtype().is_integral() { DType::I64 } else { own.dtype() });
+        let dtype = args.dtype(DTYPE).unwrap_or(if own.dtype().is_floating() || own.dtype().is_complex() {
+            own.dtype()
+        } else {
+            DType::I64
+        });
         return op!(TO_DTYPE, own, dtype).map(Output::Tensor);
     }
     let held = entries(own, "sum")?;
