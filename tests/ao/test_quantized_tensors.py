@@ -75,12 +75,12 @@ def test_parts_of_channels_have_their_numbers(axis):
 
 
 REFUSED = {
-    "q + q": "Could not run 'aten::add' with arguments from the 'QuantizedCPU' backend",
-    "q.sum()": "Could not run 'aten::sum' with arguments from the 'QuantizedCPU' backend",
+    "q + q": "Could not run 'aten::add.out' with arguments from the 'QuantizedCPU' backend",
+    "q.sum()": "Could not run 'aten::sum.IntList_out' with arguments from the 'QuantizedCPU' backend",
     "torch.zeros_like(q)": "with arguments from the 'QuantizedCPU' backend",
     "torch.rand_like(q)": "with arguments from the 'QuantizedCPU' backend",
     "q.zero_()": "with arguments from the 'QuantizedCPU' backend",
-    "q.set_()": "Could not run 'aten::set_' with arguments from the 'QuantizedCPU' backend",
+    "q.set_()": "Could not run 'aten::set_.source_Tensor' with arguments from the 'QuantizedCPU' backend",
     "q.float()": "Creation of quantized tensor requires quantized dtype like torch.quint8",
     "q.to(torch.float32)": "Creation of quantized tensor requires quantized dtype like torch.quint8",
     "x.to(torch.quint8)": "empty_strided not supported on quantized tensors yet",
@@ -239,7 +239,9 @@ def test_images_are_resized(dtype):
         assert (result.int_repr() - expected).abs().max() <= 0.5 + 1e-5
     assert resize(own.to(memory_format=torch.channels_last), scale_factor=2).shape == (1, 1, 8, 8)
     assert resize(own[None], scale_factor=2).shape == (1, 1, 2, 8, 8)
-    with pytest.raises(NotImplementedError, match="aten::upsample_bicubic2d.out' with arguments from the 'QuantizedCPU'"):
+    with pytest.raises(
+        NotImplementedError, match="aten::upsample_bicubic2d.out' with arguments from the 'QuantizedCPU'"
+    ):
         resize(own, scale_factor=2, mode="bicubic")
     with pytest.raises(NotImplementedError, match="aten::upsample_nearest1d.out"):
         resize(own[0], scale_factor=2)
@@ -276,7 +278,10 @@ def test_parts_of_tensors_with_channels():
         assert part.qscheme() is torch.per_tensor_affine and torch.equal(part.dequantize(), whole)
     assert [len(part) for part in rows] == [4, 4, 4]
     for own in (rows, columns):
-        for parts, wholes in ((own.split(2), own.dequantize().split(2)), (own.chunk(2, 1), own.dequantize().chunk(2, 1))):
+        for parts, wholes in (
+            (own.split(2), own.dequantize().split(2)),
+            (own.chunk(2, 1), own.dequantize().chunk(2, 1)),
+        ):
             for part, whole in zip(parts, wholes):
                 assert part.qscheme() is torch.per_channel_affine and torch.equal(part.dequantize(), whole)
 

@@ -63,7 +63,11 @@ def test_sizes_that_make_no_sense(arguments, error, sentence):
 @pytest.mark.parametrize(
     "arguments, error, sentence",
     [
-        ({"scale_factor": float("nan"), "recompute_scale_factor": True}, ValueError, "cannot convert float NaN to integer"),
+        (
+            {"scale_factor": float("nan"), "recompute_scale_factor": True},
+            ValueError,
+            "cannot convert float NaN to integer",
+        ),
         ({"scale_factor": float("nan")}, RuntimeError, "value cannot be converted to type int64_t without overflow"),
         ({"scale_factor": float("inf"), "mode": "area"}, OverflowError, "cannot convert float infinity to integer"),
         (
@@ -72,9 +76,21 @@ def test_sizes_that_make_no_sense(arguments, error, sentence):
             "adaptive_avg_pool2d(): argument 'output_size' failed to unpack the object at pos 1 with error \"Overflow when "
             "unpacking long long",
         ),
-        ({"size": 2**63}, TypeError, "upsample_nearest2d(): argument 'output_size' failed to unpack the object at pos 1"),
-        ({"size": 2**31}, RuntimeError, "Storage size calculation overflowed with sizes=[1, 1, 2147483648, 2147483648]"),
-        ({"size": 2.5, "mode": "nearest-exact"}, TypeError, "_upsample_nearest_exact2d() received an invalid combination"),
+        (
+            {"size": 2**63},
+            TypeError,
+            "upsample_nearest2d(): argument 'output_size' failed to unpack the object at pos 1",
+        ),
+        (
+            {"size": 2**31},
+            RuntimeError,
+            "Storage size calculation overflowed with sizes=[1, 1, 2147483648, 2147483648]",
+        ),
+        (
+            {"size": 2.5, "mode": "nearest-exact"},
+            TypeError,
+            "_upsample_nearest_exact2d() received an invalid combination",
+        ),
         ({"size": 2.5, "mode": "bilinear"}, TypeError, "got (Tensor, list, bool, NoneType), but expected one of"),
         ({"size": 2.5, "mode": "area"}, TypeError, "must be tuple of ints, but found element of type float at pos 0"),
         ({"size": (True, 2)}, TypeError, "got (Tensor, tuple, NoneType), but expected one of"),

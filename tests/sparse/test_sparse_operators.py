@@ -321,13 +321,29 @@ def test_results_of_products_in_a_given_layout():
 
 
 def test_products_that_torch_lacks_are_refused_in_its_words():
-    own, blocks = WHOLE.to_sparse(), WHOLE.to_sparse_bsr((1, 3))
-    with pytest.raises(RuntimeError, match="computation on CPU is not implemented for SparseCsr . Sparse @ SparseBsr"):
-        torch.addmm(WHOLE.to_sparse_csr(), own, blocks)
+    own, rows = WHOLE.to_sparse(), WHOLE.to_sparse_csr()
+    with pytest.raises(RuntimeError, match="computation on CPU is not implemented for SparseCsr . Sparse @ Strided"):
+        torch.mm(own, WHOLE, out=rows.clone())
     with pytest.raises(RuntimeError, match="expected strided result tensor, got tensor with layout Sparse"):
-        torch.addmm(own, own, WHOLE)
+        torch.mm(own, WHOLE, out=own.clone())
     with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
         torch.addmm(own, own, torch.ones(2, 3))
+    batch = torch.stack([WHOLE, WHOLE])
+    with pytest.raises(NotImplementedError, match="'aten::bmm.out' with arguments from the 'SparseCsrCPU' backend"):
+        torch.bmm(batch.to_sparse_csr(), batch)
+    with pytest.raises(RuntimeError, match="unsupported tensor layout: SparseCsr"):
+        rows / WHOLE
+    with pytest.raises(RuntimeError, match="sparse_mm_reduce: expect self to be SparseCsr, got SparseCsc"):
+        torch.sparse.mm(WHOLE.to_sparse_csc(), WHOLE, "sum")
+    for made, given in (
+        (rows.to_sparse_csc, "sparse_compressed_to_sparse_csc: conversion from SparseCsr to SparseCsc"),
+        (
+            rows.to_sparse_csr,
+            "to_sparse_csr: conversion from SparseCsr to SparseCsr",
+        ),
+    ):
+        with pytest.raises(RuntimeError, match=f"{given} with dense_dim argument given is not supported"):
+            made(dense_dim=0)
 
 
 def test_products_with_vectors():

@@ -135,7 +135,7 @@ def _quantized(
 ) -> Tensor:
     """The integers are resized; means of them are rounded."""
     dimensions = len(size)
-    if antialias or not (mode.startswith("nearest") and dimensions > 1 or mode == "bilinear"):
+    if antialias or not ((mode.startswith("nearest") and dimensions > 1) or mode == "bilinear"):
         kernel = f"_{_kernel(mode, dimensions)}_aa" if antialias else _kernel(mode, dimensions)
         raise NotImplementedError(
             f"Could not run 'aten::{kernel}.out' with arguments from the 'QuantizedCPU' backend. This could be because the "
@@ -306,7 +306,7 @@ def _check_mode(input: Tensor, mode: str, align_corners: bool, antialias: bool) 
             raise ValueError("Lanczos mode does not support align_corners=True")
         if mode == "lanczos" and not antialias:
             raise ValueError("Lanczos mode requires antialias=True")
-        if antialias and not (input.is_floating_point() or input.dtype == torch.uint8):
+        if antialias and not (input.is_floating_point() or input.is_quantized or input.dtype == torch.uint8):
             raise _not_implemented("compute_index_ranges_weights", input)
     elif 3 <= rank <= 5 and "linear" in mode and mode in _RANKS:
         raise NotImplementedError(f"Got {rank}D input, but {mode} mode needs {_RANKS[mode]}D input")

@@ -19,7 +19,9 @@ class Folder:
     def __init__(self, path: str) -> None:
         self._root = Path(path)
         self._names = {
-            file.relative_to(self._root).as_posix() for file in self._root.rglob("*") if file.is_file() and not file.is_symlink()
+            file.relative_to(self._root).as_posix()
+            for file in self._root.rglob("*")
+            if file.is_file() and not file.is_symlink()
         }
 
     def names(self) -> list[str]:

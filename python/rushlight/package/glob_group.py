@@ -25,7 +25,9 @@ class GlobGroup:
     (True, False)
     """
 
-    def __init__(self, include: str | Iterable[str], *, exclude: str | Iterable[str] = (), separator: str = ".") -> None:
+    def __init__(
+        self, include: str | Iterable[str], *, exclude: str | Iterable[str] = (), separator: str = "."
+    ) -> None:
         self._texts = f"{include!r}, exclude={exclude!r}"
         self.separator = separator
         self.include = self._compiled(include)

@@ -134,4 +134,3 @@ class OrderedImporter(Importer):
             if found != "__main__":
                 return found
         return "__main__"
-

@@ -105,7 +105,9 @@ class PackageImporter(Importer):
         """
         return self.zip_reader.read(self._path(package, resource))
 
-    def load_text(self, package: str | ModuleType, resource: str, encoding: str = "utf-8", errors: str = "strict") -> str:
+    def load_text(
+        self, package: str | ModuleType, resource: str, encoding: str = "utf-8", errors: str = "strict"
+    ) -> str:
         """The text of a resource."""
         return self.load_binary(package, resource).decode(encoding, errors)
 
@@ -272,7 +274,9 @@ class _Unpickler(pickle.Unpickler):
                 self._reduced[key] = make(self._importer, *arguments)
             return self._reduced[key]
         if kind != "storage":
-            raise pickle.UnpicklingError(f"Unknown typename for persistent_load, expected 'storage' or 'reduce_package' but got '{kind}'")
+            raise pickle.UnpicklingError(
+                f"Unknown typename for persistent_load, expected 'storage' or 'reduce_package' but got '{kind}'"
+            )
         of, key, location, elements = rest
         if key not in self._storages:
             self._storages[key] = self._storage(of, key, location, elements)
@@ -288,7 +292,7 @@ class _Unpickler(pickle.Unpickler):
             )
         storage = torch.UntypedStorage(len(data))
         if data:
-            memoryview(storage)[:] = data  # type: ignore[call-overload]
+            memoryview(storage)[:] = data
         swapped = "byteorder" in self._importer._names and self._importer._text("byteorder") != sys.byteorder
         if swapped and of.dtype.itemsize > 1:
             storage.byteswap(of.dtype)

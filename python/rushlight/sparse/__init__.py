@@ -157,10 +157,14 @@ def mm(sparse: Tensor, dense: Tensor, reduce: str | None = None) -> Tensor:
 
 
 def _mm_reduce(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
+    if {mat1.layout, mat2.layout} <= {torch.strided, torch.sparse_coo}:
+        _unsupported("_sparse_mm_reduce_impl", mat1 if mat1.is_sparse else mat2)
     if mat1.layout is not torch.sparse_csr:
-        backend = "SparseCPU" if mat1.layout is torch.sparse_coo else "CPU"
-        raise NotImplementedError(
-            f"Could not run 'aten::_sparse_mm_reduce_impl' with arguments from the '{backend}' backend."
+        raise RuntimeError(f"sparse_mm_reduce: expect self to be SparseCsr, got {_layout_name(mat1)}")
+    if mat2.layout is not torch.strided:
+        raise RuntimeError(
+            f"Expected tensor to have Strided Layout, but got tensor with {_layout_name(mat2)} Layout (while checking "
+            "arguments for sparse_mm_reduce)"
         )
     if reduce not in ("sum", "mean", "amax", "amin"):
         raise RuntimeError(f"sparse_mm_reduce: reduce type of {reduce} has not been enabled.")

@@ -98,7 +98,7 @@ fn into_dense(args: &Args) -> Result<Output> {
     let own = args.tensor(Arg::FIRST)?;
     let result = body(args)?(args)?.into_tensor()?;
     if result.is_sparse() {
-        return Err(unsupported_operator(args));
+        return Err(cannot_write(args, own));
     }
     fit_in_place(args.op, own, result.sizes())?;
     check_in_place(args.op, own, &result.layout().sizes, result.dtype())?;
@@ -116,7 +116,7 @@ fn written(args: &Args, out: &Tensor) -> Result<Output> {
     } else {
         let result = if result.compressed_parts().is_some() { dense(&result)? } else { result };
         if result.is_sparse() {
-            return Err(unsupported_operator(args));
+            return Err(cannot_write(args, out));
         }
         check_out(args, 0, out, &TensorSpec::like(&result))?;
         copy(out, &result)?;
@@ -143,7 +143,7 @@ fn in_place(args: &Args) -> Result<Output> {
 /// Gives a sparse tensor the parts of a result in its layout and size, in its dtype.
 fn take_parts(args: &Args, own: &Tensor, result: &Tensor) -> Result<()> {
     if result.layout_name() != own.layout_name() {
-        return Err(unsupported_operator(args));
+        return Err(cannot_write(args, own));
     }
     if result.sizes() != own.sizes() {
         return Err(Error::runtime(format!(
@@ -161,4 +161,13 @@ fn take_parts(args: &Args, own: &Tensor, result: &Tensor) -> Result<()> {
         own.set_compressed_parts(CompressedParts { values, ..(*parts).clone() });
     }
     Ok(())
+}
+
+/// The error for a result whose layout the target does not have.
+#[cold]
+fn cannot_write(args: &Args, target: &Tensor) -> Error {
+    match primitives().map(|primitives| (primitives.sparse.refused)(args, target)) {
+        Ok(Some(error)) => error,
+        _ => unsupported_operator(args),
+    }
 }

@@ -227,7 +227,7 @@ fn spaced(args: &Args, plain: bool, shape: impl Fn(c128) -> c128 + Sync) -> Resu
     }
     // One number is `start`, and `end` is not read.
     let halves = matches!(dtype, DType::F16 | DType::BF16);
-    if steps > 1 || (steps == 1 && plain && !halves) {
+    if steps > 1 || (steps == 1 && (dtype.is_integral() || plain && !halves)) {
         create::check_fits(start, dtype)?;
     }
     if steps > 1 {
@@ -235,8 +235,8 @@ fn spaced(args: &Args, plain: bool, shape: impl Fn(c128) -> c128 + Sync) -> Resu
     }
     let tensor = options.empty(&[steps as isize], dtype)?;
     let count = steps as usize;
-    // For integers the fractions of the ends are dropped first.
-    let whole_end = |value: Scalar| if dtype.is_integral() { value.f64().trunc() } else { value.f64() };
+    // For integers the fractions of two ends are dropped first.
+    let whole_end = |value: Scalar| if dtype.is_integral() && steps > 1 { value.f64().trunc() } else { value.f64() };
     if plain && !dtype.is_complex() {
         let range = if dtype == DType::F32 {
             let (first, last) = (start.f64() as f32, end.f64() as f32);

@@ -12,7 +12,7 @@ use rushlight_dispatch::primitives::QuantizedBody;
 use rushlight_dispatch::quantized::{dequantized, unsupported};
 use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
 
-use super::convert::{dequantize, limits, quantize_like, quantize_per_tensor};
+use super::convert::{dequantize, display_name, limits, quantize_like, quantize_per_tensor};
 use super::views;
 use crate::convert::copy::COPY;
 use crate::convert::{CLONE, TO_DTYPE, to_dtype};
@@ -43,6 +43,7 @@ use crate::pointwise::round::ROUND;
 use crate::pointwise::special::SIGMOID;
 use crate::reduce::extreme::{MAX, MAX_DIM, MIN, MIN_DIM};
 use crate::reduce::moments::{STD, STD_CORRECTION, STD_DIM};
+use crate::reduce::norm::NORM;
 use crate::reduce::sum::{MEAN, MEAN_DIM};
 use crate::view::expand::EXPAND;
 use crate::view::narrow::{SELECT, SLICE};
@@ -117,6 +118,12 @@ pub static BODIES: &[(&Operator, QuantizedBody)] = &[
     (&GT, numbers),
     (&GE, numbers),
     (&EQUAL, equal),
+    (&NORM, |args| {
+        let kind = display_name(args.tensor(Arg::FIRST)?.dtype());
+        Err(Error::runtime(format!(
+            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got {kind}"
+        )))
+    }),
     (&ISCLOSE, |_| Err(Error::runtime("isclose is not supported for quantized inputs."))),
 ];
 

@@ -2,6 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};
+use rushlight_dispatch::operator::Args;
 
 /// torch's name of a tensor's layout in errors: `SparseCsr`, or `Sparse` for coordinates.
 pub fn named(tensor: &Tensor) -> &'static str {
@@ -28,15 +29,30 @@ fn check(result: &str, own: &Tensor, other: &Tensor) -> Result<()> {
         | ("Strided", "SparseCsr", "SparseCsr" | "SparseCsc")
         | ("Strided" | "SparseCsc", "SparseCsc", "SparseCsc")
         | ("SparseCsr", "SparseCsr" | "SparseCsc", "SparseCsr" | "SparseCsc") => return Ok(()),
-        ("SparseBsr" | "SparseBsc", ..) => {
-            format!("empty_sparse_compressed expected sparse compressed (non-block) tensor layout but got {result}")
-        }
         _ => format!("addmm: computation on CPU is not implemented for {result} + {a} @ {b}"),
     };
     Err(Error::runtime(sentence).hint("Convert a matrix first: x.to_dense(), x.to_sparse() or x.to_sparse_csr()."))
 }
 
-/// A product, or torch's words for why there is none: the engine's own refusal is about a step inside it.
+/// torch's refusal of a new tensor in a layout of blocks, without blocks.
+pub fn no_blocks(made: &str, kind: &str) -> Error {
+    Error::runtime(format!(
+        "{made}_sparse_compressed expected sparse compressed (non-block) tensor layout but got {kind}"
+    ))
+}
+
+/// torch's words for a product that cannot be written to a tensor of this layout.
+pub fn refused(args: &Args, target: &Tensor) -> Option<Error> {
+    let mut matrices = args.each_tensor().map(|(_, tensor)| tensor).skip(usize::from(args.op.name == "addmm"));
+    let (own, other) =
+        matches!(args.op.name, "mm" | "addmm").then(|| matrices.next().zip(matrices.next())).flatten()?;
+    check(named(target), own, other).err()
+}
+
+/// A new product, or torch's words for why there is none: the engine's own refusal is about a step inside it.
 pub fn in_words<T>(result: &str, own: &Tensor, other: &Tensor, product: Result<T>) -> Result<T> {
-    product.map_err(|error| check(result, own, other).err().unwrap_or(error))
+    product.map_err(|error| match result {
+        "SparseBsr" | "SparseBsc" => no_blocks("empty", result),
+        _ => check(result, own, other).err().unwrap_or(error),
+    })
 }

@@ -10,7 +10,7 @@ use rushlight_dispatch::operator::{
     Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Sparse, formula,
     operator,
 };
-use rushlight_dispatch::sparse::{ON_HOST, dense, unsupported};
+use rushlight_dispatch::sparse::{ON_HOST, dense, unsupported, unsupported_by};
 use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
 
 use super::compressed::convert::to_layout;
@@ -113,9 +113,13 @@ pub fn times(own: &Tensor, other: &Tensor, whole: bool) -> Result<Tensor> {
 
 /// The product of two sparse matrices: with coordinates, or by rows if the first is compressed.
 fn times_sparse(own: &Tensor, other: &Tensor) -> Result<Tensor> {
-    let with_coordinates = |tensor: &Tensor| to_layout(tensor, "sparse_coo", None, None);
+    let with_coordinates = |tensor: &Tensor| to_layout(tensor, "to_sparse", "sparse_coo", None, None);
     let product = op!(SPARSE_SPARSE_MATMUL, &with_coordinates(own)?, &with_coordinates(other)?)?;
-    if own.compressed_parts().is_some() { to_layout(&product, "sparse_csr", None, None) } else { Ok(product) }
+    if own.compressed_parts().is_some() {
+        to_layout(&product, "to_sparse", "sparse_csr", None, None)
+    } else {
+        Ok(product)
+    }
 }
 
 /// `mm`, `mv` and `matmul` of a sparse matrix and a dense matrix or vector.
@@ -150,6 +154,12 @@ pub fn bmm(args: &Args) -> Result<Output> {
     use crate::linalg::matrix::BMM::*;
 
     let (own, other) = (args.tensor(INPUT)?, args.tensor(MAT2)?);
+    if own.compressed_parts().is_some() || other.compressed_parts().is_some() {
+        return match layouts::named(other) {
+            kind @ ("SparseBsr" | "SparseBsc") => Err(layouts::no_blocks("empty", kind)),
+            _ => Err(unsupported_by("bmm", "SparseCsrCPU")),
+        };
+    }
     if !own.is_sparse() || other.is_sparse() {
         return Err(Error::runtime("bmm_sparse: Tensor 'mat2' must be dense"));
     }
@@ -204,7 +214,7 @@ pub fn addmv(args: &Args) -> Result<Output> {
         return Err(unsupported("addmv"));
     };
     if parts.format.columns && parts.format.blocks {
-        return Err(Error::runtime("addmv: operation not supported for mat with SparseBsc layout"));
+        return Err(Error::runtime("torch.addmv: operation not supported for mat with SparseBsc layout"));
     }
     let product = MV.tensor([matrix.into(), vector.into()]);
     if let Ok(product) = &product
