@@ -26,6 +26,8 @@ import rushlight as torch
         ("torch.linspace(3, 1e300, 1, dtype=torch.float16)", [3.0], "float16"),
         ("torch.linspace(3, 1e300, 1, dtype=torch.int8)", [3], "int8"),
         ("torch.linspace(0, 1e300, 0, dtype=torch.uint8)", [], "uint8"),
+        ("torch.logspace(1.5, 300, 1, dtype=torch.int64)", [31], "int64"),
+        ("torch.logspace(-1e300, 1e300, 1, dtype=torch.int8)", [0], "int8"),
         ("torch.linspace(torch.tensor(0.0), 1, 3)", [0.0, 0.5, 1.0], "float32"),
         ("torch.linspace(0, 1j, 3)", [0j, 0.5j, 1j], "complex64"),
         ("torch.logspace(0, 2, 3)", [1.0, 10.0, 100.0], "float32"),

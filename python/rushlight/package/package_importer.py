@@ -150,9 +150,9 @@ class PackageImporter(Importer):
         if fromlist:
             self._load_submodules(module, whole, fromlist)
             return module
-        if not level or not name:
-            return self._load(whole.partition(".")[0]) if not level else module
-        return self._load(whole[: len(whole) - len(name) + len(name.partition(".")[0])])
+        if level and not name:
+            return module
+        return self._load(whole.removesuffix(name) + name.partition(".")[0])
 
     def _load_submodules(self, module: ModuleType, name: str, wanted: Iterable[str]) -> None:
         if not hasattr(module, "__path__"):

@@ -225,13 +225,16 @@ fn spaced(args: &Args, plain: bool, shape: impl Fn(c128) -> c128 + Sync) -> Resu
     if steps > 1 && !args.op.dtypes.has(dtype) {
         return Err(not_implemented(args.op, dtype));
     }
-    // One number is `start`, and `end` is not read.
-    let halves = matches!(dtype, DType::F16 | DType::BF16);
-    if steps > 1 || (steps == 1 && (dtype.is_integral() || plain && !halves)) {
-        create::check_fits(start, dtype)?;
-    }
-    if steps > 1 {
-        create::check_fits(end, dtype)?;
+    // One number is that of `start`, and `end` is not read.
+    match steps {
+        0 => {}
+        1 if dtype.is_integral() => create::check_fits(Scalar::Float(shape(start.complex()).re), dtype)?,
+        1 if !plain || matches!(dtype, DType::F16 | DType::BF16) => {}
+        1 => create::check_fits(start, dtype)?,
+        _ => {
+            create::check_fits(start, dtype)?;
+            create::check_fits(end, dtype)?;
+        }
     }
     let tensor = options.empty(&[steps as isize], dtype)?;
     let count = steps as usize;
