@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 import warnings
+import weakref
 
 import pytest
 
@@ -508,3 +509,11 @@ def test_whole_numbers_that_a_dtype_skips(dtype, bounds, told):
         warnings.simplefilter("always")
         torch.zeros(2, dtype=dtype).random_(*bounds)
     assert [str(one.message)[: len(text)] for one, text in zip(caught, told, strict=True)] == told
+
+
+def test_generators_have_weak_references():
+    generator = torch.Generator()
+    reference = weakref.ref(generator)
+    assert reference() is generator
+    del generator
+    assert reference() is None

@@ -215,6 +215,7 @@ def _made(
         values = torch.tensor(values, dtype=dtype, device=device)
     elif dtype is not None or device is not None:
         values = values.to(device=device, dtype=dtype)
+    compressed, plain = compressed.to(device=values.device), plain.to(device=values.device)
     size = None if size is None else tuple(size)
     made = _C._sparse_compressed_tensor(layout, compressed, plain, values, size, bool(ordered))
     return made.requires_grad_() if requires_grad else made

@@ -75,12 +75,12 @@ def test_parts_of_channels_have_their_numbers(axis):
 
 
 REFUSED = {
-    "q + q": "Could not run 'aten::add' with arguments from the 'QuantizedCPU' backend",
-    "q.sum()": "Could not run 'aten::sum' with arguments from the 'QuantizedCPU' backend",
+    "q + q": "Could not run 'aten::add.out' with arguments from the 'QuantizedCPU' backend",
+    "q.sum()": "Could not run 'aten::sum.IntList_out' with arguments from the 'QuantizedCPU' backend",
     "torch.zeros_like(q)": "with arguments from the 'QuantizedCPU' backend",
     "torch.rand_like(q)": "with arguments from the 'QuantizedCPU' backend",
     "q.zero_()": "with arguments from the 'QuantizedCPU' backend",
-    "q.set_()": "Could not run 'aten::set_' with arguments from the 'QuantizedCPU' backend",
+    "q.set_()": "Could not run 'aten::set_.source_Tensor' with arguments from the 'QuantizedCPU' backend",
     "q.float()": "Creation of quantized tensor requires quantized dtype like torch.quint8",
     "q.to(torch.float32)": "Creation of quantized tensor requires quantized dtype like torch.quint8",
     "x.to(torch.quint8)": "empty_strided not supported on quantized tensors yet",
@@ -213,3 +213,104 @@ def test_numbers_are_quantised_when_they_are_assigned():
         assert q.int_repr().tolist() == [integer, 1, 2]
     with pytest.raises(NotImplementedError, match=r"Use x.dequantize\(\) for the numbers"):
         q.sum()
+
+
+def test_statistics_keep_the_quantizer():
+    own = quantized()
+    for call in (lambda x: x.std(1), lambda x: x.std(), lambda x: torch.std(x, 0, correction=0, keepdim=True)):
+        result = call(own)
+        expected = torch.quantize_per_tensor(call(own.dequantize()), 0.5, 10, torch.quint8)
+        assert result.q_scale() == 0.5 and torch.equal(result.int_repr(), expected.int_repr())
+    assert torch.threshold(own, 0.0, 2.0).dequantize()[0].tolist() == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("dtype", [torch.quint8, torch.qint8, torch.qint32])
+def test_images_are_resized(dtype):
+    integers = torch.arange(16).reshape(1, 1, 4, 4) * 3
+    own = torch.quantize_per_tensor(integers * 0.5, 0.5, 0, dtype)
+    resize = torch.nn.functional.interpolate
+    for options in ({"scale_factor": 2}, {"size": (3, 6)}, {"size": (3, 6), "mode": "nearest-exact"}):
+        result = resize(own, **options)
+        assert result.q_scale() == 0.5 and result.dtype is dtype
+        assert torch.equal(result.int_repr().long(), resize(integers.float(), **options).long())
+    for align in (False, True):
+        result = resize(own, size=(3, 7), mode="bilinear", align_corners=align)
+        expected = resize(integers.double(), size=(3, 7), mode="bilinear", align_corners=align)
+        assert (result.int_repr() - expected).abs().max() <= 0.5 + 1e-5
+    assert resize(own.to(memory_format=torch.channels_last), scale_factor=2).shape == (1, 1, 8, 8)
+    assert resize(own[None], scale_factor=2).shape == (1, 1, 2, 8, 8)
+    with pytest.raises(
+        NotImplementedError, match="aten::upsample_bicubic2d.out' with arguments from the 'QuantizedCPU'"
+    ):
+        resize(own, scale_factor=2, mode="bicubic")
+    with pytest.raises(NotImplementedError, match="aten::upsample_nearest1d.out"):
+        resize(own[0], scale_factor=2)
+
+
+def test_numbers_are_written_by_masks_and_indices():
+    own = quantized()
+    own[own.dequantize() > 5] = 1.0
+    assert own.dequantize().tolist()[2] == [5, 1, 1, 1]
+    own[torch.tensor([0])] = torch.tensor([0.0, 0.5, 1.0, 1.5])
+    assert own.int_repr()[0].tolist() == [10, 11, 12, 13]
+    with pytest.raises(RuntimeError, match="Value argument for quantized input_put should not be quantized"):
+        own[torch.tensor([0])] = own[1]
+    assert torch.equal(quantized().copy_(own[:1]).int_repr(), own[:1].int_repr().expand(3, 4))
+    assert torch.ones_like(own).dequantize().eq(1).all() and torch.full_like(own, 2.5).int_repr().eq(15).all()
+    rows = by_channel()
+    assert rows.fill_(2.0).int_repr()[:, 0].tolist() == [8, 5, 5] and rows.dequantize()[0, 0] == 2
+
+
+def test_out_takes_the_numbers():
+    own = quantized()
+    answer = torch.empty(0, dtype=torch.bool)
+    assert torch.eq(own, 1.0, out=answer) is answer and answer.tolist()[1] == [True, False, False, False]
+    joined = torch._empty_affine_quantized((6, 4), scale=1.0, zero_point=3, dtype=torch.quint8)
+    assert torch.cat([own, own], out=joined) is joined and joined.q_scale() == 1
+    assert joined.int_repr()[:3].tolist() == own.dequantize().add(3).tolist()
+    with pytest.raises(NotImplementedError, match="'aten::cat' with arguments from the 'QuantizedCPU' backend"):
+        torch.cat([own, own], out=torch.empty(6, 4))
+
+
+def test_parts_of_tensors_with_channels():
+    rows, columns = by_channel(), by_channel(1)
+    for part, whole in zip(rows.unbind(), rows.dequantize()):
+        assert part.qscheme() is torch.per_tensor_affine and torch.equal(part.dequantize(), whole)
+    assert [len(part) for part in rows] == [4, 4, 4]
+    for own in (rows, columns):
+        for parts, wholes in (
+            (own.split(2), own.dequantize().split(2)),
+            (own.chunk(2, 1), own.dequantize().chunk(2, 1)),
+        ):
+            for part, whole in zip(parts, wholes):
+                assert part.qscheme() is torch.per_channel_affine and torch.equal(part.dequantize(), whole)
+
+
+REFUSALS = {
+    "x + 1": "empty_strided not supported on quantized tensors yet",
+    "x * 2.5": "empty_strided not supported on quantized tensors yet",
+    "x + x.dequantize()": "promoteTypes with quantized numbers is not handled yet; .* offending types: QUInt8 Float",
+    "x.dequantize() - x": "offending types: Float QUInt8",
+    "torch.isclose(x, x)": "isclose is not supported for quantized inputs",
+    "c.max()": "Max operator for quantized tensors only works for per tensor quantized tensors",
+    "c.relu()": "Expected quantizer->qscheme\\(\\) == kPerTensorAffine to be true",
+    "c.topk(2)": "Top-K is only supported on per-tensor quantization",
+    "c.masked_fill(c.dequantize() > 0, 1)": "masked_fill__quantized_cpu for quantized tensors is currently only supported",
+    "c.clone().copy_(x.to('cpu'))": "Quantized Copy only works with same qscheme",
+    "x.clone().copy_(y)": "Expected self.scalar_type\\(\\) == src.scalar_type\\(\\) to be true",
+}
+
+
+@pytest.mark.parametrize("call", REFUSALS)
+def test_refusals_say_what_is_missing(call):
+    names = {"torch": torch, "x": quantized(), "y": quantized(torch.qint32), "c": by_channel()}
+    with pytest.raises(RuntimeError, match=REFUSALS[call]):
+        eval(call, names)
+
+
+def test_equality_with_numbers_is_false():
+    own = quantized()
+    assert not torch.equal(own, own.dequantize()) and not torch.equal(own.dequantize(), own)
+    assert torch.max_pool1d(own, 2).dequantize().tolist()[0] == [-2, 0]
+    padded = torch.nn.functional.pad(own, (1, 1), mode="reflect")
+    assert padded.int_repr()[:, 0].tolist() == own.int_repr()[:, 1].tolist()

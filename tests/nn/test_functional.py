@@ -1,6 +1,7 @@
 """Functions of `nn.functional` that are written in Python: resizing of images, and dropout."""
 
 import math
+import re
 
 import pytest
 
@@ -57,6 +58,47 @@ def test_sizes_that_make_no_sense(arguments, error, sentence):
     with pytest.raises(error) as caught:
         F.interpolate(torch.ones(1, 1, 4), **arguments)
     assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    "arguments, error, sentence",
+    [
+        (
+            {"scale_factor": float("nan"), "recompute_scale_factor": True},
+            ValueError,
+            "cannot convert float NaN to integer",
+        ),
+        ({"scale_factor": float("nan")}, RuntimeError, "value cannot be converted to type int64_t without overflow"),
+        ({"scale_factor": float("inf"), "mode": "area"}, OverflowError, "cannot convert float infinity to integer"),
+        (
+            {"scale_factor": 1e30, "mode": "area"},
+            TypeError,
+            "adaptive_avg_pool2d(): argument 'output_size' failed to unpack the object at pos 1 with error \"Overflow when "
+            "unpacking long long",
+        ),
+        (
+            {"size": 2**63},
+            TypeError,
+            "upsample_nearest2d(): argument 'output_size' failed to unpack the object at pos 1",
+        ),
+        (
+            {"size": 2**31},
+            RuntimeError,
+            "Storage size calculation overflowed with sizes=[1, 1, 2147483648, 2147483648]",
+        ),
+        (
+            {"size": 2.5, "mode": "nearest-exact"},
+            TypeError,
+            "_upsample_nearest_exact2d() received an invalid combination",
+        ),
+        ({"size": 2.5, "mode": "bilinear"}, TypeError, "got (Tensor, list, bool, NoneType), but expected one of"),
+        ({"size": 2.5, "mode": "area"}, TypeError, "must be tuple of ints, but found element of type float at pos 0"),
+        ({"size": (True, 2)}, TypeError, "got (Tensor, tuple, NoneType), but expected one of"),
+    ],
+)
+def test_sizes_that_no_image_has(arguments, error, sentence):
+    with pytest.raises(error, match=re.escape(sentence)):
+        F.interpolate(torch.ones(1, 1, 4, 4), **arguments)
 
 
 @pytest.mark.parametrize(

@@ -297,3 +297,106 @@ def test_classes_see_sparse_functions_under_torchs_names():
     assert (torch.spmm(x, x), torch.dsmm(x, x), torch.hsmm(x, x)) == ("mm", "mm", "hspmm")
     with pytest.raises(TypeError, match=r"_sparse_mm\(\) missing 1 required positional arguments"):
         torch.sparse.mm(x, unknown=1)
+
+
+def test_results_of_products_in_a_given_layout():
+    a, b = WHOLE, WHOLE.t().contiguous()
+    expected = WHOLE + 2 * (a @ b)
+    for first in (a.to_sparse(), a.to_sparse_csr(), a.to_sparse_csc(), a.to_sparse_bsr((1, 3))):
+        own = WHOLE.clone()
+        assert own.addmm_(first, b, alpha=2) is own and torch.equal(own, expected)
+        out = torch.empty(3, 3)
+        assert torch.addmm(WHOLE, first, b, alpha=2, out=out) is out and torch.equal(out, expected)
+    both = [a.to_sparse_csr(), b.to_sparse_csr()]
+    out = torch.zeros(3, 3).to_sparse_csr()
+    assert torch.mm(*both, out=out) is out and torch.equal(out.to_dense(), a @ b)
+    assert torch.addmm(WHOLE.to_sparse_csr(), *both, alpha=2, out=out) is out and torch.equal(out.to_dense(), expected)
+    whole = torch.empty(3, 3)
+    assert torch.mm(*both, out=whole) is whole and torch.equal(whole, a @ b)
+    assert torch.equal(torch.sparse.addmm(WHOLE.to_sparse_csr(), *both, alpha=2).to_dense(), expected)
+    assert torch.equal(torch.sparse.addmm(WHOLE, b, a.to_sparse_csr()), WHOLE + b @ a)
+    leaf = WHOLE.clone().requires_grad_()
+    (leaf * 1).addmm_(a.to_sparse(), leaf).sum().backward()
+    assert torch.equal(leaf.grad, torch.ones(3, 3) + a.t() @ torch.ones(3, 3))
+
+
+def test_products_that_torch_lacks_are_refused_in_its_words():
+    own, rows = WHOLE.to_sparse(), WHOLE.to_sparse_csr()
+    with pytest.raises(RuntimeError, match="computation on CPU is not implemented for SparseCsr . Sparse @ Strided"):
+        torch.mm(own, WHOLE, out=rows.clone())
+    with pytest.raises(RuntimeError, match="expected strided result tensor, got tensor with layout Sparse"):
+        torch.mm(own, WHOLE, out=own.clone())
+    with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
+        torch.addmm(own, own, torch.ones(2, 3))
+    batch = torch.stack([WHOLE, WHOLE])
+    with pytest.raises(NotImplementedError, match="'aten::bmm.out' with arguments from the 'SparseCsrCPU' backend"):
+        torch.bmm(batch.to_sparse_csr(), batch)
+    with pytest.raises(RuntimeError, match="unsupported tensor layout: SparseCsr"):
+        rows / WHOLE
+    with pytest.raises(RuntimeError, match="sparse_mm_reduce: expect self to be SparseCsr, got SparseCsc"):
+        torch.sparse.mm(WHOLE.to_sparse_csc(), WHOLE, "sum")
+    for made, given in (
+        (rows.to_sparse_csc, "sparse_compressed_to_sparse_csc: conversion from SparseCsr to SparseCsc"),
+        (
+            rows.to_sparse_csr,
+            "to_sparse_csr: conversion from SparseCsr to SparseCsr",
+        ),
+    ):
+        with pytest.raises(RuntimeError, match=f"{given} with dense_dim argument given is not supported"):
+            made(dense_dim=0)
+
+
+def test_products_with_vectors():
+    vector = torch.tensor([1.0, -2, 4])
+    for own in (WHOLE.to_sparse_csr(), WHOLE.to_sparse_csc(), WHOLE.to_sparse_bsr((1, 3))):
+        expected = 2 * vector + 3 * (WHOLE @ vector)
+        assert torch.equal(torch.addmv(vector, own, vector, beta=2, alpha=3), expected)
+        assert torch.equal(torch.addmv(vector[0], own, vector), vector[0] + WHOLE @ vector)
+        out = torch.empty(3)
+        assert torch.addmv(vector, own, vector, beta=0, out=out) is out and torch.equal(out, WHOLE @ vector)
+    with pytest.raises(RuntimeError, match="operation not supported for mat with SparseBsc layout"):
+        torch.addmv(vector, WHOLE.to_sparse_bsc((1, 3)), vector)
+    with pytest.raises(NotImplementedError, match="'aten::addmv' with arguments from the 'SparseCPU' backend"):
+        torch.addmv(vector, WHOLE.to_sparse(), vector)
+
+
+@pytest.mark.filterwarnings("ignore:torch.triangular_solve is deprecated")
+def test_triangular_systems_of_rows():
+    matrix = torch.tensor([[2.0, 1, 0], [0, 4, 1], [0, 0, 3]])
+    right = torch.arange(6.0).reshape(3, 2)
+    for options in ({}, {"transpose": True}, {"unitriangular": True}, {"upper": False}):
+        expected = torch.triangular_solve(right, matrix, **options).solution
+        for own in (matrix.to_sparse_csr(), matrix.to_sparse_bsr((1, 1))):
+            solution, rest = torch.triangular_solve(right, own, **options)
+            assert torch.allclose(solution, expected) and solution.stride() == (2, 1) and rest.shape == (0,)
+    with pytest.raises(ValueError, match="triangular_solve: unsupported sparse layout"):
+        torch.triangular_solve(right, matrix.to_sparse_csc())
+    with pytest.raises(NotImplementedError, match="'aten::triangular_solve' with arguments from the 'SparseCPU'"):
+        torch.triangular_solve(right, matrix.to_sparse())
+
+
+def test_extremes_of_products_have_the_gradient_of_the_first():
+    own = torch.tensor([[0.0, 3], [2, 2]]).to_sparse_csr().requires_grad_()
+    other = torch.tensor([[0.0, 1], [0, 1]], requires_grad=True)
+    result = torch.sparse.mm(own, other, "amax")
+    result.sum().backward()
+    assert result.tolist() == [[0, 3], [0, 2]] and other.grad.tolist() == [[2, 2], [3, 3]]
+
+
+def test_tensors_without_data_have_parts():
+    made = torch.sparse_coo_tensor(torch.zeros(2, 3), torch.ones(3), (2, 2), device="meta", dtype=torch.float64)
+    assert made.device.type == "meta" and made._nnz() == 3 and made.dtype == torch.float64
+    assert "indices=tensor(..., size=(2, 3))" in str(made) and "device='meta', size=(2, 2)" in str(made)
+    rows = torch.sparse_csr_tensor([0, 1, 2], [0, 1], [1.0, 2.0], (2, 2), device="meta")
+    assert rows.layout is torch.sparse_csr and rows._nnz() == 2 and "device='meta'" in str(rows)
+    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
+        torch.sparse_coo_tensor([[0, 1]], [1.0, 2.0], device="meta")
+    with pytest.raises(RuntimeError, match="indices and values must have same nnz"):
+        torch.sparse_coo_tensor(torch.zeros(2, 3), torch.ones(2), (2, 2), device="meta")
+    with pytest.raises(RuntimeError, match="backend of indices .CPU. must match backend of values .Meta."):
+        torch.sparse_coo_tensor(torch.zeros(2, 3), torch.ones(3, device="meta"), (2, 2))
+
+
+def test_a_sum_over_no_dimensions_is_the_tensor():
+    assert torch.equal(REPEATED.sum(()).to_dense(), REPEATED.to_dense())
+    assert (WHOLE != 0).to_sparse().sum(()).dtype == torch.int64

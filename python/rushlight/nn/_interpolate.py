@@ -73,16 +73,27 @@ def interpolate(
     if size is None:
         assert factors is not None
         lengths = [float(n) * factor for n, factor in zip(input.shape[2:], factors)]
-        if not all(-(2.0**63) <= length < 2.0**63 for length in lengths):
+        in_python = recompute_scale_factor or mode == "area"
+        if not in_python and not all(-(2.0**63) <= length < 2.0**63 for length in lengths):
             raise RuntimeError("value cannot be converted to type int64_t without overflow")
         size = [math.floor(length) for length in lengths]
         if recompute_scale_factor:
             factors = None
+    for place, length in enumerate(size):
+        if not -(2**63) <= length < 2**63:
+            raise TypeError(
+                f"{_kernel(mode, dimensions)}(): argument 'output_size' failed to unpack the object at pos {place + 1} with "
+                'error "Overflow when unpacking long long'
+            )
     _check_mode(input, mode, bool(align_corners), antialias)
     if mode == "area":
         pooling = (_nn.adaptive_avg_pool1d, _nn.adaptive_avg_pool2d, _nn.adaptive_avg_pool3d)[dimensions - 1]
         return pooling(input, size)
     _check(input, size)
+    if input.element_size() * math.prod((*input.shape[:2], *size)) >= 2**63:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={[*input.shape[:2], *size]}")
+    if input.is_quantized:
+        return _quantized(input, size, factors, mode, bool(align_corners), antialias)
     if not antialias:
         _check_dtype(input, mode)
     align = bool(align_corners)
@@ -117,6 +128,36 @@ def _interpolated(
     # With one channel an order may be right without saying so in its strides.
     order = _format(input)
     return result.contiguous(memory_format=order).to(memory_format=order)
+
+
+def _quantized(
+    input: Tensor, size: list[int], factors: list[float] | None, mode: str, align: bool, antialias: bool
+) -> Tensor:
+    """The integers are resized; means of them are rounded."""
+    dimensions = len(size)
+    if antialias or not ((mode.startswith("nearest") and dimensions > 1) or mode == "bilinear"):
+        kernel = f"_{_kernel(mode, dimensions)}_aa" if antialias else _kernel(mode, dimensions)
+        raise NotImplementedError(
+            f"Could not run 'aten::{kernel}.out' with arguments from the 'QuantizedCPU' backend. This could be because the "
+            "operator doesn't exist for this backend, or was omitted during the selective/custom build process (if using "
+            "custom build)."
+        )
+    if input.qscheme() is not torch.per_tensor_affine:
+        raise RuntimeError(
+            "Expected quantizer->qscheme() == kPerTensorAffine to be true, but got false.  (Could this error message be "
+            "improved?  If so, please report an enhancement request to PyTorch.)"
+        )
+    integers, zero_point = input.int_repr(), input.q_zero_point()
+    if mode == "bilinear":
+        means = integers.to(torch.float32)
+        for axis in (1, 0):
+            given = None if factors is None else factors[axis]
+            means = _resized(means, axis + 2, size[axis], given, mode, align, False)
+        means = means.contiguous(memory_format=_format(input)) - zero_point
+        result = torch.quantize_per_tensor(means, 1.0, zero_point, input.dtype).int_repr()
+    else:
+        result = _interpolated(integers, size, factors, mode, align, False)
+    return torch._make_per_tensor_quantized_tensor(result, input.q_scale(), zero_point)
 
 
 def upsample(
@@ -182,6 +223,8 @@ def _sizes(
                 "expected size to be one of int or Tuple[int] or Tuple[int, int] or Tuple[int, int, int], but got size with "
                 f"types {[type(length) for length in size]}"
             )
+        if isinstance(size[0], bool):  # torch looks at the first length only
+            raise _mismatch(mode, dimensions, f"{type(size).__name__}, NoneType", size[0])
         return list(map(operator.index, size)), None
     if scale_factor is None:
         raise ValueError("either size or scale_factor should be defined")
@@ -211,15 +254,29 @@ def _length(size: object, mode: str, dimensions: int) -> int:
             return operator.index(size)  # type: ignore[arg-type]
     except TypeError:
         pass
-    raise _mismatch(mode, dimensions, "list, NoneType")
+    raise _mismatch(mode, dimensions, "list, NoneType", size)
 
 
-def _mismatch(mode: str, dimensions: int, given: str) -> TypeError:
-    """The error for lengths or factors that are no numbers."""
-    kernel = f"upsample_{mode.replace('-', '_')}{dimensions}d" if mode != "area" else f"adaptive_avg_pool{dimensions}d"
+def _kernel(mode: str, dimensions: int) -> str:
+    """torch's function of a mode and a number of dimensions."""
+    if mode == "area":
+        return f"adaptive_avg_pool{dimensions}d"
+    return f"{'_' if mode == 'nearest-exact' else ''}upsample_{mode.replace('-', '_')}{dimensions}d"
+
+
+def _mismatch(mode: str, dimensions: int, given: str, wrong: object = None) -> TypeError:
+    """The error for lengths or factors that are no numbers; `wrong` is the first wrong length."""
+    if mode == "area" and wrong is not None:
+        return TypeError(
+            f"{_kernel(mode, dimensions)}(): argument 'output_size' (position 2) must be tuple of ints, but found element of "
+            f"type {type(wrong).__name__} at pos 0"
+        )
+    if wrong is not None and mode not in _BLOCKS:
+        kind, _, factors = given.partition(", ")
+        given = f"{kind}, bool, {factors}"
     return TypeError(
-        f"{kernel}() received an invalid combination of arguments - got (Tensor, {given}), but expected one of:\n"
-        " * (Tensor input, tuple of ints output_size, tuple of floats scale_factors)"
+        f"{_kernel(mode, dimensions)}() received an invalid combination of arguments - got (Tensor, {given}), but expected "
+        "one of:\n * (Tensor input, tuple of ints output_size, tuple of floats scale_factors)"
     )
 
 
@@ -249,7 +306,7 @@ def _check_mode(input: Tensor, mode: str, align_corners: bool, antialias: bool) 
             raise ValueError("Lanczos mode does not support align_corners=True")
         if mode == "lanczos" and not antialias:
             raise ValueError("Lanczos mode requires antialias=True")
-        if antialias and not (input.is_floating_point() or input.dtype == torch.uint8):
+        if antialias and not (input.is_floating_point() or input.is_quantized or input.dtype == torch.uint8):
             raise _not_implemented("compute_index_ranges_weights", input)
     elif 3 <= rank <= 5 and "linear" in mode and mode in _RANKS:
         raise NotImplementedError(f"Got {rank}D input, but {mode} mode needs {_RANKS[mode]}D input")

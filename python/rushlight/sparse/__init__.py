@@ -89,7 +89,12 @@ def sparse_coo_tensor(
     elif dtype is not None or device is not None:
         values = values.to(device=device, dtype=dtype)
     if not isinstance(indices, torch.Tensor):
-        indices = torch.tensor(indices, dtype=torch.int64)
+        indices = torch.tensor(indices, dtype=torch.int64, device=values.device)
+    elif device is not None:
+        indices = indices.to(device=device)
+    if indices.device != values.device:
+        of_indices, of_values = (tensor.device.type.upper().replace("META", "Meta") for tensor in (indices, values))
+        raise RuntimeError(f"backend of indices ({of_indices}) must match backend of values ({of_values})")
     made = _C._sparse_coo_tensor(indices, values, None if size is None else tuple(size), bool(is_coalesced))
     return made.requires_grad_() if requires_grad else made
 
@@ -104,6 +109,11 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: complex = 1.0, alp
     tensor([[2., 3.],
             [4., 5.]])
     """
+    ordinary = (torch.strided, torch.sparse_coo)
+    if any(one.layout not in ordinary for one in (input, mat1, mat2)) and (
+        mat1.layout is torch.strided or mat2.layout is not torch.strided or input.layout is not torch.strided
+    ):
+        return torch.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
     if input.layout is not torch.strided:
         kind = _layout_name(input)
         raise RuntimeError(f"addmm_sparse_dense: expected strided result tensor, got tensor with layout {kind}")
@@ -147,17 +157,32 @@ def mm(sparse: Tensor, dense: Tensor, reduce: str | None = None) -> Tensor:
 
 
 def _mm_reduce(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
+    if {mat1.layout, mat2.layout} <= {torch.strided, torch.sparse_coo}:
+        _unsupported("_sparse_mm_reduce_impl", mat1 if mat1.is_sparse else mat2)
     if mat1.layout is not torch.sparse_csr:
-        backend = "SparseCPU" if mat1.layout is torch.sparse_coo else "CPU"
-        raise NotImplementedError(
-            f"Could not run 'aten::_sparse_mm_reduce_impl' with arguments from the '{backend}' backend."
+        raise RuntimeError(f"sparse_mm_reduce: expect self to be SparseCsr, got {_layout_name(mat1)}")
+    if mat2.layout is not torch.strided:
+        raise RuntimeError(
+            f"Expected tensor to have Strided Layout, but got tensor with {_layout_name(mat2)} Layout (while checking "
+            "arguments for sparse_mm_reduce)"
         )
     if reduce not in ("sum", "mean", "amax", "amin"):
         raise RuntimeError(f"sparse_mm_reduce: reduce type of {reduce} has not been enabled.")
     rows, columns = torch._convert_indices_from_csr_to_coo(mat1.crow_indices(), mat1.col_indices())
     products = mat1.values().unsqueeze(1) * mat2[columns]
     result = products.new_zeros(mat1.size(0), mat2.size(1))
-    return result.scatter_reduce(0, rows.unsqueeze(1).expand_as(products), products, reduce, include_self=False)
+    to = rows.unsqueeze(1).expand_as(products)
+    if reduce in ("sum", "mean") or not products.numel():
+        return result.scatter_reduce(0, to, products, reduce, include_self=False)
+    # The gradient is that of the first extreme of each row, so its place is found first.
+    with torch.no_grad():
+        extremes = result.scatter_reduce(0, to, products, reduce, include_self=False)
+        places = torch.arange(len(rows)).unsqueeze(1).expand_as(products)
+        same = products == extremes[rows]
+        last = len(rows) - 1
+        first = torch.full(result.shape, last).scatter_reduce(0, to, places.where(same, last), "amin")
+        filled = torch.zeros(mat1.size(0), dtype=torch.bool).index_fill(0, rows, True).unsqueeze(1)
+    return products.gather(0, first).where(filled, result)
 
 
 def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: torch.dtype | None = None) -> Tensor:

@@ -58,6 +58,8 @@ pub struct SparsePrimitives {
     pub empty: fn(&str, &[isize], DType, Device) -> Result<Tensor>,
     /// The bodies of the operators that declare `Sparse::ExplicitAutograd` or `Sparse::CompositeImplicit`.
     pub bodies: &'static [(&'static Operator, SparseBody)],
+    /// torch's words for a product that cannot be written to a tensor of this layout.
+    pub refused: fn(&Args, &Tensor) -> Option<Error>,
 }
 
 /// What an operator does instead if an operand is sparse.

@@ -6,15 +6,16 @@
 use std::sync::Arc;
 
 use rushlight_autograd::{Form, Quantizer, Tensor, TensorMeta};
-use rushlight_core::{Error, Layout, Result};
+use rushlight_core::{DType, Error, Layout, Result};
 
 use crate::copy::copy;
 use crate::interceptors::Rest;
 use crate::node;
-use crate::operator::{Args, Implementation};
+use crate::operator::{Args, Implementation, TensorSpec};
 use crate::primitives::{QuantizedBody, primitives};
 use crate::sparse::unsupported_by;
 use crate::value::{Arg, Output, Target};
+use crate::variants::check_out;
 
 /// Makes a call with quantised tensors, unless its operator runs as it is.
 #[cold]
@@ -26,6 +27,7 @@ pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
         (Some(body), Implementation::InPlaceFill(_), _) => body(&args),
         (Some(body), _, Target::Fresh) => body(&args),
         (Some(body), _, Target::InPlace) => changed(&args, body),
+        (Some(body), _, Target::Out([out])) => written(&args, body, out),
         (None, Implementation::View(layout), Target::Fresh) => view(&args, *layout),
         (None, Implementation::MultiView(layouts), Target::Fresh) => views(&args, *layouts),
         // Their parts would take the integers' dtype.
@@ -50,9 +52,39 @@ fn body(args: &Args) -> Result<Option<QuantizedBody>> {
     Ok(list.iter().find(|(own, _)| std::ptr::eq(*own, args.op)).map(|(_, body)| *body))
 }
 
+const ON_NUMBERS: &str = "Use x.dequantize() for the numbers, and quantise the result again.";
+
+/// torch's name of the dtype of a tensor, which may be quantised, in errors.
+fn name_of_dtype(tensor: &Tensor) -> &'static str {
+    match (tensor.is_quantized(), tensor.dtype()) {
+        (true, DType::U8) => "QUInt8",
+        (true, DType::I8) => "QInt8",
+        (true, _) => "QInt32",
+        (false, dtype) => dtype.display_name(),
+    }
+}
+
 /// torch's error for an operator that does not support quantised tensors.
 #[cold]
 pub fn unsupported(args: &Args) -> Error {
+    let of_pairs = matches!(args.op.implementation, Implementation::Pointwise(_)) && args.op.broadcasting().len() == 2;
+    let operands: Vec<_> = args.each_tensor().map(|(_, tensor)| tensor).collect();
+    if of_pairs && operands.len() == 1 {
+        return Error::runtime(
+            "empty_strided not supported on quantized tensors yet see https://github.com/pytorch/pytorch/issues/74540",
+        )
+        .hint(ON_NUMBERS);
+    }
+    if let (true, [a, b]) = (of_pairs, &*operands)
+        && a.is_quantized() != b.is_quantized()
+    {
+        return Error::runtime(format!(
+            "promoteTypes with quantized numbers is not handled yet; figure out what the correct rules should be, offending types: {} {}",
+            name_of_dtype(a),
+            name_of_dtype(b)
+        ))
+        .hint(ON_NUMBERS);
+    }
     unsupported_by(&args.op.flat_name(), "QuantizedCPU")
 }
 
@@ -80,6 +112,24 @@ fn changed(args: &Args, body: QuantizedBody) -> Result<Output> {
     copy(&own.integers(), &result.integers())?;
     own.bump_version();
     Ok(Output::Tensor(own.clone()))
+}
+
+/// `out=` takes the numbers of a new result; a quantised one keeps its own quantizer.
+fn written(args: &Args, body: QuantizedBody, out: &Tensor) -> Result<Output> {
+    let result = body(args)?.into_tensor()?;
+    if result.is_quantized() && !out.is_quantized() {
+        return Err(unsupported(args));
+    }
+    check_out(args, 0, out, &TensorSpec::like(&result))?;
+    match out.quantizer() {
+        Some(own) if result.quantizer().is_none_or(|of_result| **of_result != **own) => {
+            (primitives()?.copy_)(out, &dequantized(&result)?)?;
+        }
+        Some(_) => copy(&out.integers(), &result.integers())?,
+        None => copy(out, &result)?,
+    }
+    out.bump_version();
+    Ok(Output::Tensor(out.clone()))
 }
 
 /// The quantizer of a view. With one scale it is the tensor's own; with a scale for each channel the view must keep the

@@ -72,6 +72,7 @@ static PRIMITIVES: Primitives = Primitives {
         to_dense: &sparse::TO_DENSE,
         empty: sparse::parts::empty_in,
         bodies: sparse::bodies::BODIES,
+        refused: sparse::layouts::refused,
     },
     quantized: QuantizedPrimitives { dequantize: quantized::convert::dequantize, bodies: quantized::bodies::BODIES },
     table: table::OPERATORS,

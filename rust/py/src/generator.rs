@@ -23,7 +23,7 @@ use crate::object;
 /// >>> first = torch.rand(2, generator=generator)
 /// >>> torch.equal(first, torch.rand(2, generator=generator.manual_seed(0)))
 /// True
-#[pyclass(frozen, name = "Generator", module = "rushlight", subclass)]
+#[pyclass(frozen, name = "Generator", module = "rushlight", subclass, weakref)]
 pub struct PyGenerator(pub Generator);
 
 #[pymethods]

@@ -388,20 +388,31 @@ fn sparse(prefix: String, tensor: &Tensor) -> String {
         (None, None) => (Vec::new(), 0),
     };
     let indent = prefix.len();
+    let without_data = tensor.device() == Device::Meta;
     let part = |name: &str, part: &Tensor| {
         let head = format!("{name}=tensor(");
         let column = indent + head.len();
         let mut own = Vec::new();
-        if part.numel() == 0 {
+        if without_data || part.numel() == 0 {
             own.push(format!("size={}", tuple(part.sizes())));
         }
-        with_suffixes(head + &elements(part, column), &own, column)
+        let contents = if without_data { "...".into() } else { elements(part, column) };
+        with_suffixes(head + &contents, &own, column)
     };
     let gap = format!(",\n{}", " ".repeat(indent));
     let mut text = prefix.clone() + &parts.iter().map(|(name, own)| part(name, own)).collect::<Vec<_>>().join(&gap);
     let mut suffixes = vec![format!("nnz={count}")];
     // Behind coordinates the size is on a line of its own.
-    if tensor.parts().is_some() {
+    let by_coordinates = tensor.parts().is_some();
+    if without_data {
+        suffixes = vec![size];
+        let device = "device='meta'".to_owned();
+        if by_coordinates {
+            text = format!("{text}{gap}{device}");
+        } else {
+            suffixes.insert(0, device);
+        }
+    } else if by_coordinates {
         text = format!("{text}{gap}{size}");
     } else {
         suffixes.insert(0, size);

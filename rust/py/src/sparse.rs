@@ -40,6 +40,7 @@ fn compressed(own: &Own, name: &str, columns: bool) -> PyResult<std::sync::Arc<C
 /// The tensor in another layout; the block size is one number or two.
 fn converted<'py>(
     own: &Own<'_, 'py>,
+    called: &str,
     layout: &str,
     blocksize: Option<Bound<'py, PyAny>>,
     dense_dim: Option<Bound<'py, PyAny>>,
@@ -52,7 +53,7 @@ fn converted<'py>(
         None => None,
     };
     let dense_dim = dense_dim.filter(|dims| !dims.is_none()).map(|dims| dims.extract::<i64>()).transpose()?;
-    let result = to_layout(own.tensor, layout, blocksize.as_deref(), dense_dim).map_err(raise)?;
+    let result = to_layout(own.tensor, called, layout, blocksize.as_deref(), dense_dim).map_err(raise)?;
     if result.id() == own.tensor.id() { own.same() } else { own.wrap(result) }
 }
 
@@ -151,7 +152,7 @@ methods! {
                 })?,
                 None => "sparse_coo",
             };
-            return converted(own, layout, blocksize, dense_dim);
+            return converted(own, "to_sparse", layout, blocksize, dense_dim);
         };
         let Some(dims) = scalars::int(&dims)? else {
             return Err(PyTypeError::new_err("to_sparse(): argument 'sparse_dim' must be int"));
@@ -168,21 +169,21 @@ methods! {
                 own.tensor.layout_name(),
                 name.1
             ))),
-            Some(_) => converted(own, "sparse_coo", None, None),
+            Some(_) => converted(own, "to_sparse", "sparse_coo", None, None),
             None => own.wrap(op!(TO_SPARSE, own.tensor, Value::Int(dims)).map_err(raise)?),
         }
     }
     fn to_sparse_csr(own, dense_dim) "The tensor in layout torch.sparse_csr." {
-        converted(own, "sparse_csr", None, dense_dim)
+        converted(own, "to_sparse_csr", "sparse_csr", None, dense_dim)
     }
     fn to_sparse_csc(own, dense_dim) "The tensor in layout torch.sparse_csc." {
-        converted(own, "sparse_csc", None, dense_dim)
+        converted(own, "to_sparse_csc", "sparse_csc", None, dense_dim)
     }
     fn to_sparse_bsr(own, blocksize = required, dense_dim) "The tensor in layout torch.sparse_bsr." {
-        converted(own, "sparse_bsr", Some(given("to_sparse_bsr", "blocksize", blocksize)?), dense_dim)
+        converted(own, "to_sparse_bsr", "sparse_bsr", Some(given("to_sparse_bsr", "blocksize", blocksize)?), dense_dim)
     }
     fn to_sparse_bsc(own, blocksize = required, dense_dim) "The tensor in layout torch.sparse_bsc." {
-        converted(own, "sparse_bsc", Some(given("to_sparse_bsc", "blocksize", blocksize)?), dense_dim)
+        converted(own, "to_sparse_bsc", "sparse_bsc", Some(given("to_sparse_bsc", "blocksize", blocksize)?), dense_dim)
     }
     fn sparse_mask(own, mask = required) "The elements at the indices of a sparse tensor." {
         let mask = given("sparse_mask", "mask", mask)?;

@@ -28,9 +28,60 @@ pub fn unsupported(name: &str) -> Error {
     unsupported_by(name, "SparseCPU")
 }
 
+/// torch's names of operators that it runs by another overload or another operator, where one backend says so.
+const OVERLOADS: &[(&str, &str, &[&str])] = &[
+    (
+        "QuantizedCPU",
+        "{}.out",
+        &[
+            "abs",
+            "add",
+            "amax",
+            "amin",
+            "argmax",
+            "argmin",
+            "cumprod",
+            "cumsum",
+            "div",
+            "elu",
+            "exp",
+            "gather",
+            "log",
+            "logical_not",
+            "maximum",
+            "minimum",
+            "mm",
+            "mul",
+            "neg",
+            "round",
+            "silu",
+            "sqrt",
+            "sub",
+        ],
+    ),
+    ("QuantizedCPU", "{}.correction", &["std_mean", "var", "var_mean"]),
+    ("QuantizedCPU", "_{}.out", &["log_softmax", "softmax"]),
+    ("QuantizedCPU", "elu.out", &["_celu", "_elu"]),
+    ("QuantizedCPU", "sum.IntList_out", &["sum"]),
+    ("QuantizedCPU", "any.all_out", &["any"]),
+    ("QuantizedCPU", "pow.Tensor_Scalar_out", &["pow"]),
+    ("QuantizedCPU", "scatter.src_out", &["scatter"]),
+    ("QuantizedCPU", "where.self", &["where"]),
+    ("QuantizedCPU", "set_.source_Tensor", &["set_"]),
+    ("QuantizedCPU", "im2col", &["unfold"]),
+    ("QuantizedCPU", "max_pool2d_with_indices.out", &["_max_pool"]),
+    ("QuantizedCPU", "zero_", &["new_zeros", "zeros_like"]),
+    ("QuantizedCPU", "uniform_", &["rand_like"]),
+    ("SparseCPU", "_{}", &["log_softmax", "softmax"]),
+    ("SparseCsrCPU", "_{}.out", &["log_softmax", "softmax"]),
+    ("SparseCsrCPU", "{}.out", &["bmm", "baddbmm"]),
+];
+
 /// The error for a tensor of this backend of torch's.
 #[cold]
 pub fn unsupported_by(name: &str, backend: &str) -> Error {
+    let overload = OVERLOADS.iter().find(|(of, _, names)| *of == backend && names.contains(&name));
+    let name = overload.map_or(name.to_owned(), |(_, form, _)| form.replace("{}", name));
     Error::new(
         Class::NotImplemented,
         format!(

@@ -15,11 +15,12 @@ use rushlight_core::{DType, Device, Error, Result};
 use self::errors::unsupported_operator;
 pub use self::errors::{no_memory, unsupported, unsupported_by};
 use crate::call::through_copy::through_copy;
+use crate::copy::copy;
 use crate::interceptors::Rest;
 use crate::node;
-use crate::operator::{Args, Implementation, Operator, Sparse};
+use crate::operator::{Args, Implementation, Operator, Sparse, TensorSpec};
 use crate::primitives::{SparseBody, primitives};
-use crate::variants::check_cast;
+use crate::variants::{check_cast, check_in_place, check_no_gradient, check_out, check_writable, fit_in_place};
 
 /// Why sparse tensors have no operators on other devices.
 pub const ON_HOST: &str = "sparse tensors are on the CPU alone";
@@ -58,7 +59,9 @@ fn call(args: Args, target: Target) -> Result<Output> {
         (Sparse::Add(sign), Target::InPlace) if !args.tensor(Arg::FIRST)?.is_sparse() => {
             (primitives()?.sparse.add_into_dense)(&args, sign)
         }
+        (Sparse::CompositeImplicit, Target::InPlace) if !args.tensor(Arg::FIRST)?.is_sparse() => into_dense(&args),
         (_, Target::InPlace) => in_place(&args),
+        (_, Target::Out([out])) if out.is_sparse() || args.all_tensors(Tensor::is_sparse) => written(&args, out),
         (_, target) => through_copy(&args, target),
     }
 }
@@ -90,6 +93,38 @@ fn fresh(args: &Args) -> Result<Output> {
     }
 }
 
+/// A dense tensor that is changed takes the elements of a dense result; the copy is recorded.
+fn into_dense(args: &Args) -> Result<Output> {
+    let own = args.tensor(Arg::FIRST)?;
+    let result = body(args)?(args)?.into_tensor()?;
+    if result.is_sparse() {
+        return Err(cannot_write(args, own));
+    }
+    fit_in_place(args.op, own, result.sizes())?;
+    check_in_place(args.op, own, &result.layout().sizes, result.dtype())?;
+    (primitives()?.copy_)(own, &result)?;
+    Ok(Output::Tensor(own.clone()))
+}
+
+/// A sparse `out=` takes the parts of a new result in the same layout, and a dense one the elements of a compressed result.
+fn written(args: &Args, out: &Tensor) -> Result<Output> {
+    check_no_gradient(args, out)?;
+    check_writable(out)?;
+    let result = fresh(args)?.into_tensor()?;
+    if out.is_sparse() {
+        take_parts(args, out, &result)?;
+    } else {
+        let result = if result.compressed_parts().is_some() { dense(&result)? } else { result };
+        if result.is_sparse() {
+            return Err(cannot_write(args, out));
+        }
+        check_out(args, 0, out, &TensorSpec::like(&result))?;
+        copy(out, &result)?;
+    }
+    out.bump_version();
+    Ok(Output::Tensor(out.clone()))
+}
+
 /// A sparse tensor that is changed takes the parts of a new result.
 fn in_place(args: &Args) -> Result<Output> {
     let own = args.tensor(Arg::FIRST)?;
@@ -101,9 +136,14 @@ fn in_place(args: &Args) -> Result<Output> {
         return Err(unsupported_operator(args));
     }
     let change = node::InPlaceCall::begin(args)?;
-    let result = fresh(args)?.into_tensor()?;
+    take_parts(args, own, &fresh(args)?.into_tensor()?)?;
+    change.finish()
+}
+
+/// Gives a sparse tensor the parts of a result in its layout and size, in its dtype.
+fn take_parts(args: &Args, own: &Tensor, result: &Tensor) -> Result<()> {
     if result.layout_name() != own.layout_name() {
-        return Err(unsupported_operator(args));
+        return Err(cannot_write(args, own));
     }
     if result.sizes() != own.sizes() {
         return Err(Error::runtime(format!(
@@ -120,5 +160,14 @@ fn in_place(args: &Args) -> Result<Output> {
         let values = (primitives()?.cast)(&parts.values, own.dtype())?;
         own.set_compressed_parts(CompressedParts { values, ..(*parts).clone() });
     }
-    change.finish()
+    Ok(())
+}
+
+/// The error for a result whose layout the target does not have.
+#[cold]
+fn cannot_write(args: &Args, target: &Tensor) -> Error {
+    match primitives().map(|primitives| (primitives.sparse.refused)(args, target)) {
+        Ok(Some(error)) => error,
+        _ => unsupported_operator(args),
+    }
 }

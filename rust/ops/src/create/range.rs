@@ -225,14 +225,21 @@ fn spaced(args: &Args, plain: bool, shape: impl Fn(c128) -> c128 + Sync) -> Resu
     if steps > 1 && !args.op.dtypes.has(dtype) {
         return Err(not_implemented(args.op, dtype));
     }
-    if dtype.is_integral() || steps > 1 {
-        create::check_fits(start, dtype)?;
-        create::check_fits(end, dtype)?;
+    // One number is that of `start`, and `end` is not read.
+    match steps {
+        0 => {}
+        1 if dtype.is_integral() => create::check_fits(Scalar::Float(shape(start.complex()).re), dtype)?,
+        1 if !plain || matches!(dtype, DType::F16 | DType::BF16) => {}
+        1 => create::check_fits(start, dtype)?,
+        _ => {
+            create::check_fits(start, dtype)?;
+            create::check_fits(end, dtype)?;
+        }
     }
     let tensor = options.empty(&[steps as isize], dtype)?;
     let count = steps as usize;
-    // For integers the fractions of the ends are dropped first.
-    let whole_end = |value: Scalar| if dtype.is_integral() { value.f64().trunc() } else { value.f64() };
+    // For integers the fractions of two ends are dropped first.
+    let whole_end = |value: Scalar| if dtype.is_integral() && steps > 1 { value.f64().trunc() } else { value.f64() };
     if plain && !dtype.is_complex() {
         let range = if dtype == DType::F32 {
             let (first, last) = (start.f64() as f32, end.f64() as f32);

@@ -169,6 +169,7 @@ pub static ADDMV: Operator = Operator {
     tensor([4, 8])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
+    sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::Custom(batched_addmv),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {

@@ -7,7 +7,7 @@ use rushlight_dispatch::call::on_host;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Accepts, Args, Autocast, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, ExplicitAutograd,
-    Implementation, Joint, Kernel, OnCuda, Operator, Out, Saves, TensorSpec, Variants, operator,
+    Implementation, Joint, Kernel, OnCuda, Operator, Out, Saves, Sparse, TensorSpec, Variants, operator,
 };
 use rushlight_dispatch::value::{Output, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, unsqueeze_to_rank};
@@ -80,6 +80,7 @@ pub static TRIANGULAR_SOLVE: Operator = Operator {
             [2.]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    sparse: Sparse::CompositeImplicit,
     autocast: Autocast::Fp32,
     batch_rule: BatchRule::Custom(batched_matrices),
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {

@@ -10,21 +10,22 @@ use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{Args, Operator};
 use rushlight_dispatch::primitives::QuantizedBody;
 use rushlight_dispatch::quantized::{dequantized, unsupported};
-use rushlight_dispatch::value::{Arg, Output, Value};
+use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
 
-use super::convert::{dequantize, limits, quantize_like, quantize_per_tensor};
+use super::convert::{dequantize, display_name, limits, quantize_like, quantize_per_tensor};
 use super::views;
 use crate::convert::copy::COPY;
 use crate::convert::{CLONE, TO_DTYPE, to_dtype};
-use crate::create::constant::EMPTY_LIKE;
+use crate::create::constant::{EMPTY_LIKE, FULL_LIKE, ONES_LIKE};
 use crate::create::fill::{FILL_, FILL_TENSOR_};
 use crate::index::gather::GATHER;
 use crate::index::get::INDEX;
 use crate::index::index_select::INDEX_SELECT;
-use crate::index::masked::{MASKED_FILL, MASKED_SELECT};
+use crate::index::masked::{MASKED_FILL, MASKED_FILL_TENSOR, MASKED_SELECT};
+use crate::index::put::INDEX_PUT_DIMS;
 use crate::join::cat::{CAT, STACK};
 use crate::join::flip::FLIP;
-use crate::join::pad::CONSTANT_PAD;
+use crate::join::pad::{BORDERS, CONSTANT_PAD};
 use crate::join::repeat::REPEAT;
 use crate::nn::pool::max::MAX_POOL;
 use crate::nn::pool::mean::{
@@ -32,18 +33,22 @@ use crate::nn::pool::mean::{
 };
 use crate::order::sort::{SORT, SORT_STABLE};
 use crate::order::topk::TOPK;
-use crate::pointwise::activation::{GELU_ERF, GELU_TANH, HARDSIGMOID, HARDTANH, LEAKY_RELU, RELU};
+use crate::pointwise::activation::{GELU_ERF, GELU_TANH, HARDSIGMOID, HARDTANH, LEAKY_RELU, RELU, THRESHOLD};
 use crate::pointwise::arith::{ADD, MUL};
 use crate::pointwise::clamp::{BOTH, ONLY_MAX, ONLY_MIN};
-use crate::pointwise::compare::{EQ, GE, GT, LE, LT, NE};
+use crate::pointwise::compare::{EQ, GE, GT, ISCLOSE, LE, LT, NE};
 use crate::pointwise::equal::EQUAL;
 use crate::pointwise::hyperbolic::TANH;
 use crate::pointwise::round::ROUND;
 use crate::pointwise::special::SIGMOID;
 use crate::reduce::extreme::{MAX, MAX_DIM, MIN, MIN_DIM};
+use crate::reduce::moments::{STD, STD_CORRECTION, STD_DIM};
+use crate::reduce::norm::NORM;
 use crate::reduce::sum::{MEAN, MEAN_DIM};
+use crate::view::expand::EXPAND;
 use crate::view::narrow::{SELECT, SLICE};
 use crate::view::reshape::{COPIED, UNSAFE_VIEW};
+use crate::view::split::{SPLIT, SPLIT_SIZES, SPLIT_WITH_SIZES, UNBIND};
 
 pub static BODIES: &[(&Operator, QuantizedBody)] = &[
     (&COPY, copy),
@@ -54,6 +59,10 @@ pub static BODIES: &[(&Operator, QuantizedBody)] = &[
     (&FILL_TENSOR_, |args| fill(args, FILL_TENSOR_::VALUE)),
     (&SELECT, views::select),
     (&SLICE, views::slice),
+    (&UNBIND, views::unbind),
+    (&SPLIT, |args| views::split(args, SPLIT::DIM)),
+    (&SPLIT_SIZES, |args| views::split(args, SPLIT_SIZES::DIM)),
+    (&SPLIT_WITH_SIZES, |args| views::split(args, SPLIT_WITH_SIZES::DIM)),
     (&REPEAT, integers),
     (&INDEX, integers),
     (&INDEX_SELECT, integers),
@@ -72,6 +81,12 @@ pub static BODIES: &[(&Operator, QuantizedBody)] = &[
     (&MAX_POOL, integers),
     (&CONSTANT_PAD, |args| with_number(args, CONSTANT_PAD::VALUE)),
     (&MASKED_FILL, |args| with_number(args, MASKED_FILL::VALUE)),
+    (&MASKED_FILL_TENSOR, |args| with_tensor(args, MASKED_FILL_TENSOR::VALUE)),
+    (&INDEX_PUT_DIMS, put),
+    (&BORDERS, mirrored),
+    (&ONES_LIKE, |args| filled_like(args, Scalar::ONE)),
+    (&FULL_LIKE, |args| filled_like(args, args.scalar(FULL_LIKE::FILL_VALUE)?)),
+    (&THRESHOLD, requantized),
     (&CAT, joined),
     (&STACK, joined),
     (&RELU, |args| limited(args, Some(Scalar::ZERO), None)),
@@ -84,6 +99,9 @@ pub static BODIES: &[(&Operator, QuantizedBody)] = &[
     (&GELU_TANH, rounded_first),
     (&MEAN, requantized),
     (&MEAN_DIM, requantized),
+    (&STD, requantized),
+    (&STD_DIM, requantized),
+    (&STD_CORRECTION, requantized),
     (&AVG_POOL1D, averaged),
     (&AVG_POOL2D, averaged),
     (&AVG_POOL3D, averaged),
@@ -100,6 +118,13 @@ pub static BODIES: &[(&Operator, QuantizedBody)] = &[
     (&GT, numbers),
     (&GE, numbers),
     (&EQUAL, equal),
+    (&NORM, |args| {
+        let kind = display_name(args.tensor(Arg::FIRST)?.dtype());
+        Err(Error::runtime(format!(
+            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got {kind}"
+        )))
+    }),
+    (&ISCLOSE, |_| Err(Error::runtime("isclose is not supported for quantized inputs."))),
 ];
 
 /// The first argument and its scale and zero point; torch's error for a tensor with channels, or one that is not
@@ -108,9 +133,41 @@ fn uniform<'a>(args: &'a Args) -> Result<(&'a Tensor, f64, i64)> {
     let own = args.tensor(Arg::FIRST)?;
     match own.quantizer().map(|quantizer| &**quantizer) {
         Some(Quantizer::PerTensor { scale, zero_point }) => Ok((own, *scale, *zero_point)),
-        _ => Err(unsupported(args)),
+        Some(Quantizer::PerChannel { .. }) => Err(with_channels(args)),
+        None => Err(unsupported(args)),
     }
 }
+
+/// torch's error for a tensor with a scale for each channel.
+#[cold]
+fn with_channels(args: &Args) -> Error {
+    let sentence = match args.op.flat_name().as_str() {
+        name @ ("max" | "min") => {
+            let name = if name == "max" { "Max" } else { "Min" };
+            format!(
+                "{name} operator for quantized tensors only works for per tensor quantized tensors. Please open an issue on https://github.com/pytorch/pytorch/issues if you need per channel quantized tensor support."
+            )
+        }
+        "topk" => "Top-K is only supported on per-tensor quantization".into(),
+        "index_select" => "Only per_tensor quantized quantized tensors are supported by index_select.".into(),
+        "masked_fill" => {
+            "masked_fill__quantized_cpu for quantized tensors is currently only supported for per tensor quantized tensors"
+                .into()
+        }
+        "_index_put" => "index_put for quantized tensors is currently only supported for per tensor quantized tensors".into(),
+        "flip" | "repeat" => "Setting strides is possible only on uniformly quantized tensor".into(),
+        "constant_pad_nd" => "Only per-tensor padding is supported.".into(),
+        "_pad_borders" => "Only per tensor quantization is supported".into(),
+        "gather" | "masked_select" => return unsupported(args),
+        _ => NOT_PER_TENSOR.into(),
+    };
+    Error::runtime(sentence)
+        .hint("Quantise the numbers with one scale: torch.quantize_per_tensor(x.dequantize(), ...).")
+}
+
+const NOT_PER_TENSOR: &str = "Expected quantizer->qscheme() == kPerTensorAffine to be true, but got false.  (Could this error message be improved?  If so, please report an enhancement request to PyTorch.)";
+
+const NOT_SAME_DTYPE: &str = "Expected self.scalar_type() == src.scalar_type() to be true, but got false.  (Could this error message be improved?  If so, please report an enhancement request to PyTorch.)";
 
 /// The operator over the integers of its first argument, whose quantizer its results have.
 fn every_integer(args: &Args) -> Result<Output> {
@@ -190,6 +247,36 @@ fn with_number(args: &Args, number: Arg) -> Result<Output> {
     every_integer(&call)
 }
 
+/// The operator over integers, with the numbers of a tensor quantised too.
+fn with_tensor(args: &Args, numbers: Arg) -> Result<Output> {
+    let (own, ..) = uniform(args)?;
+    let given = to_dtype(&dequantized(args.tensor(numbers)?)?, DType::F32)?;
+    let mut call = args.clone();
+    call.set(numbers, Value::Own(quantize_like(&given, own)?));
+    every_integer(&call)
+}
+
+/// `x[i] = v`: numbers are quantised; those of a quantised tensor are refused.
+fn put(args: &Args) -> Result<Output> {
+    use INDEX_PUT_DIMS::*;
+
+    if !args.tensor(INPUT)?.is_quantized() {
+        return Err(unsupported(args));
+    }
+    if args.tensor(VALUES)?.is_quantized() {
+        return Err(Error::runtime("Value argument for quantized input_put should not be quantized"));
+    }
+    if args.bool(ACCUMULATE)? {
+        return Err(Error::runtime("index_put for quantized tensors is currently not supported for accumulate=True"));
+    }
+    with_tensor(args, VALUES)
+}
+
+/// Borders of mirrored elements; other borders are refused.
+fn mirrored(args: &Args) -> Result<Output> {
+    if args.str(BORDERS::MODE)? == "reflect" { integers(args) } else { Err(unsupported(args)) }
+}
+
 /// Integers limited to those of two numbers.
 fn limited(args: &Args, low: Option<Scalar>, high: Option<Scalar>) -> Result<Output> {
     let (own, scale, zero_point) = uniform(args)?;
@@ -209,7 +296,9 @@ fn in_unit_range(args: &Args, signed: bool) -> Result<Output> {
     let (own, ..) = uniform(args)?;
     let (least, most) = limits(own.dtype());
     let steps = (most - least + 1) as f64;
-    let (scale, zero_point) = if signed { (2.0 / steps, least + (most - least + 1) / 2) } else { (1.0 / steps, least) };
+    // Those of int32 between 0 and 1 use half of the integers only, as torch's do.
+    let first = if own.dtype() == DType::I32 { 0 } else { least };
+    let (scale, zero_point) = if signed { (2.0 / steps, least + (most - least + 1) / 2) } else { (1.0 / steps, first) };
     quantize_per_tensor(&numbers(args)?.into_tensor()?, scale, zero_point, own.dtype()).map(Output::Tensor)
 }
 
@@ -249,20 +338,25 @@ fn copy(args: &Args) -> Result<Output> {
             "Copying from quantized Tensor to non-quantized Tensor is not allowed, please use dequantize to get a float Tensor from a quantized Tensor",
         ));
     }
+    let with_channels =
+        |tensor: &Tensor| tensor.quantizer().map(|quantizer| matches!(**quantizer, Quantizer::PerChannel { .. }));
+    if from.is_quantized() && with_channels(own) != with_channels(&from) {
+        return Err(Error::runtime("Quantized Copy only works with same qscheme"));
+    }
     match from.quantizer() {
-        Some(quantizer) if from.dtype() == own.dtype() && own.sizes() == from.sizes() => {
-            rushlight_dispatch::copy::copy(&own.integers(), &from.integers())?;
+        Some(quantizer) if from.dtype() == own.dtype() => {
+            let whole = op!(EXPAND, from.integers(), sizes_value(own.sizes()))?;
+            rushlight_dispatch::copy::copy(&own.integers(), &whole)?;
             if own.quantizer().is_none_or(|of_own| **of_own != **quantizer) {
                 rushlight_dispatch::interpreter::replace_meta(own, own.quantized(quantizer.clone()).meta().clone());
             }
         }
-        Some(_) => return Err(Error::runtime("Quantized Copy only works with same scalar type and sizes")),
+        Some(_) => return Err(Error::runtime(NOT_SAME_DTYPE)),
         None if from.dtype() != DType::F32 => {
             return Err(Error::runtime("Quantized copy only works with kFloat as source Tensor"));
         }
         None => {
-            let whole = op!(crate::view::expand::EXPAND, &from, rushlight_dispatch::value::sizes_value(own.sizes()))?;
-            rushlight_dispatch::copy::copy(&own.integers(), &quantize_like(&whole, own)?.integers())?;
+            write_numbers(own, &from)?;
         }
     }
     own.bump_version();
@@ -271,16 +365,28 @@ fn copy(args: &Args) -> Result<Output> {
 
 /// `fill_`: the integer of a number everywhere.
 fn fill(args: &Args, value: Arg) -> Result<Output> {
-    let (own, scale, zero_point) = uniform(args)?;
+    let own = args.tensor(Arg::FIRST)?;
     rushlight_dispatch::variants::check_writable(own)?;
     let number = match args.optional_tensor(value) {
         Some(tensor) => crate::convert::item(&dequantized(tensor)?)?,
         None => args.scalar(value)?,
     };
-    let integer = quantum(number, (scale, zero_point), own.dtype())?;
-    rushlight_dispatch::create::fill(&own.integers(), Scalar::Int(integer))?;
+    let number = rushlight_dispatch::create::scalar_of(number, DType::F32, own.device())?;
+    write_numbers(own, &number)?;
     own.bump_version();
     Ok(Output::Tensor(own.clone()))
+}
+
+/// `ones_like` and `full_like`: the same quantizer.
+fn filled_like(args: &Args, number: Scalar) -> Result<Output> {
+    let made = EMPTY_LIKE.tensor([args.value(Arg::FIRST).clone()])?;
+    fill(&Args::new(&FILL_, [made.into(), number.into()]), FILL_::VALUE)
+}
+
+/// Writes numbers, which broadcast, as the integers that stand for them.
+fn write_numbers(own: &Tensor, numbers: &Tensor) -> Result<()> {
+    let whole = op!(EXPAND, numbers, sizes_value(own.sizes()))?;
+    rushlight_dispatch::copy::copy(&own.integers(), &quantize_like(&whole, own)?.integers())
 }
 
 /// A copy with another memory format or on another device; other dtypes would not be quantised.
@@ -299,7 +405,7 @@ fn equal(args: &Args) -> Result<Output> {
     use EQUAL::*;
 
     let (own, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
-    let (Some(of_own), Some(of_other)) = (own.quantizer(), other.quantizer()) else { return Err(unsupported(args)) };
+    let (Some(of_own), Some(of_other)) = (own.quantizer(), other.quantizer()) else { return Ok(Output::Bool(false)) };
     let same_list = |a: &Tensor, b: &Tensor| EQUAL.call([a.into(), b.into()]);
     let same = match (&**of_own, &**of_other) {
         (

@@ -8,10 +8,11 @@ use rushlight_core::{Layout, Result};
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{Args, Implementation};
 use rushlight_dispatch::quantized::{unsupported, view_with};
-use rushlight_dispatch::value::Output;
+use rushlight_dispatch::value::{Arg, Output};
 
 use crate::convert::item;
 use crate::view::narrow::{SELECT, SLICE};
+use crate::view::split::UNBIND;
 
 /// The layout of the call's view.
 fn layout_of(args: &Args) -> Result<Layout> {
@@ -51,6 +52,28 @@ pub fn slice(args: &Args) -> Result<Output> {
     let some = |list: &Tensor| op!(SLICE, list, 0i64, start, length, step);
     let quantizer = Quantizer::PerChannel { scales: some(scales)?, zero_points: some(zero_points)?, axis };
     view_with(args, layout, Form::Quantized(Arc::new(quantizer)))
+}
+
+/// `unbind`: of each channel the tensor has one scale.
+pub fn unbind(args: &Args) -> Result<Output> {
+    let own = args.tensor(UNBIND::INPUT)?;
+    let dim = wrap_dim(args.int(UNBIND::DIM)?, own.rank())?;
+    let one = |index| op!(SELECT, own, dim as i64, index as i64);
+    (0..own.sizes()[dim]).map(one).collect::<Result<_>>().map(Output::List)
+}
+
+/// Consecutive parts along a dimension.
+pub fn split(args: &Args, dim: Arg) -> Result<Output> {
+    let own = args.tensor(Arg::FIRST)?;
+    let Implementation::MultiView(layouts) = args.op.implementation else { return Err(unsupported(args)) };
+    let dim = wrap_dim(args.int(dim)?, own.rank())?;
+    let mut start = 0;
+    let parts = layouts(args)?.into_iter().map(|layout| {
+        let length = layout.sizes[dim];
+        start += length;
+        op!(SLICE, own, dim as i64, (start - length) as i64, length as i64, 1i64)
+    });
+    parts.collect::<Result<_>>().map(Output::List)
 }
 
 fn channels(own: &Tensor) -> Option<(&Tensor, &Tensor, usize)> {

@@ -13,8 +13,9 @@ use crate::create::constant::{EMPTY_LIKE, NEW_ZEROS, ONES_LIKE, ZEROS_LIKE};
 use crate::create::fill::ZERO_;
 use crate::index::index_select::INDEX_SELECT;
 use crate::join::cat::{CAT, STACK};
-use crate::linalg::addmm::ADDMM;
+use crate::linalg::addmm::{ADDMM, ADDMV};
 use crate::linalg::matrix::{BMM, MATMUL, MM, MV};
+use crate::linalg::triangular::TRIANGULAR_SOLVE;
 use crate::pointwise::activation_backward::THRESHOLD_BACKWARD;
 use crate::pointwise::arith::MUL;
 use crate::pointwise::divide::{DIV, FLOOR_DIVIDE};
@@ -40,6 +41,8 @@ pub static BODIES: &[(&Operator, SparseBody)] = &[
     (&CAT, shape::cat),
     (&STACK, shape::stack),
     (&ADDMM, product::addmm),
+    (&ADDMV, product::addmv),
+    (&TRIANGULAR_SOLVE, product::triangular_solve),
     (&MM, |args| product::matmul(args, MM::MAT2)),
     (&MV, |args| product::matmul(args, MV::VEC)),
     (&BMM, product::bmm),

@@ -27,7 +27,7 @@ const BASE: Operator = Operator { dtypes: DTypes::COMPUTED, sparse: Sparse::Supp
 pub static FROM_PARTS: Operator = Operator {
     name: "sparse_coo_tensor",
     signature: "(Tensor indices, Tensor values, int[]? size=None, bool is_coalesced=False) -> Tensor",
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone(ON_HOST, |args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let sizes = args.optional_ints(SIZE).map(rushlight_core::layout::to_dims);
         checked(args.tensor(INDICES)?, args.tensor(VALUES)?, sizes.as_deref(), args.bool(IS_COALESCED)?)
             .map(Output::Tensor)
@@ -49,9 +49,14 @@ fn checked(indices: &Tensor, values: &Tensor, sizes: Option<&[isize]>, coalesced
                 tensor.layout_name()
             )));
         }
-        if tensor.device() != Device::Cpu {
+        if !matches!(tensor.device(), Device::Cpu | Device::Meta) {
             return Err(Error::not_implemented(ON_HOST));
         }
+    }
+    let without_data = values.device() == Device::Meta;
+    if without_data && sizes.is_none() {
+        return Err(Error::not_implemented("Cannot copy out of meta tensor; no data!")
+            .hint("Give the size, which cannot be computed from indices without data."));
     }
     if indices.rank() != 2 {
         return Err(Error::runtime(format!("indices must be sparse_dim x nnz, but got: {}", Shape(indices.sizes()))));
@@ -66,7 +71,7 @@ fn checked(indices: &Tensor, values: &Tensor, sizes: Option<&[isize]>, coalesced
         )));
     }
     let indices = contiguous(&to_dtype(&indices.detach(), DType::I64)?)?;
-    let places = to_vec::<i64>(&indices)?;
+    let places = if without_data { Vec::new() } else { to_vec::<i64>(&indices)? };
     let of_dim = |dim: usize| &places[dim * count as usize..(dim + 1) * count as usize];
     let sizes: Dims = match sizes {
         Some(sizes) => Dims::from_slice(sizes),
@@ -98,6 +103,9 @@ fn checked(indices: &Tensor, values: &Tensor, sizes: Option<&[isize]>, coalesced
             Shape(&expected),
             Shape(values.sizes())
         )));
+    }
+    if without_data {
+        return build(&sizes, SparseParts { indices, values, coalesced });
     }
     for dim in 0..sparse_dims {
         check_places(of_dim(dim), dim, sizes[dim])?;

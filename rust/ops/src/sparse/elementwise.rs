@@ -145,6 +145,11 @@ pub fn div(args: &Args) -> Result<Output> {
 
     match args.optional_tensor(INPUT) {
         Some(own) if own.is_sparse() && is_number(args, OTHER) => over_values(args, false),
+        _ if args.each_tensor().any(|(_, tensor)| tensor.compressed_parts().is_some()) => {
+            let first = args.each_tensor().find(|(_, tensor)| tensor.is_sparse());
+            let kind = first.map_or("Strided", |(_, tensor)| super::layouts::named(tensor));
+            Err(Error::runtime(format!("unsupported tensor layout: {kind}")))
+        }
         _ => {
             let divisor = args.tensor(OTHER)?;
             Err(Error::runtime(format!(

@@ -12,6 +12,7 @@ pub mod compressed;
 pub mod convert;
 pub mod elementwise;
 mod indices;
+pub mod layouts;
 pub mod parts;
 pub mod product;
 pub mod reduce;

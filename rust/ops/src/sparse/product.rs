@@ -10,14 +10,17 @@ use rushlight_dispatch::operator::{
     Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Sparse, formula,
     operator,
 };
-use rushlight_dispatch::sparse::ON_HOST;
-use rushlight_dispatch::value::{Arg, Output, sizes_value};
+use rushlight_dispatch::sparse::{ON_HOST, dense, unsupported, unsupported_by};
+use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
 
 use super::compressed::convert::to_layout;
 use super::convert::{FROM_PARTS, VALUES, sorted, with_recorded_values};
+use super::layouts;
 use super::parts::entries;
 use super::spgemm::{SPARSE_SPARSE_MATMUL, check_factors};
+use crate::convert::contiguous;
 use crate::index::index_select::{INDEX_ADD, INDEX_SELECT};
+use crate::linalg::matrix::MV;
 use crate::pointwise::arith::{ADD, MUL};
 use crate::view::complex::conjugate;
 use crate::view::narrow::SELECT;
@@ -110,9 +113,13 @@ pub fn times(own: &Tensor, other: &Tensor, whole: bool) -> Result<Tensor> {
 
 /// The product of two sparse matrices: with coordinates, or by rows if the first is compressed.
 fn times_sparse(own: &Tensor, other: &Tensor) -> Result<Tensor> {
-    let with_coordinates = |tensor: &Tensor| to_layout(tensor, "sparse_coo", None, None);
+    let with_coordinates = |tensor: &Tensor| to_layout(tensor, "to_sparse", "sparse_coo", None, None);
     let product = op!(SPARSE_SPARSE_MATMUL, &with_coordinates(own)?, &with_coordinates(other)?)?;
-    if own.compressed_parts().is_some() { to_layout(&product, "sparse_csr", None, None) } else { Ok(product) }
+    if own.compressed_parts().is_some() {
+        to_layout(&product, "to_sparse", "sparse_csr", None, None)
+    } else {
+        Ok(product)
+    }
 }
 
 /// `mm`, `mv` and `matmul` of a sparse matrix and a dense matrix or vector.
@@ -135,7 +142,11 @@ pub fn matmul(args: &Args, second: Arg) -> Result<Output> {
         sizes.push(other.sizes()[1]);
         return op!(RESHAPE, &times(&rows, other, true)?, sizes_value(&sizes)).map(Output::Tensor);
     }
-    times(own, other, true).map(Output::Tensor)
+    let result = if own.is_sparse() && other.is_sparse() { layouts::named(own) } else { "Strided" };
+    check_factors(own, other)?;
+    let product = layouts::in_words(result, own, other, times(own, other, true))?;
+    let by_rows = !own.is_sparse() && other.compressed_parts().is_some();
+    if by_rows { contiguous(&product) } else { Ok(product) }.map(Output::Tensor)
 }
 
 /// `bmm` of a sparse batch and a dense one: one product, of a matrix with the sparse ones along its diagonal.
@@ -143,6 +154,12 @@ pub fn bmm(args: &Args) -> Result<Output> {
     use crate::linalg::matrix::BMM::*;
 
     let (own, other) = (args.tensor(INPUT)?, args.tensor(MAT2)?);
+    if own.compressed_parts().is_some() || other.compressed_parts().is_some() {
+        return match layouts::named(other) {
+            kind @ ("SparseBsr" | "SparseBsc") => Err(layouts::no_blocks("empty", kind)),
+            _ => Err(unsupported_by("bmm", "SparseCsrCPU")),
+        };
+    }
     if !own.is_sparse() || other.is_sparse() {
         return Err(Error::runtime("bmm_sparse: Tensor 'mat2' must be dense"));
     }
@@ -177,17 +194,65 @@ pub fn bmm(args: &Args) -> Result<Output> {
     op!(RESHAPE, &product, sizes_value(&[batch, rows, columns])).map(Output::Tensor)
 }
 
-/// `addmm` with a sparse matrix among the factors.
+/// `addmm` with a sparse matrix among the operands. The result has the layout of the first.
 pub fn addmm(args: &Args) -> Result<Output> {
     use crate::linalg::addmm::ADDMM::*;
 
-    let (own, beta, alpha) = (args.tensor(INPUT)?, args.scalar(BETA)?, args.scalar(ALPHA)?);
-    let product = times(args.tensor(MAT1)?, args.tensor(MAT2)?, true)?;
+    let (own, mat1, mat2) = (args.tensor(INPUT)?, args.tensor(MAT1)?, args.tensor(MAT2)?);
+    check_factors(mat1, mat2)?;
+    crate::linalg::addmm::check_addend(own, &[mat1.sizes()[0], mat2.sizes()[1]])?;
+    layouts::in_words(layouts::named(own), mat1, mat2, added_to(own, times(mat1, mat2, true), args, (BETA, ALPHA)))
+        .map(Output::Tensor)
+}
+
+/// `addmv` of a compressed matrix.
+pub fn addmv(args: &Args) -> Result<Output> {
+    use crate::linalg::addmm::ADDMV::*;
+
+    let (own, matrix, vector) = (args.tensor(INPUT)?, args.tensor(MAT)?, args.tensor(VEC)?);
+    let Some(parts) = matrix.compressed_parts().filter(|_| !own.is_sparse() && !vector.is_sparse()) else {
+        return Err(unsupported("addmv"));
+    };
+    if parts.format.columns && parts.format.blocks {
+        return Err(Error::runtime("torch.addmv: operation not supported for mat with SparseBsc layout"));
+    }
+    let product = MV.tensor([matrix.into(), vector.into()]);
+    if let Ok(product) = &product
+        && own.numel() != 1
+        && own.numel() != product.numel()
+    {
+        crate::linalg::addmm::check_addend(own, product.sizes())?;
+    }
+    added_to(own, product, args, (BETA, ALPHA)).map(Output::Tensor)
+}
+
+/// `triangular_solve` of a matrix that is compressed by rows. torch returns nothing in the second place.
+pub fn triangular_solve(args: &Args) -> Result<Output> {
+    use crate::linalg::triangular::TRIANGULAR_SOLVE::*;
+
+    let (own, matrix) = (args.tensor(INPUT)?, args.tensor(A)?);
+    let Some(parts) = matrix.compressed_parts().filter(|_| !own.is_sparse()) else {
+        return Err(unsupported("triangular_solve"));
+    };
+    if parts.format.columns {
+        return Err(Error::value("triangular_solve: unsupported sparse layout."));
+    }
+    let mut call = args.clone();
+    call.set(A, Value::Own(dense(matrix)?));
+    let solution = call.call()?.into_tensors().into_iter().next();
+    let solution = solution.ok_or_else(|| Error::runtime("triangular_solve gave nothing"))?;
+    let none = zeros(&[0], own.dtype(), own.device())?;
+    Ok(Output::Tuple(vec![contiguous(&solution)?, none]))
+}
+
+/// `beta * own + alpha * product`. A sparse product is added to a dense tensor at its indices.
+fn added_to(own: &Tensor, product: Result<Tensor>, args: &Args, (beta, alpha): (Arg, Arg)) -> Result<Tensor> {
+    let (product, beta, alpha) = (product?, args.scalar(beta)?, args.scalar(alpha)?);
+    let product = if own.is_sparse() { product } else { dense(&product)? };
     let product = if alpha.is_one() { product } else { op!(MUL, &product, alpha)? };
-    crate::linalg::addmm::check_addend(own, product.sizes())?;
-    if beta.is_zero() {
-        return Ok(Output::Tensor(product));
+    if beta.is_zero() && !own.is_sparse() {
+        return Ok(product);
     }
     let own = if beta.is_one() { own.clone() } else { op!(MUL, own, beta)? };
-    op!(ADD, &own, &product).map(Output::Tensor)
+    op!(ADD, &own, &product)
 }

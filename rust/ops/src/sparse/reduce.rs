@@ -1,7 +1,7 @@
 //! Reductions of sparse tensors over all elements, or along dimensions.
 
 use rushlight_autograd::{SparseParts, Tensor};
-use rushlight_core::{Dims, Error, Result};
+use rushlight_core::{DType, Dims, Error, Result};
 use rushlight_dispatch::create::{from_slice, zeros};
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::Args;
@@ -9,6 +9,7 @@ use rushlight_dispatch::value::{Output, Value, sizes_value};
 
 use super::compressed;
 use super::parts::{build, entries, stored_values};
+use crate::convert::TO_DTYPE;
 use crate::index::index_select::INDEX_SELECT;
 use crate::join::CAT;
 use crate::reduce::ReduceDims;
@@ -53,6 +54,15 @@ pub fn along(args: &Args) -> Result<Output> {
         let sizes = over.sizes(own.sizes());
         let parts = compressed::parts::compress(&sums, &sizes, format, held.batch_dims(), [1, 1])?;
         return compressed::parts::build(&sizes, parts).map(Output::Tensor);
+    }
+    // No dimensions are none here, and all of a dense tensor.
+    if args.optional_ints(DIM).is_some_and(<[i64]>::is_empty) {
+        let dtype = args.dtype(DTYPE).unwrap_or(if own.dtype().is_floating() || own.dtype().is_complex() {
+            own.dtype()
+        } else {
+            DType::I64
+        });
+        return op!(TO_DTYPE, own, dtype).map(Output::Tensor);
     }
     let held = entries(own, "sum")?;
     let sparse_dims = held.indices.sizes()[0] as usize;

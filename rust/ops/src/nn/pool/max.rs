@@ -289,7 +289,8 @@ fn max_pool(args: &Args, dims: usize) -> Result<Vec<Tensor>> {
     }
     let params = PoolParams::read(args, [KERNEL_SIZE, STRIDE, PADDING], Some(DILATION), dims, args.bool(CEIL_MODE)?)?;
     let input = args.tensor(INPUT)?;
-    if !DTypes::REAL.has(input.dtype()) || (args.op.name == "max_pool1d" && !input.dtype().is_floating()) {
+    let refused = args.op.name == "max_pool1d" && !input.dtype().is_floating() && !input.is_quantized();
+    if refused || !DTypes::REAL.has(input.dtype()) {
         let kernel = match (dims, args.op.name) {
             (1, "max_pool1d") => "max_pool1d_impl".into(),
             _ => words(args, dims.max(2)),

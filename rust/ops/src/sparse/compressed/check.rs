@@ -31,10 +31,11 @@ pub fn checked(
         if tensor.is_sparse() {
             return failed(format!("expected {name} to be a strided tensor but got {} tensor", tensor.layout_name()));
         }
-        if tensor.device() != Device::Cpu {
+        if !matches!(tensor.device(), Device::Cpu | Device::Meta) {
             return Err(Error::not_implemented(ON_HOST));
         }
     }
+    let without_data = values.device() == Device::Meta;
     if compressed.rank() == 0 {
         return failed(format!("{compressed_name} must have dimensionality >= 1 but got 0"));
     }
@@ -57,6 +58,7 @@ pub fn checked(
     let dense_dims = parts.dense_dims();
     let sizes = match sizes {
         Some(sizes) => Dims::from_slice(sizes),
+        None if without_data => return failed("Tensor.item() cannot be called on meta tensors".into()),
         None => smallest(&parts)?,
     };
     if sizes.len() != batch_dims + 2 + dense_dims {
@@ -110,7 +112,9 @@ pub fn checked(
             Shape(&dense)
         ));
     }
-    check_indices(&parts, &sizes, ordered)?;
+    if !without_data {
+        check_indices(&parts, &sizes, ordered)?;
+    }
     Ok((parts, sizes))
 }
 

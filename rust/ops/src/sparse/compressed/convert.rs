@@ -37,9 +37,28 @@ fn converter(own: &Tensor) -> &'static str {
     }
 }
 
-/// The tensor in another layout, with torch's checks of the arguments.
-pub fn to_layout(own: &Tensor, layout: &str, blocksize: Option<&[i64]>, dense_dim: Option<i64>) -> Result<Tensor> {
+/// The tensor in another layout, with torch's checks of the arguments. Errors name the called method, `to_sparse` or one
+/// of a layout.
+pub fn to_layout(
+    own: &Tensor,
+    called: &str,
+    layout: &str,
+    blocksize: Option<&[i64]>,
+    dense_dim: Option<i64>,
+) -> Result<Tensor> {
     let (from, to) = (own.layout_name(), layout_name(layout));
+    let name = match (own.compressed_parts(), own.is_sparse()) {
+        (Some(_), _) => format!("sparse_compressed_{called}"),
+        (None, true) if called == "to_sparse" => format!("sparse_coo_{called}"),
+        (None, true) => format!("coo_{called}"),
+        (None, false) => format!("dense_{called}"),
+    };
+    if own.is_sparse() && dense_dim.is_some() {
+        let name = if from == to { called } else { &name };
+        return Err(Error::runtime(format!(
+            "{name}: conversion from {from} to {to} with dense_dim argument given is not supported"
+        )));
+    }
     let Some(format) = CompressedFormat::named(layout) else {
         if blocksize.is_some() {
             return Err(with_argument(own, to, "with blocksize"));
@@ -58,14 +77,6 @@ pub fn to_layout(own: &Tensor, layout: &str, blocksize: Option<&[i64]>, dense_di
     if format.blocks != blocksize.is_some() {
         return Err(with_argument(own, to, if format.blocks { "without blocksize" } else { "with blocksize" }));
     }
-    let name = format!(
-        "{}_to_{layout}",
-        match (own.compressed_parts(), own.is_sparse()) {
-            (Some(_), _) => "sparse_compressed",
-            (None, true) => "coo",
-            (None, false) => "dense",
-        }
-    );
     if let Some(block) = blocksize {
         if block.len() != 2 {
             return Err(Error::runtime(format!(
@@ -87,7 +98,7 @@ pub fn to_layout(own: &Tensor, layout: &str, blocksize: Option<&[i64]>, dense_di
             return Err(Error::runtime(format!("{name}: expected SparseCsr or SparseCsc layout but got {from}")));
         }
         if held.format.blocks && blocksize.is_some_and(|wanted| wanted != block) {
-            let name = if same_format { format!("to_{layout}") } else { name };
+            let name = if same_format { called.to_owned() } else { name };
             return Err(Error::runtime(format!(
                 "{name}: conversion from {from} to {to} with blocksize changed from {} to {} is not supported",
                 Shape(&held.block()),

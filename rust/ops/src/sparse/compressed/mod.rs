@@ -15,7 +15,6 @@ use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
     DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Sparse, formula, operator,
 };
-use rushlight_dispatch::sparse::ON_HOST;
 use rushlight_dispatch::sparse::dense;
 use rushlight_dispatch::value::{Output, sizes_value};
 
@@ -36,7 +35,7 @@ pub static FROM_COMPRESSED: Operator = Operator {
     signature: "(Tensor compressed_indices, Tensor plain_indices, Tensor values, str layout, int[]? size=None, bool ordered=False) -> Tensor",
     dtypes: DTypes::ALL,
     sparse: Sparse::Supported,
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone(ON_HOST, |args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let sizes = args.optional_ints(SIZE).map(rushlight_core::layout::to_dims);
         let format = format_named(args.optional_str(LAYOUT).unwrap_or_default())?;
         let (compressed, plain) = (args.tensor(COMPRESSED_INDICES)?, args.tensor(PLAIN_INDICES)?);

@@ -1,4 +1,4 @@
-"""`torch.package`: the environments from which modules are imported. Its archives of programs are neither written nor read."""
+"""The environments from which modules are imported: importers find modules by name, and objects in them."""
 
 from __future__ import annotations
 
@@ -6,30 +6,10 @@ import importlib
 import pickle
 from abc import ABC, abstractmethod
 
-from rushlight._absent import declare
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
-
-__all__ = [
-    *declare(
-        globals(),
-        "archives of programs are neither written nor read",
-        """
-        is_from_package(obj) = False
-        class Directory GlobGroup PackageExporter PackageImporter
-        error EmptyMatchError(Exception)
-        error PackagingError(Exception)
-        """,
-    ),
-    "Importer",
-    "ObjMismatchError",
-    "ObjNotFoundError",
-    "OrderedImporter",
-    "sys_importer",
-]
 
 
 class ObjNotFoundError(Exception):
@@ -74,7 +54,7 @@ class Importer(ABC):
         """
         if name is None:
             name = _reduced(obj) or getattr(obj, "__qualname__", None) or obj.__name__
-        module_name = self.whichmodule(obj, name)
+        module_name = demangle(self.whichmodule(obj, name))
         try:
             found: Any = self.import_module(module_name)
             for part in name.split("."):
@@ -86,6 +66,16 @@ class Importer(ABC):
                 f"The object provided for '{name}' is not the one that module '{module_name}' has under this name"
             )
         return module_name, name
+
+
+def is_mangled(name: str) -> bool:
+    """Whether a module's name begins with that of a package."""
+    return name.startswith("<torch_package_")
+
+
+def demangle(name: str) -> str:
+    """A module's name without that of its package."""
+    return name.partition(".")[2] if is_mangled(name) else name
 
 
 def _reduced(obj: Any) -> str | None:
@@ -144,12 +134,3 @@ class OrderedImporter(Importer):
             if found != "__main__":
                 return found
         return "__main__"
-
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any: ...
-
-
-def __dir__() -> list[str]:
-    return __all__
