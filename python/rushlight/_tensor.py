@@ -62,7 +62,7 @@ def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
     >>> x
     tensor([-1., -1.])
     """
-    return _C._unhandled(func, tuple(args), kwargs or {})
+    return _C._without_handlers(func, tuple(args), kwargs or {})
 
 
 def _make_wrapper_subclass(cls, size, *args, **options):
