@@ -102,7 +102,16 @@ def __deepcopy__(self, memo):
         return memo[id(self)]
     from copy import deepcopy
 
-    if _utils.is_sparse(self):
+    if _C._is_handled(self):
+        made = self.clone()
+        if type(made) is not type(self):
+            raise RuntimeError(
+                "The default implementation of __deepcopy__() for wrapper subclasses only works for subclass types that implement "
+                "clone() and for which cloning returns another instance of the same subclass. You should either properly implement "
+                "clone() for your subclass or override __deepcopy__() if it is intended behavior for clone() to return an instance "
+                "of a different type."
+            )
+    elif _utils.is_sparse(self):
         made = self.detach().clone()
     else:
         # Tensors that share memory share it in the copy too.

@@ -40,7 +40,7 @@ _METADATA = frozenset(
     """size dim stride numel nelement ndimension storage_offset is_contiguous element_size data_ptr untyped_storage storage
     requires_grad_ is_floating_point is_complex is_conj is_neg is_inference is_signed get_device as_subclass retain_grad
     register_hook _is_view is_same_size is_shared share_memory_ has_names type __hash__ __len__ __repr__ __format__ __dir__
-    __reduce_ex__ __deepcopy__ numpy tolist __array__ __dlpack__ __dlpack_device__ result_type can_cast
+    __reduce_ex__ numpy tolist __array__ __dlpack__ __dlpack_device__ result_type can_cast
     is_tensor is_storage""".split()
 )
 #: Methods whose operators have other names.
@@ -370,7 +370,7 @@ def _make_wrapper_subclass(
     if not handles_operators(cls):
         raise TypeError(f"{cls.__name__} must define __torch_dispatch__")
     if cls.__torch_function__ is _C._disabled_torch_function_impl:
-        cls.__torch_function__ = classmethod(_function)
+        cls.__torch_function__ = classmethod(_function)  # type: ignore[method-assign, assignment]
         _C._expect_overrides()
     if dispatch_sizes_strides_policy not in (None, "strides", "sizes"):
         raise ValueError(
