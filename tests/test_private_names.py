@@ -497,3 +497,7 @@ def test_the_processor_is_described():
     assert torch.cpu._is_avx2_supported() is known.get("avx2", False)
     assert torch.cpu._is_amx_fp16_supported() is (known.get("amx_tile", False) and known.get("amx_fp16", False))
     assert torch.cpu._is_avx512_bf16_supported() <= torch.cpu._is_avx512_supported() <= torch.cpu._is_avx2_supported()
+
+
+def test_there_is_no_mode_of_fake_tensors():
+    assert torch._guards.active_fake_mode() is None and torch._guards.detect_fake_mode([torch.ones(2)]) is None
