@@ -132,7 +132,9 @@ def __deepcopy__(self, memo):
 
 @_method
 def __reduce_ex__(self, protocol):
-    return _utils._rebuild, (*_utils.taken_apart(self), self.requires_grad, type(self), self.__dict__ or None)
+    # The class of a plain tensor has another name in a program that runs as torch's.
+    kind = None if type(self) is Tensor else type(self)
+    return _utils._rebuild, (*_utils.taken_apart(self), self.requires_grad, kind, self.__dict__ or None)
 
 
 @_method

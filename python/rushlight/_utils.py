@@ -113,7 +113,7 @@ def _rebuild(function, arguments, requires_grad, kind, state):
     import rushlight as torch
 
     tensor = function(*arguments)
-    if type(tensor) is not kind:
+    if kind is not None and type(tensor) is not kind:
         tensor = torch.Tensor._make_subclass(kind, tensor)
     tensor.requires_grad_(requires_grad)
     return set_state(tensor, state)
