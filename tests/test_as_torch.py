@@ -1,5 +1,6 @@
 """`python -m rushlight`: what a program and its libraries see under the name of torch."""
 
+import pickle
 import subprocess
 import sys
 
@@ -36,6 +37,18 @@ def test_the_version_is_one_of_torch(tmp_path):
 
 def test_the_package_has_the_name_of_torch(tmp_path):
     assert run(tmp_path, "import torch, torch.nn.functional; print(torch.__name__)").stdout == "torch\n"
+
+
+def test_the_class_of_tensors_has_the_name_of_torch(tmp_path):
+    """Libraries choose by it. Pickles of tensors do not name the class, and so are those of any program."""
+    done = run(
+        tmp_path,
+        "import pickle, torch\n"
+        "print(type(torch.ones(1)).__module__, torch.Tensor)\n"
+        f"open({str(tmp_path / 'pickled')!r}, 'wb').write(pickle.dumps(torch.arange(3)))\n",
+    )
+    assert done.stdout == "torch <class 'torch.Tensor'>\n"
+    assert pickle.loads((tmp_path / "pickled").read_bytes()).tolist() == [0, 1, 2]
 
 
 def test_compile_runs_eagerly(tmp_path):

@@ -489,3 +489,15 @@ def test_grouped_products_of_8_bit_floats_need_a_gpu():
             assert found.shape == (2, 8, 32) and found.dtype == torch.bfloat16 and found.is_meta
         with pytest.raises(ValueError, match="Invalid scaling configuration"):
             F.scaled_grouped_mm(a, b, rows, F.ScalingType.TensorWise, scales, F.ScalingType.RowWise, offs=ends)
+
+
+def test_the_processor_is_described():
+    known = torch.cpu.get_capabilities()
+    assert torch._C._cpu._get_cpu_capability() == known and torch._C._cpu._init_amx() is False
+    assert torch.cpu._is_avx2_supported() is known.get("avx2", False)
+    assert torch.cpu._is_amx_fp16_supported() is (known.get("amx_tile", False) and known.get("amx_fp16", False))
+    assert torch.cpu._is_avx512_bf16_supported() <= torch.cpu._is_avx512_supported() <= torch.cpu._is_avx2_supported()
+
+
+def test_there_is_no_mode_of_fake_tensors():
+    assert torch._guards.active_fake_mode() is None and torch._guards.detect_fake_mode([torch.ones(2)]) is None

@@ -85,6 +85,7 @@ _SUBMODULES = frozenset(
 _HIDDEN_SUBMODULES = (
     "_dynamo",
     "_functorch",
+    "_guards",
     "_higher_order_ops",
     "_inductor",
     "_jit_internal",
@@ -102,7 +103,7 @@ _ELSEWHERE = {
         "_dropouts",
     ),
     **dict.fromkeys(["pca_lowrank", "svd_lowrank"], "_lowrank"),
-    **dict.fromkeys(["_grouped_mm", "_scaled_mm"], "nn._grouped_mm"),
+    **dict.fromkeys(["_grouped_mm", "_int_mm", "_scaled_mm"], "nn._grouped_mm"),
     **dict.fromkeys(["finfo", "iinfo"], "_limits"),
     **dict.fromkeys(
         "bit bits16 bits1x8 bits2x4 bits4x2 bits8 float4_e2m1fn_x2 int1 int2 int3 int4 int5 int6 int7 quint2x4 quint4x2 uint1 "
@@ -574,6 +575,7 @@ if TYPE_CHECKING:
     from rushlight.nested._functions import _nested_view_from_buffer as _nested_view_from_buffer
     from rushlight.nested._functions import _nested_view_from_jagged as _nested_view_from_jagged
     from rushlight.nn._grouped_mm import _grouped_mm as _grouped_mm
+    from rushlight.nn._grouped_mm import _int_mm as _int_mm
     from rushlight.nn._grouped_mm import _scaled_mm as _scaled_mm
     from rushlight.serialization import load as load
     from rushlight.serialization import save as save

@@ -46,7 +46,7 @@ def _is_viewable(input: Tensor, sizes: list[int]) -> bool:
     if input.is_contiguous():
         return True
     try:
-        load("rushlight._torch_dispatch").plainly(Tensor.view, (input, sizes), {})
+        load("rushlight._torch_dispatch").without_handlers(Tensor.view, (input, sizes), {})
     except RuntimeError as error:
         return "view size is not compatible" not in str(error)
     return True
@@ -101,7 +101,9 @@ def _number(name: str, kind: Callable[[Any], Any]) -> Callable[[Tensor], Any]:
 
     def convert(input: Tensor) -> Any:
         if input.numel() != 1:
-            return load("rushlight._torch_dispatch").plainly(getattr(Tensor, name), (input,), {})  # It is refused.
+            return load("rushlight._torch_dispatch").without_handlers(
+                getattr(Tensor, name), (input,), {}
+            )  # It is refused.
         return kind(aten._local_scalar_dense.default(input))
 
     return convert
@@ -231,8 +233,24 @@ def _batch_norm(
     return found[0]
 
 
+def _pair(value: Any) -> list[int]:
+    """A size for both dimensions of an image."""
+    values = [int(one) for one in value] if isinstance(value, (list, tuple)) else [int(value)]
+    return values * 2 if len(values) == 1 else values
+
+
+def _unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
+    return aten.im2col.default(input, *map(_pair, (kernel_size, dilation, padding, stride)))
+
+
+def _fold(
+    input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Any:
+    return aten.col2im.default(input, *map(_pair, (output_size, kernel_size, dilation, padding, stride)))
+
+
 def _tensor(data: Any, **kwargs: Any) -> Any:
-    made = load("rushlight._torch_dispatch").plainly(torch.tensor, (data,), kwargs)
+    made = load("rushlight._torch_dispatch").without_handlers(torch.tensor, (data,), kwargs)
     return aten.lift_fresh.default(made)
 
 
@@ -307,7 +325,7 @@ def _set(input: Tensor, source: Any = None, *form: Any) -> Any:
         aten.set_.source_Tensor(input, source)
     else:
         given = (input,) if source is None else (input, source, *form)
-        load("rushlight._torch_dispatch").plainly(Tensor.set_, given, {})
+        load("rushlight._torch_dispatch").without_handlers(Tensor.set_, given, {})
     return input
 
 
@@ -354,6 +372,8 @@ DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
     "tensor": _tensor,
     "__getitem__": _getitem,
     "__setitem__": _setitem,
+    "nn.functional.fold": _fold,
+    "nn.functional.unfold": _unfold,
     "nn.functional.relu": _relu,
     "nn.functional.softmax": _softmax("_softmax"),
     "nn.functional.log_softmax": _softmax("_log_softmax"),
@@ -381,7 +401,7 @@ def _adjoint(input: Tensor) -> Any:
 def _data(input: Tensor) -> Any:
     detached = aten.detach.default(input)
     # What is written to it is no change of the input.
-    return load("rushlight._torch_dispatch").plainly(Tensor.data.__get__, (detached,), {})  # type: ignore[attr-defined]
+    return load("rushlight._torch_dispatch").without_handlers(Tensor.data.__get__, (detached,), {})  # type: ignore[attr-defined]
 
 
 #: Attributes that are operators.

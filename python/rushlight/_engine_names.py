@@ -75,6 +75,8 @@ def __getattr__(name: str) -> Any:
         return made
     if name in ("_VariableFunctions", "_VariableFunctionsClass"):
         return load("rushlight._functions")
+    if name == "_cpu":
+        return load("rushlight.cpu._capabilities")
     if name == "_functorch":
         return load("rushlight._C._functorch")
     if name in ("DispatchKey", "DispatchKeySet", "_ExcludeDispatchKeyGuard"):

@@ -62,7 +62,7 @@ def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
     >>> x
     tensor([-1., -1.])
     """
-    return _C._unhandled(func, tuple(args), kwargs or {})
+    return _C._without_handlers(func, tuple(args), kwargs or {})
 
 
 def _make_wrapper_subclass(cls, size, *args, **options):
@@ -102,7 +102,16 @@ def __deepcopy__(self, memo):
         return memo[id(self)]
     from copy import deepcopy
 
-    if _utils.is_sparse(self):
+    if _C._is_handled(self):
+        made = self.clone()
+        if type(made) is not type(self):
+            raise RuntimeError(
+                "The default implementation of __deepcopy__() for wrapper subclasses only works for subclass types that implement "
+                "clone() and for which cloning returns another instance of the same subclass. You should either properly implement "
+                "clone() for your subclass or override __deepcopy__() if it is intended behavior for clone() to return an instance "
+                "of a different type."
+            )
+    elif _utils.is_sparse(self):
         made = self.detach().clone()
     else:
         # Tensors that share memory share it in the copy too.
@@ -123,7 +132,9 @@ def __deepcopy__(self, memo):
 
 @_method
 def __reduce_ex__(self, protocol):
-    return _utils._rebuild, (*_utils.taken_apart(self), self.requires_grad, type(self), self.__dict__ or None)
+    # The class of a plain tensor has another name in a program that runs as torch's.
+    kind = None if type(self) is Tensor else type(self)
+    return _utils._rebuild, (*_utils.taken_apart(self), self.requires_grad, kind, self.__dict__ or None)
 
 
 @_method

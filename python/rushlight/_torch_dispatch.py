@@ -1,11 +1,11 @@
 """`__torch_dispatch__`: classes of tensors, and modes, that handle the operators of torch's registry.
 
 A handler gets ``torch.ops.aten.add.Tensor`` where ``__torch_function__`` gets ``torch.add``. A call reaches it as follows:
-`rushlight.overrides` passes the public function to `divide`, if a mode is active or an argument's class handles operators;
-`divide` calls the function's operators in `torch.ops`; and each of these calls `handle`.
+`rushlight.overrides` passes the public function to `decompose`, if a mode is active or an argument's class handles operators;
+`decompose` calls the function's operators in `torch.ops`; and each of these calls `handle`.
 
 Handlers run below autograd: the engine records the operator and takes the handler's result as its own. An operator that the engine
-composes of others is handled in these parts if it is recorded. What backward runs, the engine passes to `rushlight._derivatives`.
+composes of others is decomposed if it is recorded. What backward runs, the engine passes to `rushlight._engine_calls`.
 A class whose tensors have elements is the exception: its handler runs above autograd, and does not see backward.
 """
 
@@ -19,6 +19,7 @@ from typing import Any
 
 import rushlight as torch
 from rushlight import _C, ops
+from rushlight._aten_functions import COMPOSED, FUNCTIONS
 from rushlight._aten_names import own_name
 from rushlight._C import Tensor
 from rushlight._decompositions import ATTRIBUTES, DECOMPOSITIONS
@@ -30,7 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["divide", "handle", "_make_wrapper_subclass", "plainly"]
+__all__ = ["decompose", "handle", "_make_wrapper_subclass", "without_handlers"]
 
 aten = ops.aten
 
@@ -39,7 +40,7 @@ _METADATA = frozenset(
     """size dim stride numel nelement ndimension storage_offset is_contiguous element_size data_ptr untyped_storage storage
     requires_grad_ is_floating_point is_complex is_conj is_neg is_inference is_signed get_device as_subclass retain_grad
     register_hook _is_view is_same_size is_shared share_memory_ has_names type __hash__ __len__ __repr__ __format__ __dir__
-    __reduce_ex__ __deepcopy__ numpy tolist __array__ __dlpack__ __dlpack_device__ result_type can_cast
+    __reduce_ex__ numpy tolist __array__ __dlpack__ __dlpack_device__ result_type can_cast
     is_tensor is_storage""".split()
 )
 #: Methods whose operators have other names.
@@ -116,19 +117,44 @@ def handle(overload: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     name = overload.overloadpacket.__name__
     function = overload.overloadpacket._function
     if name in _COMPOSED:
-        result = _C._in_parts(function, args, kwargs)
+        result = _C._decompose(function, args, kwargs)
     elif name in _WITHOUT_HISTORY:
         result = _C._below_autograd(compute, (), {})
     elif name in _NOT_RECORDED or not _C._is_recorded(operands):
         result = _C._as_views(operands, _C._below_autograd(compute, (), {}))
-    elif isinstance(function, FunctionType) and name not in ops._SINGLE:
-        result = _C._in_parts(function, args, kwargs)
+    elif isinstance(function, FunctionType) and not _calls_one_operator(name):
+        result = _C._decompose(function, args, kwargs)
     else:
         given = _with_places(args) if name in _INDEXED else args
-        result = _C._handled(function, operands[0], given, kwargs, compute)
+        result = _recorded(function, operands[0], given, kwargs, compute)
     if requires_grad:
         result.requires_grad_()
     return (result,)
+
+
+def _recorded(
+    function: Any, operand: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], compute: Callable[[], Any]
+) -> Any:
+    """The results of a handler, recorded as those of the operator. None among several stands for a tensor, which no
+    derivative can read."""
+    missing: list[int] = []
+
+    def complete() -> Any:
+        found = compute()
+        if not isinstance(found, (tuple, list)) or all(one is not None for one in found):
+            return found
+        missing.extend(place for place, one in enumerate(found) if one is None)
+        return [torch.empty(0, dtype=torch.int64, device="meta") if one is None else one for one in found]
+
+    result = _C._handled(function, operand, args, kwargs, complete)
+    if missing:
+        result = tuple(None if place in missing else one for place, one in enumerate(result))
+    return result
+
+
+def _calls_one_operator(name: str) -> bool:
+    """Whether the function in Python of an operator of torch calls one operator of the engine."""
+    return name in FUNCTIONS and name not in COMPOSED
 
 
 #: Operators that take a list of indices, which may be masks.
@@ -174,7 +200,7 @@ def _checked(overload: Any, result: Any) -> Any:
     return handled(overload.overloadpacket.__name__, result)
 
 
-def plainly(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def without_handlers(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a function that no handler sees."""
     with without_dispatch_modes(0):
         return (
@@ -261,7 +287,7 @@ def _packed(func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
     return args
 
 
-def divide(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+def decompose(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
     """The result of a public function, by operators that a mode or the classes of arguments handle."""
     kwargs = kwargs or {}
     owner = getattr(func, "__self__", None)
@@ -272,7 +298,7 @@ def divide(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
         if name in ("numpy", "tolist") and handles_operators(type(args[0])):
             got = f", got {type(args[0]).__name__}" if name == "tolist" else "."
             raise RuntimeError(f".{name}() is not supported for tensor subclasses{got}")
-        return plainly(func, args, kwargs)
+        return without_handlers(func, args, kwargs)
     modes = active_dispatch_modes()
     if modes:
         with without_dispatch_modes(len(modes) - 1):
@@ -290,13 +316,15 @@ def divide(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
         return inner(*args, **kwargs)
     if isinstance(func, FunctionType) and not getattr(func, OVERRIDABLE_MARK, False):
         raise NotImplementedError(
-            f"{func.__module__.replace('rushlight', 'torch')}.{name} is not divided into operators for __torch_dispatch__: "
+            f"{func.__module__.replace('rushlight', 'torch')}.{name} is not decomposed into operators for __torch_dispatch__: "
             "call it with the tensors inside, or handle it in __torch_function__"
         )
     if not isinstance(func, OPERATOR_TYPES):
-        return plainly(func, args, kwargs)
+        return without_handlers(func, args, kwargs)
     overload, args, kwargs = overload_of(func, args, kwargs)
     result = overload(*args, **kwargs)
+    if isinstance(kwargs.get("out"), Tensor):
+        return kwargs["out"]
     if overload.overloadpacket.__name__.endswith("_") and args and isinstance(args[0], Tensor):
         return args[0]
     if type(result) is list:
@@ -311,11 +339,11 @@ def _attribute(owner: Any, func: Callable[..., Any], args: tuple[Any, ...]) -> A
     if func.__name__ == "__get__":
         if name in ATTRIBUTES:
             return ATTRIBUTES[name](args[0])
-    return plainly(func, args, {})
+    return without_handlers(func, args, {})
 
 
 def _make_wrapper_subclass(
-    cls: type,
+    cls: Any,
     size: Sequence[int],
     strides: Sequence[int] | None = None,
     storage_offset: int | None = None,
@@ -332,18 +360,75 @@ def _make_wrapper_subclass(
     storage_size: int | None = None,
 ) -> Any:
     """`Tensor._make_wrapper_subclass`: a tensor without elements that tells a form and a device."""
+    if not isinstance(cls, type):
+        raise TypeError(f"cls must be a type (got {type(cls).__name__})")
+    if not issubclass(cls, Tensor):
+        raise TypeError(
+            "Creating a Tensor subclass from a class that does not inherit from Tensor is not possible. Make sure your class "
+            "inherits from Tensor."
+        )
     if not handles_operators(cls):
         raise TypeError(f"{cls.__name__} must define __torch_dispatch__")
-    if cls.__torch_function__ is _C._disabled_torch_function_impl:  # type: ignore[attr-defined]
-        cls.__torch_function__ = classmethod(_function)  # type: ignore[attr-defined]
+    if cls.__torch_function__ is _C._disabled_torch_function_impl:
+        cls.__torch_function__ = classmethod(_function)  # type: ignore[method-assign, assignment]
         _C._expect_overrides()
-    options = {"dtype": dtype, "device": "meta"}
-    data = torch.empty(size, **options) if strides is None else torch.empty_strided(size, strides, **options)
+    if dispatch_sizes_strides_policy not in (None, "strides", "sizes"):
+        raise ValueError(
+            f"Unknown sizes_strides_policy: {dispatch_sizes_strides_policy}; expected 'strides' or 'sizes'"
+        )
+    _check_form(size, dtype, layout)
+    data = _meta_tensor(size, strides, storage_offset, dtype, storage_size)
+    if requires_grad and not (data.is_floating_point() or data.is_complex()):
+        raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
     return _C._make_handled(cls, data, torch.device("cpu" if device is None else device), requires_grad)
+
+
+def _check_form(size: Any, dtype: Any, layout: Any) -> None:
+    """Raises torch's TypeError for arguments of `_make_wrapper_subclass` of another type."""
+    refused = None
+    if not isinstance(size, (tuple, list)):
+        refused = f"'size' (position 2) must be tuple of ints, not {type(size).__name__}"
+    elif bad := [place for place, one in enumerate(size) if not hasattr(one, "__index__")]:
+        kind = type(size[bad[0]]).__name__
+        refused = f"'size' (position 2) must be tuple of ints, but found element of type {kind} at pos {bad[0]}"
+    elif not isinstance(dtype, (torch.dtype, type(None))):
+        refused = f"'dtype' must be torch.dtype, not {type(dtype).__name__}"
+    elif not isinstance(layout, (torch.layout, type(None))):
+        refused = f"'layout' must be torch.layout, not {type(layout).__name__}"
+    if refused is not None:
+        raise TypeError(f"_make_wrapper_subclass(): argument {refused}")
+
+
+def _meta_tensor(
+    size: Sequence[int],
+    strides: Sequence[int] | None,
+    storage_offset: int | None,
+    dtype: Any,
+    storage_size: int | None,
+) -> Tensor:
+    """A tensor without elements of a form, which has its own storage."""
+    options = {"dtype": dtype, "device": "meta"}
+    if strides is None:
+        if storage_offset:
+            raise RuntimeError("setting storage offset without stride not supported")
+        data = torch.empty(size, **options)
+        strides, storage_offset = data.stride(), 0
+    elif len(strides) != len(size):
+        raise RuntimeError(
+            f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(strides)})"
+        )
+    else:
+        data = torch.empty_strided(size, strides, **options)
+    if not storage_offset and storage_size is None:
+        return data
+    offset = storage_offset or 0
+    nbytes = data.untyped_storage().nbytes() + offset * data.element_size() if storage_size is None else storage_size
+    storage = torch.UntypedStorage(nbytes, device="meta")
+    return torch.empty(0, **options).set_(storage, offset, size, strides)
 
 
 def _function(
     cls: type, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
 ) -> Any:
     """The ``__torch_function__`` of a wrapper that has disabled its own: operators alone are handled."""
-    return divide(func, args, kwargs)
+    return decompose(func, args, kwargs)

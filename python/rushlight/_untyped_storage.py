@@ -82,6 +82,8 @@ def _bytes(storage):
 
 
 def _check_reachable(storage):
+    if storage._is_handled():
+        raise RuntimeError("The tensor has a non-zero number of elements, but its data is not allocated yet.")
     if storage.device.type == "meta":
         raise NotImplementedError(f"Not available for '{storage.device.type}' device type")
 
@@ -98,6 +100,7 @@ def fill_(self, value):
     """Sets every byte to a value."""
     if not isinstance(value, int):
         raise RuntimeError(f"fill_ expects int, but got {type(value).__name__}")
+    self._check_bytes("fill_")
     _bytes(self).fill_(value % 256)
     return self
 
@@ -126,6 +129,7 @@ def __setitem__(self, index, value):
         raise RuntimeError(f"can't index a torch.UntypedStorage with {type(index).__name__}")
     if isinstance(index, int) and not -len(self) <= index < len(self):
         raise RuntimeError("out of bounds")
+    self._check_bytes("__setitem__")
     _bytes(self)[index] = value % 256
 
 
@@ -136,6 +140,8 @@ def copy_(self, source, non_blocking=None):
         raise TypeError(f"copy_(): argument 'src' (position 1) must be torch.Storage, not {type(source).__name__}")
     if len(source) != len(self):
         raise RuntimeError(f"size does not match, self was {len(self)} bytes but src was {len(source)} bytes")
+    self._check_bytes("copy_")
+    source._check_bytes("copy_")
     _bytes(self).copy_(_bytes(source), bool(non_blocking))
     return self
 
@@ -147,6 +153,7 @@ def byteswap(self, dtype):
 
     if not isinstance(dtype, torch.dtype):
         raise RuntimeError(f"expected torch.dtype, but got {type(dtype)}")
+    self._check_bytes("byteswap")
     if len(self) % dtype.itemsize:
         raise RuntimeError(f"the length of data is not a multiple of {dtype.itemsize}")
     size = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize

@@ -86,8 +86,24 @@ def sparse_of(layout, parts):
     return torch.sparse_coo_tensor(indices, values, size, is_coalesced=coalesced == [True])
 
 
+def wrapper_of(kind, dtype, size, stride, storage_offset, layout, device, requires_grad):
+    """A tensor without elements of a class that handles operators."""
+    import rushlight as torch
+
+    options = {"dtype": dtype, "layout": layout, "device": device, "requires_grad": requires_grad}
+    return torch.Tensor._make_wrapper_subclass(kind, size, strides=stride, storage_offset=storage_offset, **options)
+
+
+def wrapper_form(tensor):
+    """The arguments of `wrapper_of` that recreate this tensor, but for the attributes of its object."""
+    form = type(tensor), tensor.dtype, tuple(tensor.size()), tensor.stride(), tensor.storage_offset()
+    return (*form, tensor.layout, tensor.device, tensor.requires_grad)
+
+
 def taken_apart(tensor):
     """The function that rebuilds a plain tensor, and its arguments, for pickles and messages."""
+    if _C._is_handled(tensor):
+        return wrapper_of, wrapper_form(tensor)
     if is_sparse(tensor):
         return sparse_of, (tensor.layout, sparse_parts(tensor))
     return view_of, (tensor.untyped_storage(), *layout_of(tensor))
@@ -97,7 +113,7 @@ def _rebuild(function, arguments, requires_grad, kind, state):
     import rushlight as torch
 
     tensor = function(*arguments)
-    if kind is not torch.Tensor:
+    if kind is not None and type(tensor) is not kind:
         tensor = torch.Tensor._make_subclass(kind, tensor)
     tensor.requires_grad_(requires_grad)
     return set_state(tensor, state)
@@ -189,6 +205,7 @@ _REBUILDERS = (
     "_rebuild_tensor",
     "_rebuild_tensor_v2",
     "_rebuild_tensor_v3",
+    "_rebuild_wrapper_subclass",
 )
 
 

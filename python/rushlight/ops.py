@@ -54,88 +54,6 @@ def load_library(path: str) -> None:
     loaded_libraries.add(path)
 
 
-def _alias(self: torch.Tensor) -> torch.Tensor:
-    return self.view_as(self)
-
-
-def _lift_fresh(self: torch.Tensor) -> torch.Tensor:
-    return self
-
-
-def _to_copy(self: torch.Tensor, *, pin_memory: Any = None, layout: Any = None, **options: Any) -> torch.Tensor:
-    given = {name: value for name, value in options.items() if value is not None}
-    return self.to(**given, copy=True)
-
-
-def _slice(self: torch.Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> torch.Tensor:
-    dim = dim % self.dim()
-    return self[(slice(None),) * dim + (slice(start, end, step),)]
-
-
-def _index(self: torch.Tensor, indices: Any) -> torch.Tensor:
-    return self[tuple(slice(None) if index is None else index for index in indices)]
-
-
-def _convolution(
-    input: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    output_padding: Any,
-    groups: int,
-    benchmark: bool,
-    deterministic: bool,
-    cudnn_enabled: bool,
-    allow_tf32: bool = True,
-) -> torch.Tensor:
-    return torch.convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
-
-
-def _softmax(self: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
-    return self.softmax(dim)
-
-
-def _log_softmax(self: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
-    return self.log_softmax(dim)
-
-
-def _sparse_mm_reduce_impl(self: torch.Tensor, other: torch.Tensor, reduce: str) -> NoReturn:
-    raise NotImplementedError(
-        "aten::_sparse_mm_reduce_impl has no form of its own: call torch.sparse.mm with a tensor in the layout sparse CSR."
-    )
-
-
-#: Operators of torch's registry that have no function or method of the same name.
-_UNNAMED: dict[str, Callable[..., Any]] = {
-    "_convolution": _convolution,
-    "alias": _alias,
-    "index": _index,
-    "slice": _slice,
-    "_local_scalar_dense": torch.Tensor.item,
-    "_log_softmax": _log_softmax,
-    "_softmax": _softmax,
-    "_unsafe_view": torch.Tensor.view,
-    "lift_fresh": _lift_fresh,
-    "unfold": torch.Tensor.unfold,
-    "_pin_memory": torch.Tensor.pin_memory,
-    "_sparse_addmm": load("rushlight.sparse").addmm,
-    "_sparse_mm_reduce_impl": _sparse_mm_reduce_impl,
-    "_to_copy": _to_copy,
-}
-
-
-#: Operators that derivatives call, which `torch` does not have as functions either.
-_OF_DERIVATIVES = frozenset(
-    """convolution_backward gelu_backward nll_loss_backward nll_loss_forward silu_backward
-    _scaled_dot_product_flash_attention_for_cpu""".split()
-)
-#: Operators whose functions in Python call one operator of the engine.
-_SINGLE = (_OF_DERIVATIVES | set(_UNNAMED)) - {"convolution_backward"}
-
-
 class OpOverload:
     """One form of an operator, such as `torch.ops.aten.add.Tensor`. It calls the function, which accepts every form."""
 
@@ -271,10 +189,9 @@ def _function_of(namespace: str, name: str) -> Callable[..., Any] | None:
 
 def _aten_function(name: str) -> Callable[..., Any] | None:
     """The function or method of rushlight that does the work of an operator of torch's registry, or None."""
-    if name in _UNNAMED:
-        return _UNNAMED[name]
-    if name in _OF_DERIVATIVES:
-        return getattr(load("rushlight._derivatives"), name)
+    own = load("rushlight._aten_functions").FUNCTIONS.get(name)
+    if own is not None:
+        return own
     space, _, rest = name.partition("_")
     if space in ("fft", "linalg", "special") and rest:
         return load("rushlight._C")._functions[space].get(rest) or _named(getattr(torch, space), rest)

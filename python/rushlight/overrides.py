@@ -56,7 +56,7 @@ class _Modes(local):
     def expect(self) -> None:
         """Has the engine ask for handlers as long as there is a mode."""
         _C._expect_overrides(len(self.stack) + len(self.dispatch))
-        _C._expect_derivatives(bool(self.dispatch))
+        _C._expect_handlers(bool(self.dispatch))
 
 
 _modes = _Modes()
@@ -243,7 +243,7 @@ def _first(
     types = tuple(map(type, overloaded))
     refused = []
     if not overloaded and not _modes.stack:
-        return load("rushlight._torch_dispatch").divide(func, args, kwargs)
+        return load("rushlight._torch_dispatch").decompose(func, args, kwargs)
     if _modes.stack:
         mode = _modes.stack[-1]
         with _outside():
@@ -291,7 +291,7 @@ def _default(
     if not all(issubclass(cls, kind) for kind in types):
         return NotImplemented
     if handles_operators(cls):
-        return load("rushlight._torch_dispatch").divide(func, args, kwargs)
+        return load("rushlight._torch_dispatch").decompose(func, args, kwargs)
     with _C.DisableTorchFunctionSubclass():
         result = func(*args, **(kwargs or {}))
     if cls is Tensor or func in get_default_nowrap_functions():

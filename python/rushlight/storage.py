@@ -107,6 +107,7 @@ class TypedStorage:
 
     def fill_(self, value: Any) -> Self:
         """Sets every element to a number."""
+        self._untyped_storage._check_bytes("fill_")
         self._elements().fill_(value)
         return self
 

@@ -112,3 +112,34 @@ def test_factors_that_do_not_fit():
         torch._scaled_mm(x, x[:3], one, one)
     with pytest.raises(RuntimeError, match="^Bias must be size 4 but got 3$"):
         torch._scaled_mm(x, x, one, one, bias=torch.ones(3))
+
+
+def test_integers_of_eight_bits_are_summed_in_32():
+    x = torch.tensor([[-128, 127, 1], [3, -4, 5]], dtype=torch.int8)
+    y = torch.tensor([[127, -128], [127, 1], [-1, 2]], dtype=torch.int8)
+    expected = x.numpy().astype(int) @ y.numpy().astype(int)
+    product = torch._int_mm(x, y)
+    assert product.dtype == torch.int32 and product.tolist() == expected.tolist()
+    out = torch.empty(2, 2, dtype=torch.int32)
+    assert torch._int_mm(x, y, out=out) is out and torch.equal(out, product)
+    assert (
+        torch._int_mm(x.view(torch.uint8), y).tolist() == (x.view(torch.uint8).numpy().astype(int) @ y.numpy()).tolist()
+    )
+    assert torch._int_mm(x[:, :0], y[:0]).tolist() == [[0, 0], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda x, y: (x.float(), y), "Expected self dtype to be int8 or uint8 but got float"),
+        (lambda x, y: (x, y.int()), "Expected mat2 dtype to be of type int8 but got int"),
+        (lambda x, y: (x, x), r"self.size\(1\) needs to match mat2.size\(0\) but got 3 and 2"),
+        (lambda x, y: (x[0], y), "Expected self to be of dimension 2 but got 1"),
+    ],
+)
+def test_products_of_other_integers_are_refused(change, told):
+    x, y = torch.ones(2, 3, dtype=torch.int8), torch.ones(3, 2, dtype=torch.int8)
+    with pytest.raises(RuntimeError, match=f"^int_mm_out_cpu: {told}"):
+        torch._int_mm(*change(x, y))
+    with pytest.raises(RuntimeError, match="Expected result dtype to be of type kInt but got long int"):
+        torch._int_mm(x, y, out=torch.empty(2, 2, dtype=torch.int64))

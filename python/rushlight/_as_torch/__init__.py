@@ -73,7 +73,9 @@ def install():
     """Makes imports of torch in this process import rushlight."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         package.__version__ = package.version.__version__ = TorchVersion(f"{VERSION}+rushlight{package.__version__}")
-        package.__name__ = "torch"  # libraries compare it
+        # Libraries compare these names.
+        package.__name__ = "torch"
+        package.Tensor.__module__ = "torch"
         package.compile = package.compiler.compile = _compile
         sys.meta_path.insert(0, _Finder())
 

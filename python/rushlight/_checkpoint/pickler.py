@@ -8,8 +8,9 @@ import types
 from typing import ClassVar
 
 import rushlight as torch
+from rushlight import _C
 from rushlight._quantized import parameters_of
-from rushlight._utils import is_sparse, sparse_parts
+from rushlight._utils import is_sparse, sparse_parts, wrapper_form
 from rushlight.storage import TypedStorage
 
 from .locations import location_tag
@@ -121,6 +122,8 @@ class Pickler(pickle._Pickler):
 
     def _describe(self, tensor):
         """The function that rebuilds a tensor, and its arguments."""
+        if _C._is_handled(tensor):
+            return named("torch._utils", "_rebuild_wrapper_subclass"), wrapper_form(tensor)
         if tensor.device.type == "meta":
             shape = (tensor.dtype, tuple(tensor.size()), tuple(tensor.stride()), tensor.requires_grad)
             return named("torch._utils", "_rebuild_meta_tensor_no_storage"), shape

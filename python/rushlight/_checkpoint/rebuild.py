@@ -8,7 +8,7 @@ import importlib
 import rushlight as torch
 from rushlight import _C
 from rushlight._quantized import over
-from rushlight._utils import set_state, sparse_of, stored, view_of
+from rushlight._utils import set_state, sparse_of, stored, view_of, wrapper_of
 from rushlight.storage import TypedStorage
 
 from .pickler import Global
@@ -58,6 +58,10 @@ def _rebuild_from_type_v2(function, kind, arguments, state):
     if kind is not torch.Tensor and type(tensor) is not kind:
         tensor = tensor.as_subclass(kind)
     return set_state(tensor, state)
+
+
+def _rebuild_wrapper_subclass(cls, dtype, size, stride, storage_offset, layout, device, requires_grad):
+    return wrapper_of(cls, dtype, size, stride, storage_offset, layout, device, requires_grad)
 
 
 def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):

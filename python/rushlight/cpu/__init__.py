@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from rushlight.cpu import amp as amp
 
-from ._capabilities import get_capabilities
+from ._capabilities import (
+    _init_amx,
+    _is_amx_fp16_supported,
+    _is_amx_tile_supported,
+    _is_avx2_supported,
+    _is_avx512_bf16_supported,
+    _is_avx512_supported,
+    _is_vnni_supported,
+    get_capabilities,
+)
 from ._streams import Event, Stream, StreamContext, current_stream, stream
 
 TYPE_CHECKING = False

@@ -76,3 +76,80 @@ def get_capabilities() -> Mapping[str, str | int | bool]:
         own, _, of_system = name.partition("=")
         found[own] = (of_system or own) in flags
     return MappingProxyType(found)
+
+
+def _get_cpu_capability() -> dict[str, str | int | bool]:
+    """What `get_capabilities` tells, as `torch._C._cpu` has it.
+
+    >>> torch._C._cpu._get_cpu_capability() == dict(torch.cpu.get_capabilities())
+    True
+    """
+    return dict(get_capabilities())
+
+
+def _init_amx() -> bool:
+    """Whether the tiles of Intel's processors were made ready. The engine has no loops for them.
+
+    >>> torch.cpu._init_amx()
+    False
+    """
+    return False
+
+
+def _has(*names: str) -> bool:
+    """Whether the processor has instruction sets."""
+    return all(get_capabilities().get(name, False) for name in names)
+
+
+def _is_avx2_supported() -> bool:
+    """Whether the processor has AVX2.
+
+    >>> torch.cpu._is_avx2_supported() == torch.cpu.get_capabilities().get("avx2", False)
+    True
+    """
+    return _has("avx2")
+
+
+def _is_avx512_supported() -> bool:
+    """Whether the processor has the parts of AVX-512 that loops need: F, VL, BW and DQ.
+
+    >>> torch.cpu._is_avx512_supported() <= torch.cpu._is_avx2_supported()
+    True
+    """
+    return _has("avx512_f", "avx512_vl", "avx512_bw", "avx512_dq")
+
+
+def _is_avx512_bf16_supported() -> bool:
+    """Whether the processor multiplies bfloat16 in AVX-512.
+
+    >>> torch.cpu._is_avx512_bf16_supported() <= torch.cpu._is_avx512_supported()
+    True
+    """
+    return _is_avx512_supported() and _has("avx512_bf16")
+
+
+def _is_vnni_supported() -> bool:
+    """Whether the processor multiplies bytes in AVX-512.
+
+    >>> torch.cpu._is_vnni_supported() == torch.cpu.get_capabilities().get("avx512_vnni", False)
+    True
+    """
+    return _has("avx512_vnni")
+
+
+def _is_amx_tile_supported() -> bool:
+    """Whether the processor has tiles.
+
+    >>> torch.cpu._is_amx_tile_supported() == torch.cpu.get_capabilities().get("amx_tile", False)
+    True
+    """
+    return _has("amx_tile")
+
+
+def _is_amx_fp16_supported() -> bool:
+    """Whether the processor's tiles multiply float16.
+
+    >>> torch.cpu._is_amx_fp16_supported() <= torch.cpu._is_amx_tile_supported()
+    True
+    """
+    return _has("amx_tile", "amx_fp16")

@@ -1,6 +1,6 @@
-"""Products of several groups of matrices, and products of 8-bit floats with the factors that were divided out of them.
+"""Products of several groups of matrices, of 8-bit floats with the factors that were divided out of them, and of 8-bit integers.
 
-torch has no kernel of its own for these on CPUs either: they are products of float matrices.
+They are products of matrices of wider numbers.
 """
 
 from __future__ import annotations
@@ -176,6 +176,41 @@ def _refuse(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor) -> NoReturn:
         f"scale_b should be (1, {b.size(1)}), and both should be contiguous.\n"
         f"Got {', '.join(parts)}, {last[0]} and {last[2]}"
     )
+
+
+@compiled()
+def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The product of two matrices of 8-bit integers, with sums of 32 bits.
+
+    >>> x = torch.full((2, 2), 100, dtype=torch.int8)
+    >>> torch._int_mm(x, x)
+    tensor([[20000, 20000],
+            [20000, 20000]], dtype=torch.int32)
+    """
+
+    def expect(holds: bool, told: str) -> None:
+        if not holds:
+            raise RuntimeError(f"int_mm_out_cpu: {told}")
+
+    expect(input.dim() == 2, f"Expected self to be of dimension 2 but got {input.dim()}")
+    expect(mat2.dim() == 2, f"Expected mat2 to be of dimension 2 but got {mat2.dim()}")
+    (rows, inner), (other, columns) = input.shape, mat2.shape
+    expect(inner == other, f"self.size(1) needs to match mat2.size(0) but got {inner} and {other}")
+    eight_bits = (torch.int8, torch.uint8)
+    expect(input.dtype in eight_bits, f"Expected self dtype to be int8 or uint8 but got {_c_name(input)}")
+    expect(mat2.dtype == torch.int8, f"Expected mat2 dtype to be of type int8 but got {_c_name(mat2)}")
+    if out is not None:
+        expect(out.dtype == torch.int32, f"Expected result dtype to be of type kInt but got {_c_name(out)}")
+        expect(out.size(0) == rows, f"Expected result.size(0) to be {rows} but got {out.size(0)}")
+        expect(out.size(1) == columns, f"Expected result.size(1) to be {columns} but got {out.size(1)}")
+    return torch.mm(input.to(torch.int32), mat2.to(torch.int32), out=out)
+
+
+def _c_name(tensor: Tensor) -> str:
+    """What C++ calls a dtype."""
+    name = str(tensor.dtype).removeprefix("torch.")
+    names = {"uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int", "int64": "long int"}
+    return {**names, "float32": "float", "float64": "double"}.get(name, name)
 
 
 @compiled()

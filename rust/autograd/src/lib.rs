@@ -47,4 +47,5 @@ pub use saved::{SavedTensor, released};
 pub use source_location::SourceLocation;
 pub use subgraph::Subgraph;
 pub use tensor::set_left_alone;
+pub use validate::is_stretched;
 pub use version::Version;

@@ -83,7 +83,7 @@ pub(crate) fn fit<'a>(
 }
 
 /// Whether broadcasting stretches `from` to `sizes`.
-fn is_stretched(sizes: &[isize], from: &[isize]) -> bool {
+pub fn is_stretched(sizes: &[isize], from: &[isize]) -> bool {
     sizes.len() >= from.len()
         && sizes.iter().rev().zip(from.iter().rev()).all(|(size, from)| size == from || *from == 1)
 }

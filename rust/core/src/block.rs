@@ -27,6 +27,8 @@ pub enum Owner {
     PageLocked(Box<dyn PageLocked>),
     /// No owner: a tensor on `meta` has a size and no bytes.
     Meta,
+    /// No owner: a tensor whose class handles operators tells a size and has no bytes.
+    Handled,
     /// No owner any more: the storage was emptied and may grow again.
     Released,
 }
@@ -65,7 +67,7 @@ impl Block {
     fn new(pointer: Option<NonNull<u8>>, bytes: usize, owner: Owner) -> Block {
         let device = match &owner {
             Owner::Device(memory) => memory.device(),
-            Owner::Meta => Device::Meta,
+            Owner::Meta | Owner::Handled => Device::Meta,
             _ => Device::Cpu,
         };
         Block {
@@ -140,6 +142,10 @@ impl Block {
 
     pub fn meta(bytes: usize) -> Block {
         Block::new(None, bytes, Owner::Meta)
+    }
+
+    pub fn handled(bytes: usize) -> Block {
+        Block::new(None, bytes, Owner::Handled)
     }
 
     /// An empty block that replaces `reserved` released bytes.

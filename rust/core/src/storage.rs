@@ -449,6 +449,11 @@ impl Storage {
         self.hold().block().read_only
     }
 
+    /// Whether this is the storage of a tensor whose class handles operators.
+    pub fn is_handled(&self) -> bool {
+        matches!(self.hold().block().owner, Owner::Handled)
+    }
+
     /// Whether the bytes are in an arena, where they cannot be truncated.
     pub fn is_shared(&self) -> bool {
         matches!(self.hold().block().owner, Owner::Shared(_))
@@ -473,7 +478,11 @@ impl Storage {
     pub fn address(&self) -> usize {
         let hold = self.hold();
         let block = hold.block();
-        if block.bytes == 0 || matches!(block.owner, Owner::Meta) { 0 } else { block.pointer.as_ptr() as usize }
+        if block.bytes == 0 || matches!(block.owner, Owner::Meta | Owner::Handled) {
+            0
+        } else {
+            block.pointer.as_ptr() as usize
+        }
     }
 
     pub fn same(&self, other: &Storage) -> bool {

@@ -6,7 +6,7 @@
 
 use crate::signature::{Kind, NUMBER, TENSOR};
 use crate::value::Arg;
-use rushlight_autograd::Tensor;
+use rushlight_autograd::{Tensor, is_stretched};
 use rushlight_core::{Error, Result, Scalar};
 
 use crate::expr::Expr;
@@ -185,7 +185,8 @@ pub fn fit(grad: Tensor, meta: &SavedMeta) -> Result<Tensor> {
     if grad.dtype().is_complex() && !meta.dtype.is_complex() {
         grad = primitives()?.real.tensor([grad.into()])?;
     }
-    if grad.layout().sizes != meta.sizes {
+    // The engine refuses a gradient of any other shape.
+    if grad.layout().sizes != meta.sizes && is_stretched(grad.sizes(), &meta.sizes) {
         grad = (primitives()?.sum_to)(&grad, &meta.sizes)?;
     }
     if grad.dtype() != meta.dtype {

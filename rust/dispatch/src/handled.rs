@@ -36,6 +36,9 @@ pub trait Handler: Send + Sync {
 
     /// The only element, by the class of the tensor.
     fn item(&self, tensor: &Tensor) -> Result<Scalar>;
+
+    /// The elements in row-major order, by the class of the tensor.
+    fn elements(&self, tensor: &Tensor) -> Result<Vec<Scalar>>;
 }
 
 /// The results of a handler for the next call.
@@ -49,7 +52,7 @@ thread_local! {
     /// Whether this thread runs a derivative or the parts of an operator, and no Python code inside of it.
     static DERIVES: Cell<bool> = const { Cell::new(false) };
     /// Whether operands that handle operators are treated as the tensors without elements that they are.
-    static PLAINLY: Cell<bool> = const { Cell::new(false) };
+    static WITHOUT_HANDLERS: Cell<bool> = const { Cell::new(false) };
     /// The handler's results for a call with this operand.
     static SUPPLIED: RefCell<Option<(Supplier, Tensor)>> = const { RefCell::new(None) };
 }
@@ -75,13 +78,13 @@ pub fn derive<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// Runs `work`, whose calls of operators that the engine has are handled one by one.
-pub fn in_parts<T>(work: impl FnOnce() -> T) -> T {
+pub fn decompose<T>(work: impl FnOnce() -> T) -> T {
     while_set(&DERIVES, true, work)
 }
 
 /// Runs `work` without the handlers of operands.
-pub fn plainly<T>(work: impl FnOnce() -> T) -> T {
-    while_set(&PLAINLY, true, work)
+pub fn without_handlers<T>(work: impl FnOnce() -> T) -> T {
+    while_set(&WITHOUT_HANDLERS, true, work)
 }
 
 #[cold]
@@ -99,7 +102,7 @@ fn while_set<T>(flag: &'static std::thread::LocalKey<Cell<bool>>, value: bool, w
 /// Runs a handler: no call of its own is recorded or is part of a derivative.
 pub fn below_autograd<T>(work: impl FnOnce() -> T) -> T {
     let _below = BelowAutograd::begin();
-    while_set(&DERIVES, false, || while_set(&PLAINLY, false, work))
+    while_set(&DERIVES, false, || while_set(&WITHOUT_HANDLERS, false, work))
 }
 
 /// Runs `work`, in which the first call with `operand` has the supplier's results. Returns the supplier too if there was no
@@ -145,7 +148,7 @@ pub(crate) fn handler_of(args: &Args) -> Option<&'static dyn Handler> {
 
 /// The handler of the class of an operand.
 fn by_class<'a>(mut operands: impl Iterator<Item = &'a Tensor>) -> Option<&'static dyn Handler> {
-    if PLAINLY.get() || is_accumulating() {
+    if WITHOUT_HANDLERS.get() || is_accumulating() {
         return None;
     }
     handler().filter(|handler| operands.any(|tensor| tensor.is_handled() && handler.has_class(tensor)))
@@ -172,6 +175,14 @@ pub fn detach(tensor: &Tensor) -> Result<Tensor> {
 pub fn item(tensor: &Tensor) -> Result<Option<Scalar>> {
     match by_class(std::iter::once(tensor)) {
         Some(handler) => below_autograd(|| handler.item(tensor)).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The elements of a tensor that handles operators, which is asked for one after another; `None` for any other tensor.
+pub fn elements(tensor: &Tensor) -> Result<Option<Vec<Scalar>>> {
+    match by_class(std::iter::once(tensor)) {
+        Some(handler) => below_autograd(|| handler.elements(tensor)).map(Some),
         None => Ok(None),
     }
 }

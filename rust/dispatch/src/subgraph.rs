@@ -19,8 +19,8 @@ type Body = fn(&Args) -> Result<Output>;
 #[inline]
 pub fn compose(body: Body, args: &Args) -> Result<Output> {
     // The parts of tensors that handle operators are nodes of their own.
-    let is_divided = args.op.node.is_empty() || !is_tracked(args) || !args.all_tensors(|one| !one.is_handled());
-    if is_divided { body(args) } else { compose_recorded(body, args) }
+    let is_decomposed = args.op.node.is_empty() || !is_tracked(args) || !args.all_tensors(|one| !one.is_handled());
+    if is_decomposed { body(args) } else { compose_recorded(body, args) }
 }
 
 #[inline(never)]

@@ -221,6 +221,11 @@ impl PyStorage {
         if place < 0 || place >= length {
             return Err(PyIndexError::new_err(format!("index {index} out of range for storage of size {length}")));
         }
+        if self.storage.is_handled() {
+            return Err(PyRuntimeError::new_err(
+                "The tensor has a non-zero number of elements, but its data is not allocated yet.",
+            ));
+        }
         if let Device::Cuda(_) = self.storage.device() {
             let byte = Storage::heap(1).map_err(raise)?;
             copy_bytes(&byte, (&self.storage, place), 1)?;
@@ -245,6 +250,7 @@ impl PyStorage {
     /// >>> x.fill_(3)
     /// tensor([3., 3.])
     fn resize_<'py>(slf: PyRef<'py, Self>, size: &Bound<'py, PyAny>) -> PyResult<PyRef<'py, Self>> {
+        slf._check_bytes("resize_")?;
         let Some(wanted) = scalars::int(size)? else {
             let kind = kind_of(size);
             return Err(PyRuntimeError::new_err(format!("resize_ expects an int, but got {kind}")));
@@ -267,8 +273,22 @@ impl PyStorage {
         self.storage.is_resizable()
     }
 
-    fn data_ptr(&self) -> usize {
-        self.storage.address()
+    fn data_ptr(&self) -> PyResult<usize> {
+        if self.storage.is_handled() { Err(no_pointer()) } else { Ok(self.storage.address()) }
+    }
+
+    /// Whether it is the storage of a tensor whose class handles operators.
+    fn _is_handled(&self) -> bool {
+        self.storage.is_handled()
+    }
+
+    /// Raises RuntimeError for the storage of a tensor whose class handles operators, which has no bytes for a function.
+    fn _check_bytes(&self, function: &str) -> PyResult<()> {
+        if self.storage.is_handled() {
+            let sentence = format!("Attempted to call {function}() on an invalid python storage.");
+            return Err(PyRuntimeError::new_err(sentence));
+        }
+        Ok(())
     }
 
     #[getter]
@@ -301,12 +321,16 @@ impl PyStorage {
 
     /// Moves the bytes to shared memory; all tensors on them follow. Memory of a CUDA device can be shared where it is.
     fn share_memory_(slf: PyRef<'_, Self>) -> PyResult<PyRef<'_, Self>> {
+        slf._check_bytes("share_memory_")?;
         share(&slf.storage)?;
         Ok(slf)
     }
 
     /// The bytes as a Python object, copied.
     fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        if self.storage.is_handled() {
+            return Err(no_pointer());
+        }
         if self.storage.is_empty() {
             return Ok(PyBytes::new(py, &[]));
         }
@@ -320,6 +344,7 @@ impl PyStorage {
     }
 
     fn clone<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self._check_bytes("copy_")?;
         let (device, bytes) = (self.storage.device(), self.storage.len());
         let copy = storage(device, bytes).map_err(raise)?;
         copy_bytes(&copy, (&self.storage, 0), bytes)?;
@@ -329,7 +354,7 @@ impl PyStorage {
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let rebuild = py.import("rushlight._utils")?.getattr("_rebuild_storage")?;
         let content = match self.storage.device() {
-            Device::Meta => self.storage.len().into_pyobject(py)?.into_any(),
+            Device::Meta if !self.storage.is_handled() => self.storage.len().into_pyobject(py)?.into_any(),
             _ => self.tobytes(py)?.into_any(),
         };
         Ok((rebuild, (content, self.storage.device().to_string())))
@@ -351,6 +376,12 @@ impl PyStorage {
         let status = unsafe { ffi::PyObject_GetBuffer(memory.as_ptr(), view, flags) };
         if status == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
+}
+
+/// torch's error for the address of bytes that a tensor whose class handles operators does not have.
+#[cold]
+fn no_pointer() -> PyErr {
+    PyRuntimeError::new_err("Attempted to access the data pointer on an invalid python storage.")
 }
 
 /// Moves bytes that are private to this process to shared memory. Memory of a CUDA device can be shared where it is.

@@ -5,15 +5,15 @@ use rushlight_core::{Error, Result};
 
 use super::checks::checked;
 use crate::autocast;
-use crate::handled::{below_autograd, detach, handler_of, in_parts, supplier_of, view_of};
+use crate::handled::{below_autograd, decompose, detach, handler_of, supplier_of, view_of};
 use crate::interceptors::Rest;
 use crate::node::{self, InPlaceCall};
 use crate::operator::{Args, Derivative, Implementation};
 use crate::signature::Returns;
-use crate::value::{Arg, Output, Target};
+use crate::value::{Arg, Output, Target, Value};
 use crate::variants::check_no_gradient;
 
-/// Has a handler make the results of a call, or of its parts.
+/// Has a handler make the results of a call, or of the operators that it is composed of.
 #[cold]
 pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
     if matches!(args.op.implementation, Implementation::Delegate(_)) {
@@ -22,10 +22,10 @@ pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
     let is_composite = matches!(args.op.implementation, Implementation::CompositeImplicit(_));
     if let Some(supplier) = supplier_of(&args) {
         let derives = is_composite && matches!(args.op.derivative, Derivative::CompositeImplicit);
-        let is_divided = derives && node::is_tracked(&args) && !matches!(target, Target::Out(_));
-        if is_divided || autocast::changes(&args)? {
+        let is_decomposed = derives && node::is_tracked(&args) && !matches!(target, Target::Out(_));
+        if is_decomposed || autocast::changes(&args)? {
             drop(supplier);
-            return in_parts(|| rest.call(args, target));
+            return decompose(|| rest.call(args, target));
         }
         return supplied(args, target, supplier);
     }
@@ -64,6 +64,7 @@ fn supplied(args: Args, target: Target, supplier: impl FnOnce() -> Result<Vec<Te
                 return Ok(Output::Nothing);
             }
             check_count(&args, &results)?;
+            check_dtype(&args, &results)?;
             let results = results.into_iter().map(|result| recordable(&args, result)).collect::<Result<_>>()?;
             node::record(&args, args.op.gather(results))
         }
@@ -89,6 +90,21 @@ fn check_count(args: &Args, results: &[Tensor]) -> Result<()> {
     let name = args.op.python_name();
     let message = format!("the handler of {name} returned {} results, and the operator has {expected}", results.len());
     Err(Error::runtime(message).hint("Return as many tensors as the operator returns."))
+}
+
+/// Returns torch's error for a recorded call whose (first) result has a dtype without gradients, unless the call asks for it.
+fn check_dtype(args: &Args, results: &[Tensor]) -> Result<()> {
+    let Some(dtype) = results.first().map(Tensor::dtype).filter(|dtype| !dtype.is_differentiable()) else {
+        return Ok(());
+    };
+    let asked = args.values.iter().any(|value| matches!(value, Value::DType(asked) if !asked.is_differentiable()));
+    if asked || !matches!(args.op.derivative, Derivative::Formulas(_)) || !node::is_tracked(args) {
+        return Ok(());
+    }
+    Err(Error::runtime(format!("Autograd not support dtype: {}", dtype.display_name())).hint(format!(
+        "The handler of {} returned it. Return a tensor of floating point or complex numbers.",
+        args.op.python_name()
+    )))
 }
 
 /// A result that may be recorded: not an operand itself, and a view of the operand whose memory it shares.

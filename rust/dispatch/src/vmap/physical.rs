@@ -4,6 +4,7 @@ use rushlight_autograd::{BatchDim, Tensor};
 use rushlight_core::{Layout, Result};
 
 use crate::allocate::allocate;
+use crate::handled;
 use crate::operator::TensorSpec;
 
 /// One sample of a tensor, which is the tensor itself if it is not batched; without history.
@@ -60,9 +61,9 @@ pub fn logical_at(tensor: &Tensor, levels: impl Iterator<Item = i64>) -> Tensor 
     Tensor::with_meta(levels.fold(tensor.meta().clone(), |meta, level| meta.add_batch_dim(0, level)))
 }
 
-/// All samples, for checks that must hold for every one.
-pub fn samples(tensor: &Tensor) -> Tensor {
-    all_physical(tensor).0
+/// All samples without history, for checks that must hold for every one.
+pub fn samples(tensor: &Tensor) -> Result<Tensor> {
+    if tensor.is_handled() { handled::detach(tensor) } else { Ok(all_physical(tensor).0) }
 }
 
 /// The inverse of `all_physical`.

@@ -31,6 +31,7 @@ const CALLED: &[&str] = &[
     "torch._utils._rebuild_tensor",
     "torch._utils._rebuild_tensor_v2",
     "torch._utils._rebuild_tensor_v3",
+    "torch._utils._rebuild_wrapper_subclass",
     "torch.nn.parameter.Parameter",
     "torch.serialization._get_layout",
 ];

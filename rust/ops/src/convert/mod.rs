@@ -4,6 +4,7 @@ mod captured;
 pub mod copy;
 
 use rushlight_autograd::Tensor;
+use rushlight_core::alloc::collected;
 use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, dispatch};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
@@ -177,6 +178,9 @@ pub fn item(tensor: &Tensor) -> Result<Scalar> {
 pub fn to_vec<T: Element>(tensor: &Tensor) -> Result<Vec<T>> {
     if tensor.is_batched() {
         return Err(vmap::data_error());
+    }
+    if let Some(elements) = handled::elements(tensor)? {
+        return collected(elements.into_iter().map(T::from_scalar));
     }
     let flat = create::empty(tensor.sizes(), T::DTYPE, Device::Cpu)?;
     copy_elements(&flat, tensor)?;

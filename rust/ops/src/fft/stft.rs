@@ -6,7 +6,7 @@ use rushlight_core::{Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Args, Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Ints, Output, Value, sizes_value};
-use rushlight_dispatch::{create, interpreter, op, vmap, warn_once};
+use rushlight_dispatch::{create, handled, interpreter, op, vmap, warn_once};
 
 use super::FftNorm;
 use super::primitives::{C2C, C2R, R2C};
@@ -430,8 +430,10 @@ fn istft(args: &Args) -> Result<Tensor> {
     let (signal, envelope) =
         (Expr::from(signal).part(-1, start, kept), Expr::from(envelope).part(-1, start, kept).done()?);
     if envelope.numel() > 0 && envelope.device() != rushlight_core::Device::Meta {
-        let smallest =
-            Expr::from(vmap::samples(&envelope.detach())).abs().call(&crate::reduce::extreme::MIN, []).done()?;
+        let smallest = Expr::from(vmap::samples(&handled::detach(&envelope)?)?)
+            .abs()
+            .call(&crate::reduce::extreme::MIN, [])
+            .done()?;
         if crate::convert::item(&smallest)?.f64() < 1e-11 {
             return Err(call.refused("window overlap add min: 1"));
         }

@@ -109,7 +109,7 @@ With `as_tuple=True` one tensor of indices for each dimension, which can be used
         let own = args.tensor(INPUT)?;
         if args.bool(AS_TUPLE)? { split(own).map(Output::List) } else { nonzero(own).map(Output::Tensor) }
     }),
-    derivative: Derivative::CompositeImplicit,
+    derivative: Derivative::NonDifferentiable("its results are indices"),
     samples: &["t(2, 3)", "b(4)", "t(0, 3)", "t()"],
     reference: "np.argwhere(self) if self.ndim else np.zeros((int(bool(self)), 0), dtype=np.int64)",
     ..Operator::BASE
@@ -139,7 +139,7 @@ pub static ARGWHERE: Operator = Operator {
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
     implementation: Implementation::CompositeImplicit(|args| nonzero(args.tensor(INPUT)?).map(Output::Tensor)),
-    derivative: Derivative::CompositeImplicit,
+    derivative: Derivative::NonDifferentiable("its results are indices"),
     samples: &["t(2, 3)", "b(4)"],
     reference: "np.argwhere(self)",
     ..Operator::BASE
@@ -158,7 +158,7 @@ pub static WHERE_NONZERO: Operator = Operator {
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
     implementation: Implementation::CompositeImplicit(|args| split(args.tensor(CONDITION)?).map(Output::List)),
-    derivative: Derivative::CompositeImplicit,
+    derivative: Derivative::NonDifferentiable("its results are indices"),
     samples: &["b(2, 3)"],
     reference: "np.where(condition)",
     ..Operator::BASE

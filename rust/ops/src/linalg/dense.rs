@@ -166,7 +166,7 @@ pub fn check_info(name: &str, infos: &Tensor, sentence: impl Fn(i32) -> String) 
     if infos.device() == rushlight_core::Device::Meta {
         return Ok(());
     }
-    let list = crate::convert::to_vec::<i32>(&vmap::samples(infos))?;
+    let list = crate::convert::to_vec::<i32>(&vmap::samples(infos)?)?;
     let Some(at) = list.iter().position(|&info| info != 0) else { return Ok(()) };
     let element = if infos.rank() == 0 { String::new() } else { format!("(Batch element {at}): ") };
     Err(Error::new(Class::LinAlg, format!("{name}: {element}{}", sentence(list[at]))))

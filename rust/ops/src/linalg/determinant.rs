@@ -8,7 +8,7 @@ use rushlight_dispatch::operator::{
     operator,
 };
 use rushlight_dispatch::value::Output;
-use rushlight_dispatch::{op, vmap};
+use rushlight_dispatch::{handled, op, vmap};
 
 use super::dense::{check_dense, check_inexact, check_square, identities, matrix_sizes, results};
 use super::lu::{LU_FACTOR_EX, solve_factored};
@@ -235,9 +235,11 @@ fn gradient(d: &BackwardContext) -> Result<Tensor> {
         return solve_factored(&lifted.done()?, &d.result_of(2).done()?, &sides, true, true);
     }
     let singular = match det.clone() {
-        Expr::Tensor(det) if det.device() != Device::Meta && vmap::samples(&det).numel() > 0 => {
-            let smallest =
-                Expr::from(vmap::samples(&det.detach())).abs().call(&crate::reduce::extreme::MIN, []).done()?;
+        Expr::Tensor(det) if det.device() != Device::Meta && vmap::samples(&det)?.numel() > 0 => {
+            let smallest = Expr::from(vmap::samples(&handled::detach(&det)?)?)
+                .abs()
+                .call(&crate::reduce::extreme::MIN, [])
+                .done()?;
             crate::convert::item(&smallest)?.f64() < 100.0 * tiny
         }
         _ => false,

@@ -2,7 +2,7 @@
 
 use rushlight_core::{DType, Error, Result};
 use rushlight_dispatch::expr::Expr;
-use rushlight_dispatch::vmap;
+use rushlight_dispatch::{handled, vmap};
 
 use crate::expr_ext::ExprExt;
 
@@ -14,7 +14,7 @@ pub fn check_phase(name: &str, vectors: &str, turned: Expr) -> Result<()> {
         return Ok(());
     }
     let tolerance = if diagonal.dtype() == DType::C64 { 1e-2 } else { 1e-5 };
-    let parts = Expr::from(crate::view::complex::pairs(&vmap::samples(&diagonal.detach()))).part(-1, 1, 1);
+    let parts = Expr::from(crate::view::complex::pairs(&vmap::samples(&handled::detach(&diagonal)?)?)).part(-1, 1, 1);
     let largest = parts.abs().call(&crate::reduce::extreme::MAX, []).done()?;
     if crate::convert::item(&largest)?.f64() <= tolerance {
         return Ok(());

@@ -156,7 +156,7 @@ fn infer_solve(args: &Args) -> Result<Vec<TensorSpec>> {
     check_kernel("ldl_solve_kernel_cpu", ld)?;
     let n = matrix_sizes(ld)[0];
     if pivots.device() == Device::Cpu {
-        let list = crate::convert::to_vec::<i64>(&vmap::samples(pivots))?;
+        let list = crate::convert::to_vec::<i64>(&vmap::samples(pivots)?)?;
         if list.iter().any(|&pivot| pivot == 0 || pivot.unsigned_abs() > n as u64) {
             return Err(Error::runtime(format!(
                 "{name}: Expected pivots to be between 1 and {n}, or between -{n} and -1"

@@ -351,7 +351,7 @@ fn check_factored(lu: &Tensor, pivots: &Tensor, b: &Tensor, left: bool) -> Resul
         )));
     }
     if pivots.device() == Device::Cpu {
-        let list = crate::convert::to_vec::<i32>(&vmap::samples(pivots))?;
+        let list = crate::convert::to_vec::<i32>(&vmap::samples(pivots)?)?;
         if list.iter().any(|&pivot| i64::from(pivot) > n as i64) {
             return Err(Error::runtime(
                 "Pivots given to lu_solve must all be smaller or equal to LU.size(-2). Did you properly pass the result of lu_factor?",

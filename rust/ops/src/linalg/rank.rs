@@ -8,7 +8,7 @@ use rushlight_dispatch::operator::{
     Saves, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Ints, Output, Value};
-use rushlight_dispatch::{copy, create, op};
+use rushlight_dispatch::{copy, create, handled, op};
 
 use super::dense::{batch_sizes, by_columns, check_inexact, check_matrix, matrix_sizes, results, sized};
 use super::eigen::{EIGH_KERNEL, eigvalsh};
@@ -285,7 +285,7 @@ fn rank(a: &Tensor, tolerance: Tolerance, hermitian: bool) -> Result<Tensor> {
         return Err(Error::runtime("This function doesn't handle types other than float and double"));
     }
     check_inexact("linalg.svd", a)?;
-    let a = a.detach();
+    let a = handled::detach(a)?;
     let sizes = if hermitian { Expr::from(eigvalsh(&a, "L")?).abs().done()? } else { singular_values(&a, None)? };
     if sizes.numel() == 0 {
         return create::zeros(batch_sizes(&a), DType::I64, a.device());
@@ -404,7 +404,7 @@ fn lstsq(args: &Args) -> Result<Output> {
     let solution = LSTSQ_KERNEL.tensor([a.into(), (&sides).into(), condition.unwrap_or(Value::None)])?;
     let nothing = |dtype: DType| create::zeros(&[0], dtype, a.device());
     let real = a.dtype().to_real();
-    let sizes = singular_values(&a.detach(), None)?;
+    let sizes = singular_values(&handled::detach(a)?, None)?;
     let relative = rcond.map(Expr::from);
     let ranks = match driver {
         "gels" => nothing(DType::I64)?,

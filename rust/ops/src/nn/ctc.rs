@@ -13,7 +13,7 @@ use rushlight_dispatch::operator::{
     Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Ints, Output, Value};
-use rushlight_dispatch::{create, op};
+use rushlight_dispatch::{create, handled, op};
 use rushlight_par::Address;
 
 use super::{Reduction, ctc_on_cuda};
@@ -379,7 +379,7 @@ fn ctc_loss(args: &Args) -> Result<Output> {
     };
     let mut losses = losses;
     if forgives {
-        let infinite = Expr::from(losses.detach()).equals(f64::INFINITY);
+        let infinite = Expr::new(handled::detach(&losses)).equals(f64::INFINITY);
         losses = infinite.choose(0.0, Expr::from(losses)).done()?;
     }
     if reduction == Reduction::Mean {

@@ -6,7 +6,7 @@ use rushlight_core::{DType, Dims, Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Ints, Output};
-use rushlight_dispatch::{op, value};
+use rushlight_dispatch::{handled, op, value};
 
 use super::pairs::{CDIST_ROWS, PDIST_ROWS, has_kernel};
 use crate::expr_ext::ExprExt;
@@ -74,7 +74,7 @@ pub static COSINE_SIMILARITY: Operator = Operator {
             let own = op!(EXPAND, &own, value::sizes_value(&sizes))?;
             let length = length(&own, 2.0, dim, true)?;
             // The limit does not affect the gradient, and an infinite length stays infinite.
-            let missing = Expr::from(eps) - Expr::from(length.detach()).call(&CLAMP_MAX, [eps.into()]);
+            let missing = Expr::from(eps) - Expr::new(handled::detach(&length)).call(&CLAMP_MAX, [eps.into()]);
             let raised = Expr::from(&length) + missing;
             Ok(Expr::from(own) / raised)
         };

@@ -14,7 +14,7 @@ use rushlight_dispatch::operator::{
     Args, BatchRule, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator,
 };
 use rushlight_dispatch::value::{Output, sizes_value};
-use rushlight_dispatch::{create, op};
+use rushlight_dispatch::{create, handled, op};
 
 use super::embedding::{check_indices, numbers_or};
 use crate::convert::{to_dtype, to_vec};
@@ -331,7 +331,7 @@ fn recorded_sums(args: &Args, weight: &Tensor, scaled: Option<&Tensor>, bags: &B
 /// The largest element of each bag's rows, and its row; the first of several equal ones.
 fn largest(weight: &Tensor, bags: &Bags) -> Result<(Tensor, Tensor)> {
     let (count, width) = (bags.sizes.len(), weight.sizes()[1] as usize);
-    let table = to_vec::<f64>(&weight.detach())?;
+    let table = to_vec::<f64>(&handled::detach(weight)?)?;
     let mut places = filled(-1i64, count * width)?;
     for (&row, at) in bags.rows.iter().zip(bags.places()) {
         let own = bags.of[at] as usize * width;

@@ -11,7 +11,7 @@ use rushlight_dispatch::operator::{
     Args, Autocast, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator,
 };
 use rushlight_dispatch::value::{Output, Value, sizes_value};
-use rushlight_dispatch::{create, interpreter, op};
+use rushlight_dispatch::{create, handled, interpreter, op};
 
 use super::interpolate::MIX;
 use crate::convert::to_dtype;
@@ -94,7 +94,7 @@ impl SampledDim {
 
 fn detached(expr: Expr) -> Expr {
     match expr {
-        Expr::Tensor(tensor) => Expr::Tensor(tensor.detach()),
+        Expr::Tensor(tensor) => Expr::new(handled::detach(&tensor)),
         other => other,
     }
 }
@@ -198,7 +198,7 @@ fn sample(args: &Args, mode: Mode, padding: Padding, corners: bool) -> Result<Te
         weights.push(weight.done()?);
     }
     let stacked = |list: Vec<Tensor>| STACK.tensor([Value::from(list), (-1i64).into()]);
-    let indices = to_dtype(&stacked(indices)?.detach(), DType::I64)?;
+    let indices = to_dtype(&handled::detach(&stacked(indices)?)?, DType::I64)?;
     let planes = op!(crate::view::RESHAPE, input, sizes_value(&[batch, own[1], space.iter().product()]))?;
     let sampled = op!(MIX, &to_dtype(&planes, wide)?, &indices, &stacked(weights)?)?;
     let mut sizes = vec![batch, own[1]];

@@ -50,7 +50,7 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
             )));
         }
         match (weight.rank(), args.optional_tensor(BIAS)) {
-            (2, bias) if is_in_parts(args) && fits(input, weight, bias) => {
+            (2, bias) if is_decomposed(args) && fits(input, weight, bias) => {
                 parts(input, weight, bias).map(Output::Tensor)
             }
             (2, None) => PLAIN.call([input.into(), weight.into()]),
@@ -84,7 +84,7 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
 
 /// Whether the call is carried out as several operators: these appear in torch's graph, and torch does so for sequences
 /// that are not row-major.
-fn is_in_parts(args: &Args) -> bool {
+fn is_decomposed(args: &Args) -> bool {
     let lies_apart = |input: &Tensor| input.rank() > 2 && !input.layout().is_contiguous();
     let is_sparse = || !args.all_tensors(|tensor| !tensor.is_sparse());
     (is_tracked(args) || args.tensor(LINEAR::INPUT).is_ok_and(lies_apart) || is_sparse())

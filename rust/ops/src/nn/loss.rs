@@ -429,7 +429,7 @@ pub static BCE: Operator = Operator {
         for (name, tensor) in [("input", x), ("target", y)] {
             let inside = Expr::from(tensor).at_least(0.0).and(Expr::from(tensor).at_most(1.0)).done()?;
             if tensor.device() != Device::Meta
-                && !crate::convert::item(&op!(crate::reduce::all_any::ALL, &vmap::samples(&inside))?)?.truth()
+                && !crate::convert::item(&op!(crate::reduce::all_any::ALL, &vmap::samples(&inside)?)?)?.truth()
             {
                 return Err(Error::runtime(format!("all elements of {name} should be between 0 and 1"))
                     .hint("The input must be probabilities; use binary_cross_entropy_with_logits for scores."));

@@ -8,7 +8,7 @@ use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Args, Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Arg, Output};
 use rushlight_dispatch::variants::{check_cast, wrong_shape};
-use rushlight_dispatch::{create, op, value, vmap};
+use rushlight_dispatch::{create, handled, op, value, vmap};
 
 use super::Reduction;
 use super::loss::{check_constant, check_stays, deprecated_at, reduction_at};
@@ -256,7 +256,7 @@ pub static GAUSSIAN_NLL_LOSS: Operator = Operator {
             None => args.tensor(VAR)?.clone(),
         };
         if variance.numel() > 0 && variance.device() != rushlight_core::Device::Meta {
-            let every = vmap::samples(&variance);
+            let every = vmap::samples(&variance)?;
             let negative = Expr::from(every).below(0i64).call(&crate::reduce::all_any::ANY, []).done()?;
             if crate::convert::item(&negative)?.truth() {
                 return Err(Error::value("var has negative entry/entries")
@@ -285,7 +285,7 @@ pub static GAUSSIAN_NLL_LOSS: Operator = Operator {
         }
         // The limit does not affect the gradient. An infinite variance has no difference from itself.
         let raised = {
-            let fixed = Expr::from(variance.detach());
+            let fixed = Expr::new(handled::detach(&variance));
             let limited = fixed.clone().call(&CLAMP_MIN, [args.float(EPS)?.into()]);
             let shifted = Expr::from(&variance) + (limited.clone() - fixed.clone());
             limited.equals(fixed).choose(&variance, shifted)
@@ -408,7 +408,7 @@ pub static MULTI_MARGIN_LOSS: Operator = Operator {
         let places = op!(crate::view::RESHAPE, target, shape(&[batch, 1]))?;
         if places.device() != rushlight_core::Device::Meta {
             let inside = |place: &i64| (0..classes as i64).contains(place);
-            if !crate::convert::to_vec::<i64>(&vmap::samples(&places))?.iter().all(inside) {
+            if !crate::convert::to_vec::<i64>(&vmap::samples(&places)?)?.iter().all(inside) {
                 return Err(Error::runtime("target out of range"));
             }
         }

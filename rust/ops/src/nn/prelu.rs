@@ -11,7 +11,7 @@ use rushlight_dispatch::operator::{
     formula, operator,
 };
 use rushlight_dispatch::value::{Output, Value, sizes_value};
-use rushlight_dispatch::{copy, op};
+use rushlight_dispatch::{copy, handled, op};
 use rushlight_rng::{Element, Float};
 
 use super::zeros_like_input;
@@ -222,7 +222,7 @@ pub static RRELU: Operator = Operator {
             return op!(LEAKY_RELU, &op!(CONTIGUOUS, input)?, f64::midpoint(lower, upper)).map(Output::Tensor);
         }
         let generator = args.generator(GENERATOR).cloned().map_or(Value::None, Value::Generator);
-        let slopes = op!(RRELU_SLOPES, &input.detach(), lower, upper, generator)?;
+        let slopes = op!(RRELU_SLOPES, &handled::detach(input)?, lower, upper, generator)?;
         op!(PRELU_KERNEL, &op!(CONTIGUOUS, input)?, &slopes).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,

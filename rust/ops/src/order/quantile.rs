@@ -7,7 +7,7 @@ use rushlight_dispatch::operator::{
     Accepts, Args, Autocast, DTypes, Derivative, Implementation, Operator, Out, Variants, operator,
 };
 use rushlight_dispatch::value::{Ints, Output, Value, sizes_value};
-use rushlight_dispatch::{create, op, vmap};
+use rushlight_dispatch::{create, handled, op, vmap};
 
 use super::sort::SORT;
 use crate::convert::to_vec;
@@ -97,7 +97,7 @@ fn check(own: &Tensor, q: &Tensor, interpolation: &str) -> Result<()> {
         )));
     }
     if q.device() == Device::Cpu
-        && to_vec::<f64>(&vmap::samples(q))?.iter().any(|fraction| !(0.0..=1.0).contains(fraction))
+        && to_vec::<f64>(&vmap::samples(q)?)?.iter().any(|fraction| !(0.0..=1.0).contains(fraction))
     {
         return Err(Error::runtime("quantile() q values must be in the range [0, 1]"));
     }
@@ -130,7 +130,7 @@ fn lines(args: &Args) -> Result<(Tensor, Vec<isize>)> {
 /// is the result.
 fn ranks(sorted: &Tensor, fractions: &Tensor, skip_nan: bool) -> Result<Tensor> {
     let size = sorted.sizes()[sorted.rank() - 1] as f64;
-    let real = Expr::from(&sorted.detach()).call(&ISNAN, []).call(&LOGICAL_NOT, []);
+    let real = Expr::new(handled::detach(sorted)).call(&ISNAN, []).call(&LOGICAL_NOT, []);
     let count = real.call(&SUM_DIM, [Ints::from_slice(&[-1]).into(), true.into()]);
     let count = Expr::new(crate::convert::to_dtype(&count.done()?, sorted.dtype()));
     if skip_nan {
@@ -142,7 +142,7 @@ fn ranks(sorted: &Tensor, fractions: &Tensor, skip_nan: bool) -> Result<Tensor> 
 /// The elements at `ranks`, interpolated between two of them if necessary.
 fn picked(sorted: &Tensor, ranks: &Tensor, interpolation: &str) -> Result<Tensor> {
     let at = |rounded: Result<Tensor>| {
-        op!(GATHER, sorted, -1i64, &crate::convert::to_dtype(&rounded?.detach(), DType::I64)?)
+        op!(GATHER, sorted, -1i64, &crate::convert::to_dtype(&handled::detach(&rounded?)?, DType::I64)?)
     };
     match interpolation {
         "lower" => at(op!(FLOOR, ranks)),
@@ -153,7 +153,7 @@ fn picked(sorted: &Tensor, ranks: &Tensor, interpolation: &str) -> Result<Tensor
             if interpolation == "midpoint" {
                 return op!(LERP, below, above, Scalar::Float(0.5));
             }
-            op!(LERP, below, above, (Expr::from(ranks) - op!(FLOOR, ranks)?.detach()).done()?)
+            op!(LERP, below, above, (Expr::from(ranks) - handled::detach(&op!(FLOOR, ranks)?)?).done()?)
         }
     }
 }

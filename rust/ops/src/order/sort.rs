@@ -1,6 +1,7 @@
 //! Sorting along a dimension.
 
 use rushlight_autograd::Tensor;
+use rushlight_autograd::modes::GradMode;
 use rushlight_core::{Bool, DType, Device, Error, Layout, Result, dispatch};
 use rushlight_cpu::order::{Line, Ranked, Sortable, each_line};
 use rushlight_cpu::reduce::cumulative::Lines;
@@ -143,7 +144,8 @@ pub static MSORT: Operator = Operator {
 };
 
 fn places(own: &Tensor, dim: i64, descending: bool) -> Result<Output> {
-    let sorted = SORT.call([(&own.detach()).into(), dim.into(), descending.into()])?.into_tensors();
+    let _off = GradMode::new(false);
+    let sorted = SORT.call([own.into(), dim.into(), descending.into()])?.into_tensors();
     Ok(sorted.into_iter().nth(1).map_or(Output::Nothing, Output::Tensor))
 }
 

@@ -1,5 +1,6 @@
 //! Comparisons, the larger and the smaller of two, and tests of single numbers.
 
+use rushlight_autograd::modes::GradMode;
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Bool, DType, Error, Result};
 use rushlight_cpu::loops;
@@ -281,7 +282,8 @@ fn isclose(args: &Args) -> Result<Output> {
     if atol < 0.0 || atol.is_nan() {
         return Err(Error::runtime(format!("atol must be greater than or equal to zero, but got {}", c_text(atol))));
     }
-    let (x, y) = (Expr::from(&own.detach()), Expr::from(&other.detach()));
+    let _off = GradMode::new(false);
+    let (x, y) = (Expr::from(own), Expr::from(other));
     let mut close = x.clone().equals(y.clone());
     if own.dtype().is_differentiable() && args.bool(EQUAL_NAN)? {
         let nan = |expr: Expr| expr.call(&ISNAN, []);

@@ -6,7 +6,7 @@ use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Args, BatchRule, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Ints, Output, sizes_value};
-use rushlight_dispatch::{interpreter, op, vmap};
+use rushlight_dispatch::{handled, interpreter, op, vmap};
 
 use crate::expr_ext::ExprExt;
 use crate::pointwise::clamp::CLAMP;
@@ -129,7 +129,9 @@ fn check_weights(weights: &Tensor, name: &str, fits: fn(DType) -> bool, kind: &s
         )));
     }
     if weights.device() != rushlight_core::Device::Meta
-        && crate::convert::to_vec::<f64>(&vmap::samples(&weights.detach()))?.iter().any(|&weight| weight < 0.0)
+        && crate::convert::to_vec::<f64>(&vmap::samples(&handled::detach(weights)?)?)?
+            .iter()
+            .any(|&weight| weight < 0.0)
     {
         return Err(Error::runtime(format!("cov(): {name} cannot be negative")).hint("Weights must be non-negative."));
     }
@@ -174,7 +176,7 @@ fn cov(own: &Tensor, correction: i64, often: Option<&Tensor>, much: Option<&Tens
     let centred = Expr::from(&rows) - means;
     let free = match free {
         Expr::Tensor(free) if free.device() != rushlight_core::Device::Meta => {
-            if crate::convert::item(&free.detach())?.f64() <= 0.0 { none_free()? } else { Expr::Tensor(free) }
+            if crate::convert::item(&handled::detach(&free)?)?.f64() <= 0.0 { none_free()? } else { Expr::Tensor(free) }
         }
         Expr::Number(free) if free.f64() <= 0.0 => none_free()?,
         free => free,

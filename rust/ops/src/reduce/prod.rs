@@ -101,7 +101,7 @@ fn gradient(d: &BackwardContext, dim: Option<i64>) -> Expr {
 
 /// On `meta` any element may be zero.
 fn has_zero(own: Expr) -> Result<bool> {
-    let all = Expr::from(vmap::samples(&own.done()?)).call(&super::all_any::ALL, []).done()?;
+    let all = Expr::from(vmap::samples(&own.done()?)?).call(&super::all_any::ALL, []).done()?;
     Ok(all.device() == Device::Meta || !crate::convert::item(&all)?.truth())
 }
 

@@ -7,12 +7,12 @@ use rushlight_cpu::folds;
 use rushlight_cpu::folds::Folds;
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::expr::Expr;
-use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
     Accepts, Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, Sparse, Tags,
     TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Ints, Output, Value, sizes_value};
+use rushlight_dispatch::{handled, op};
 
 use super::{ReduceDims, expand, restored};
 use crate::expr_ext::ExprExt;
@@ -220,7 +220,7 @@ pub static NANMEAN: Operator = Operator {
             )));
         }
         let keepdim = args.bool(KEEPDIM)?;
-        let real = Expr::from(&own.detach()).call(&crate::pointwise::compare::ISNAN, []);
+        let real = Expr::new(handled::detach(own)).call(&crate::pointwise::compare::ISNAN, []);
         let count = real
             .call(&crate::pointwise::logical::LOGICAL_NOT, [])
             .call(&SUM_DIM, [super::dims(args, DIM).into(), keepdim.into()]);

@@ -1,12 +1,13 @@
-//! Passes calls inside the engine to handlers of `__torch_dispatch__`, in Python (`rushlight._derivatives`), and the results of
+//! Passes calls inside the engine to handlers of `__torch_dispatch__`, in Python (`rushlight._engine_calls`), and the results of
 //! handlers to the engine, which records them.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
-use rushlight::{Scalar, Tensor};
+use rushlight::{Scalar, Storage, Tensor};
 use rushlight_autograd::{Form, Gradients, TensorMeta, modes};
+use rushlight_core::block::Block;
 use rushlight_dispatch::handled::{self, Handler};
 use rushlight_dispatch::operator::{Args, BackwardContext, Variants};
 
@@ -20,7 +21,7 @@ use crate::{attach, convert, object};
 struct PyHandler;
 
 /// The operators whose gradients torch computes together, by one operator.
-const TOGETHER: [&str; 2] = ["_conv", "_conv_input"];
+const TOGETHER: [&str; 4] = ["_conv", "_conv_input", "_slice", "select"];
 
 impl Handler for PyHandler {
     fn has_class(&self, tensor: &Tensor) -> bool {
@@ -45,7 +46,7 @@ impl Handler for PyHandler {
             let is_function = args.op.variants.has(Variants::FUNCTION);
             let name = args.op.python_name();
             let arguments = (args.op.namespace, name, positional.to_tuple(), keywords, in_place, is_function);
-            let found = py.import("rushlight._derivatives")?.call_method1("call", arguments)?;
+            let found = py.import("rushlight._engine_calls")?.call_method1("call", arguments)?;
             tensors(&found)
         })
     }
@@ -69,7 +70,7 @@ impl Handler for PyHandler {
             }
             let grad = object::optional_object(py, derive.grads.first().cloned().flatten())?;
             let arguments = (derive.args.op.python_name(), grad, tensors, values, PyTuple::new(py, derive.wanted)?);
-            let found = py.import("rushlight._derivatives")?.call_method1("gradients", arguments)?;
+            let found = py.import("rushlight._engine_calls")?.call_method1("gradients", arguments)?;
             if found.is_none() {
                 return Ok(None);
             }
@@ -85,7 +86,7 @@ impl Handler for PyHandler {
         attach::acquire(|py| {
             let _enabled = Enabled::begin();
             let own = object::wrap_bound(py, tensor.clone())?;
-            let found = py.import("rushlight._derivatives")?.call_method1("detach", (own,))?;
+            let found = py.import("rushlight._engine_calls")?.call_method1("detach", (own,))?;
             object::tensor(&found).cloned()
         })
     }
@@ -94,7 +95,16 @@ impl Handler for PyHandler {
         attach::acquire(|py| {
             let _enabled = Enabled::begin();
             let own = object::wrap_bound(py, tensor.clone())?;
-            number(&py.import("rushlight._derivatives")?.call_method1("item", (own,))?)
+            number(&py.import("rushlight._engine_calls")?.call_method1("item", (own,))?)
+        })
+    }
+
+    fn elements(&self, tensor: &Tensor) -> rushlight::Result<Vec<Scalar>> {
+        attach::acquire(|py| {
+            let _enabled = Enabled::begin();
+            let own = object::wrap_bound(py, tensor.clone())?;
+            let found = py.import("rushlight._engine_calls")?.call_method1("elements", (own,))?;
+            found.try_iter()?.map(|one| number(&one?)).collect::<PyResult<_>>()
         })
     }
 }
@@ -214,32 +224,32 @@ fn _below_autograd<'py>(
     handled::below_autograd(|| function.call(args, Some(kwargs)))
 }
 
-/// _in_parts(function, args, kwargs)
+/// _decompose(function, args, kwargs)
 /// --
 ///
 /// The result of a function whose operators of the engine are handled one by one.
 #[pyfunction]
-fn _in_parts<'py>(
+fn _decompose<'py>(
     function: &Bound<'py, PyAny>,
     args: &Bound<'py, PyTuple>,
     kwargs: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let _disabled = overrides::Disabled::begin();
-    handled::in_parts(|| function.call(args, Some(kwargs)))
+    handled::decompose(|| function.call(args, Some(kwargs)))
 }
 
-/// _unhandled(function, args, kwargs)
+/// _without_handlers(function, args, kwargs)
 /// --
 ///
 /// The result of a function that no handler sees.
 #[pyfunction]
-fn _unhandled<'py>(
+fn _without_handlers<'py>(
     function: &Bound<'py, PyAny>,
     args: &Bound<'py, PyTuple>,
     kwargs: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let _disabled = overrides::Disabled::begin();
-    handled::plainly(|| function.call(args, Some(kwargs)))
+    handled::without_handlers(|| function.call(args, Some(kwargs)))
 }
 
 /// _make_handled(cls, data, device, requires_grad)
@@ -254,19 +264,21 @@ fn _make_handled<'py>(
     requires_grad: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let data = object::tensor(data)?;
-    let leaf = Tensor::with_meta(TensorMeta { form: Form::Handled, device: device.device, ..data.meta().clone() });
+    let storage = Storage::new(Block::handled(data.storage().len()));
+    let meta = TensorMeta { storage, form: Form::Handled, device: device.device, ..data.meta().clone() };
+    let leaf = Tensor::with_meta(meta);
     if requires_grad {
         leaf.set_requires_grad(true).map_err(raise)?;
     }
     object::wrap_as(cls, leaf)
 }
 
-/// _expect_derivatives(has_mode)
+/// _expect_handlers(has_mode)
 /// --
 ///
 /// Says whether a mode of this thread handles the operators that derivatives call.
 #[pyfunction]
-fn _expect_derivatives(has_mode: bool) {
+fn _expect_handlers(has_mode: bool) {
     handled::set_mode(has_mode);
 }
 
@@ -277,8 +289,8 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_is_recorded, module)?)?;
     module.add_function(wrap_pyfunction!(_as_views, module)?)?;
     module.add_function(wrap_pyfunction!(_below_autograd, module)?)?;
-    module.add_function(wrap_pyfunction!(_in_parts, module)?)?;
-    module.add_function(wrap_pyfunction!(_unhandled, module)?)?;
+    module.add_function(wrap_pyfunction!(_decompose, module)?)?;
+    module.add_function(wrap_pyfunction!(_without_handlers, module)?)?;
     module.add_function(wrap_pyfunction!(_make_handled, module)?)?;
-    module.add_function(wrap_pyfunction!(_expect_derivatives, module)?)
+    module.add_function(wrap_pyfunction!(_expect_handlers, module)?)
 }

@@ -1,15 +1,17 @@
-"""What the engine asks handlers of ``__torch_dispatch__`` for.
+"""Calls of the engine that handlers of ``__torch_dispatch__`` handle.
 
-It calls `call` for the operators of derivatives and of the parts of composite operators, and `gradients` for the derivatives that
-torch computes by one operator. Operators that only the engine has are divided into torch's here, where these do the same work. The
+The engine calls `call` for the operators of derivatives and of composite operators, and `gradients` for the derivatives that torch
+computes by one operator. Operators that only the engine has are decomposed into torch's here, where these do the same work. The
 others keep the engine's names.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 import rushlight as torch
 from rushlight import _C, ops
-from rushlight._torch_dispatch import divide, plainly
+from rushlight._torch_dispatch import decompose, without_handlers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,19 +85,29 @@ def _slice(input: Tensor, dim: int, start: int, length: int, step: int = 1) -> A
     return aten.slice.Tensor(input, dim, start, start + (length - 1) * step + 1 if length else start, step)
 
 
+def _index(input: Tensor, indices: list[Tensor], dims: tuple[int, ...]) -> Any:
+    return aten.index.Tensor(input, _at(indices, dims))
+
+
 def _index_put(
     input: Tensor, indices: list[Tensor], dims: tuple[int, ...], values: Tensor, accumulate: bool = False
 ) -> Any:
+    return aten.index_put.default(input, _at(indices, dims), values, accumulate)
+
+
+def _at(indices: list[Tensor], dims: tuple[int, ...]) -> list[Tensor | None]:
+    """Index tensors at the places of their dimensions."""
     places: list[Tensor | None] = [None] * (max(dims, default=-1) + 1)
     for dim, index in zip(dims, indices):
         places[dim] = index
-    return aten.index_put.default(input, places, values, accumulate)
+    return places
 
 
-#: The engine's operators, by the operators of torch that do the same.
-_DIVIDED: dict[str, Callable[..., Any]] = {
+#: The engine's operators, by torch's operators that do the same.
+_DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
     "_matmul": _matmul,
     "_slice": _slice,
+    "_index": _index,
     "_index_put": _index_put,
     "_gelu_backward": lambda grad, input: aten.gelu_backward.default(grad, input),
     "_gelu_tanh_backward": lambda grad, input: aten.gelu_backward.default(grad, input, approximate="tanh"),
@@ -126,155 +138,78 @@ def item(tensor: Tensor) -> Any:
     return aten._local_scalar_dense.default(tensor)
 
 
+def elements(tensor: Tensor) -> list[Any]:
+    """The elements in row-major order, from the class of a tensor that handles operators."""
+    return [item(one) for one in torch.reshape(tensor, [-1]).unbind()]
+
+
 def call(
     namespace: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], in_place: bool, is_function: bool
 ) -> Any:
     """The results of an operator that the engine calls, from the handlers of this thread and of the operands."""
     if isinstance(kwargs.get("memory_format"), str):
         kwargs["memory_format"] = getattr(torch, kwargs["memory_format"])
-    divided = None if in_place or namespace else _DIVIDED.get(name)
-    if divided is not None:
-        return divided(*args, **kwargs)
+    composed = None if in_place or namespace else _DECOMPOSITIONS.get(name)
+    if composed is not None:
+        return composed(*args, **kwargs)
     if in_place:
         function = getattr(torch.Tensor, f"{name}_")
     else:
         function = _C._functions[namespace].get(name) if is_function else getattr(torch.Tensor, name, None)
     if function is None:
         # Such as those that begin and end the batches of `vmap`.
-        return plainly(getattr(_C, name), args, kwargs)
-    return divide(function, args, kwargs)
+        return without_handlers(getattr(_C, name), args, kwargs)
+    return decompose(function, args, kwargs)
 
 
 def gradients(
     name: str, grad: Tensor, tensors: dict[str, _Saved], values: dict[str, Any], wanted: tuple[bool, ...]
 ) -> list[Tensor | None] | None:
-    """The gradients of a convolution's operands, by one operator; None if torch does not compute them so."""
-    transposed = name == "_conv_input"
+    """The gradients of an operator's operands, by the one operator that computes them in torch; None if there is none."""
+    return _GRADIENTS[name](grad, tensors, values, wanted)
+
+
+def _select_gradient(grad: Tensor, tensors: dict[str, _Saved], values: dict[str, Any], wanted: Any) -> Any:
+    sizes = next(iter(tensors.values()))[1]
+    return [aten.select_backward.default(grad, list(sizes), values["dim"], values["index"])]
+
+
+def _slice_gradient(grad: Tensor, tensors: dict[str, _Saved], values: dict[str, Any], wanted: Any) -> Any:
+    sizes, dim = next(iter(tensors.values()))[1], values["dim"]
+    start, length, step = values["start"], values["length"], values["step"]
+    if step < 1:
+        return None  # torch's slices go forward only.
+    end = start + (length - 1) * step + 1 if length else start
+    return [aten.slice_backward.default(grad, list(sizes), dim, start, end, step)]
+
+
+def _convolution_gradients(
+    grad: Tensor, tensors: dict[str, _Saved], values: dict[str, Any], wanted: tuple[bool, ...], transposed: bool = False
+) -> list[Tensor | None] | None:
     space = grad.dim() - 2
     before, after = values["padding"][:space], values["padding"][space:]
     if before != after and not transposed:
         return None
-    saved = dict(tensors)
-    input, sizes = saved["grad" if transposed else "input"]
-    weight, weight_sizes = saved["weight"]
+    input, sizes = tensors["grad" if transposed else "input"]
+    weight, weight_sizes = tensors["weight"]
     # A tensor that no gradient reads is not saved; its sizes stand for it.
     input = grad.new_empty(1).expand(sizes) if input is None else input
     weight = grad.new_empty(1).expand(weight_sizes) if weight is None else weight
-    has_bias = "bias" in saved
+    has_bias = "bias" in tensors
     # The part of a transposed convolution's result that no window reaches is less padding behind.
     extra = [first - last for first, last in zip(before, after)]
     channels = [grad.size(1)] if has_bias else None
     mask = [*wanted[:2], has_bias and wanted[2]]
-    found = ops.aten.convolution_backward.default(
+    found = aten.convolution_backward.default(
         grad, input, weight, channels, list(values["stride"]), list(before), list(values["dilation"]), transposed, extra,
         values["groups"], mask,
     )  # fmt: skip
     return list(found[: len(wanted)])
 
 
-def convolution_backward(
-    grad_output: Tensor,
-    input: Tensor,
-    weight: Tensor,
-    bias_sizes: list[int] | None,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    transposed: bool,
-    output_padding: list[int],
-    groups: int,
-    output_mask: list[bool],
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The gradients of a convolution's input, weight and bias, of which ``output_mask`` says whether they are computed.
-
-    >>> grad, x, w = torch.ones(1, 1, 2), torch.arange(3.0).reshape(1, 1, 3), torch.ones(1, 1, 2)
-    >>> torch.ops.aten.convolution_backward(grad, x, w, [1], [1], [0], [1], False, [0], 1, [False, False, True])
-    (None, None, tensor([2.]))
-    """
-    space = grad_output.dim() - 2
-    steps, edges, reach, extra = (
-        list(one) * (space // len(one)) for one in (stride, padding, dilation, output_padding)
-    )
-    behind = [edge - more for edge, more in zip(edges, extra)] if transposed else edges
-    options = (steps, [*edges, *behind], reach, groups)
-    of_input = of_weight = of_bias = None
-    if output_mask[0]:
-        if transposed:
-            of_input = _C._conv(grad_output, weight.conj(), None, *options)
-        else:
-            of_input = _C._conv_input(grad_output, weight.conj(), list(input.shape), *options)
-    if output_mask[1]:
-        image, moved = (grad_output, input.conj()) if transposed else (input.conj(), grad_output)
-        of_weight = _C._conv_weight(image, moved, list(weight.shape), *options)
-    if output_mask[2]:
-        of_bias = grad_output.sum([0, *range(2, grad_output.dim())])
-    return of_input, of_weight, of_bias
-
-
-def gelu_backward(grad_output: Tensor, self: Tensor, *, approximate: str = "none") -> Tensor:
-    """The gradient of `gelu`.
-
-    >>> torch.ops.aten.gelu_backward(torch.ones(1), torch.zeros(1))
-    tensor([0.5000])
-    """
-    return (_C._gelu_tanh_backward if approximate == "tanh" else _C._gelu_backward)(grad_output, self)
-
-
-def silu_backward(grad_output: Tensor, self: Tensor) -> Tensor:
-    """The gradient of `silu`.
-
-    >>> torch.ops.aten.silu_backward(torch.ones(1), torch.zeros(1))
-    tensor([0.5000])
-    """
-    return _C._silu_backward(grad_output, self)
-
-
-def nll_loss_forward(
-    self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
-) -> tuple[Tensor, Tensor]:
-    """The negative log likelihood, and the sum of the weights of its targets. The reduction is a number: 0 for none, 1 for the
-    mean, 2 for the sum.
-
-    >>> torch.ops.aten.nll_loss_forward(torch.zeros(1, 2), torch.tensor([1]), None, 2, -100)
-    (tensor(0.), tensor(1.))
-    """
-    loss, total = _C._nll_loss(self, target, weight, reduction, ignore_index)
-    return loss, total
-
-
-def _scaled_dot_product_flash_attention_for_cpu(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    attn_mask: Tensor | None = None,
-    scale: float | None = None,
-) -> tuple[Tensor, Tensor]:
-    """The attention of queries to keys, and the logarithms of the sums of its weights.
-
-    >>> x = torch.zeros(1, 1, 2, 1)
-    >>> torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(x, x, x)[0].shape
-    torch.Size([1, 1, 2, 1])
-    """
-    factor = query.size(-1) ** -0.5 if scale is None else scale
-    return _C._attention(query, key, value, attn_mask, is_causal, factor)
-
-
-def nll_loss_backward(
-    grad_output: Tensor,
-    self: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    reduction: int,
-    ignore_index: int,
-    total_weight: Tensor,
-) -> Tensor:
-    """The gradient of `nll_loss`, whose reduction is a number: 0 for none, 1 for the mean, 2 for the sum.
-
-    >>> logs, target = torch.zeros(1, 2), torch.tensor([1])
-    >>> torch.ops.aten.nll_loss_backward(torch.tensor(1.0), logs, target, None, 2, -100, torch.tensor(1.0))
-    tensor([[ 0., -1.]])
-    """
-    return _C._nll_loss_backward(grad_output, target, weight, reduction, ignore_index, total_weight, self)
+_GRADIENTS: dict[str, Callable[..., list[Tensor | None] | None]] = {
+    "_conv": _convolution_gradients,
+    "_conv_input": partial(_convolution_gradients, transposed=True),
+    "_slice": _slice_gradient,
+    "select": _select_gradient,
+}
