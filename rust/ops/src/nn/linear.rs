@@ -11,7 +11,7 @@ use rushlight_dispatch::operator::{
     Args, Autocast, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Out,
     Saves, TensorSpec, Variants, formula, operator,
 };
-use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
+use rushlight_dispatch::value::{Arg, Output, Target, Value, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, merge_batch, one_result, unsqueeze_to_rank};
 
 use crate::expr_ext::ExprExt;
@@ -50,7 +50,7 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
             )));
         }
         match (weight.rank(), args.optional_tensor(BIAS)) {
-            (2, bias) if is_in_parts(args) && fits(input, weight, bias) => {
+            (2, bias) if needs_parts(args, input, bias) || is_in_parts(args) && fits(input, weight, bias) => {
                 parts(input, weight, bias).map(Output::Tensor)
             }
             (2, None) => PLAIN.call([input.into(), weight.into()]),
@@ -82,12 +82,17 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
     ..Operator::BASE
 };
 
-/// Whether the call is carried out as several operators: these appear in torch's graph, and torch does so for sequences
-/// that are not row-major.
+/// Whether the call is carried out as several operators: these appear in torch's graph.
 fn is_in_parts(args: &Args) -> bool {
-    let lies_apart = |input: &Tensor| input.rank() > 2 && !input.layout().is_contiguous();
     let is_sparse = || !args.all_tensors(|tensor| !tensor.is_sparse());
-    (is_tracked(args) || args.tensor(LINEAR::INPUT).is_ok_and(lies_apart) || is_sparse())
+    (is_tracked(args) || is_sparse()) && args.all_tensors(|tensor| !tensor.is_batched())
+}
+
+/// Whether it is in any case: torch adds to the product a bias that is no vector, and that of sequences that are not
+/// row-major.
+fn needs_parts(args: &Args, input: &Tensor, bias: Option<&Tensor>) -> bool {
+    let lies_apart = input.rank() > 2 && !input.layout().is_contiguous();
+    (lies_apart || input.rank() != 2 && bias.is_some_and(|bias| bias.rank() != 1))
         && args.all_tensors(|tensor| !tensor.is_batched())
 }
 
@@ -108,8 +113,9 @@ fn parts(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tenso
     if input.rank() == 2 {
         return op!(ADDMM, bias, input, &across);
     }
-    if !input.layout().is_contiguous() {
-        return op!(ADD, matmul(input, &across)?, bias);
+    if !input.layout().is_contiguous() || bias.rank() != 1 {
+        let product = matmul(input, &across)?;
+        return Args::new(&ADD, [Value::from(&product), bias.into()]).call_into(Target::InPlace)?.into_tensor();
     }
     let mut sizes = input.sizes().clone();
     let (last, outer) = (sizes.len() - 1, sizes[..sizes.len() - 1].iter().product());

@@ -4,10 +4,11 @@
 use pyo3::class::basic::CompareOp;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
 use rushlight_dispatch::operator::Operator;
-use rushlight_dispatch::signature::Kind;
+use rushlight_dispatch::signature::{Kind, Param};
 
+use super::call::Overload;
 use super::messages::{items_of, unpacking, wrong};
 use super::signatures::{Expected, Signature};
 use crate::errors::{self, kind_of};
@@ -141,6 +142,24 @@ pub(super) fn takes_pairs(op: &Operator) -> bool {
     op.namespace == "nn.functional" && (sized || matches!(op.python_name(), "fold" | "unfold"))
 }
 
+/// Whether a function written in Python asks such an argument for its length or items, which a number of another class than
+/// `int` does not have.
+pub(super) fn measures_length(overload: &Overload, param: &Param, object: &Bound<'_, PyAny>) -> bool {
+    let asks = match overload.op.python_name() {
+        "norm" => overload.op.namespace.is_empty() && param.name == "dim",
+        "split" => matches!(param.name, "split_size" | "sections"),
+        _ => overload.takes_pairs,
+    };
+    let is_known = || {
+        object.is_none()
+            || object.is_instance_of::<PyInt>()
+            || object.is_instance_of::<PyTuple>()
+            || object.is_instance_of::<PyList>()
+            || overload.op.python_name() == "split" && object::is_tensor(object)
+    };
+    asks && matches!(param.kind, Kind::IntOrInts | Kind::Int | Kind::Ints) && !is_known()
+}
+
 pub(super) fn is_single_item(object: &Bound<'_, PyAny>) -> bool {
     items_of(object).len() == 1
 }
@@ -264,7 +283,6 @@ pub(super) fn error(
     }
     let sized = name.starts_with("adaptive") && !name.contains("1d") && param.name == "output_size";
     match param.name {
-        "p" if name == "multi_margin_loss" => return Some(PyValueError::new_err("only p == 1 and p == 2 supported")),
         "mode" if name == "grid_sample" => {
             return Some(PyValueError::new_err(format!(
                 "nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{}'",
@@ -294,7 +312,9 @@ pub(super) fn error(
         ("kl_div", "log_target") => return None,
         _ => place + 1,
     };
-    let inner = &format!("{}{}", inner(name, param.name), if with_indices { "_with_indices" } else { "" });
+    let end = if with_indices { "_with_indices" } else { "" };
+    let in_place = if flag("inplace") == Some(true) { "_" } else { "" };
+    let inner = &format!("{}{end}{in_place}", inner(name, param.name));
     // The function makes a list of the items of any object.
     let first = if sized { object.try_iter().ok().and_then(|mut items| items.next()?.ok()) } else { None };
     let kind = first.as_ref().map_or(kind, kind_of);

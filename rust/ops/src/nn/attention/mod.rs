@@ -143,8 +143,8 @@ fn check(args: &Args) -> Result<()> {
         return Err(Error::runtime(format!("expected scalar type Float but found {}", query.dtype().display_name())));
     }
     let p = args.float(DROPOUT_P)?;
-    if !(0.0..=1.0).contains(&p) {
-        return Err(Error::runtime(format!("dropout probability has to be between 0 and 1, but got {p}")));
+    if p > 1.0 {
+        return Err(Error::runtime(format!("dropout probability has to be between 0 and 1, but got {}", crate::create::c_text(p))));
     }
     Ok(())
 }
@@ -256,7 +256,8 @@ fn attend(args: &Args, query: &Tensor, key: &Tensor, value: &Tensor, mask: Optio
     let width = query.sizes()[query.rank() - 1];
     // Vectors without elements have equal scores; an infinite scale would make them NaN.
     let scale = args.optional_scalar(SCALE).map_or_else(|| 1.0 / (width.max(1) as f64).sqrt(), Scalar::f64);
-    if p == 0.0 {
+    // As in torch, a probability below zero, or none, drops nothing.
+    if p.is_nan() || p <= 0.0 {
         let values = [query.into(), key.into(), value.into(), mask.into(), causal.into(), Value::from(scale)];
         let results = ATTENTION.call(values)?.into_tensors();
         return results.into_iter().next().ok_or_else(|| Error::runtime("attention gave no result"));

@@ -1,7 +1,7 @@
 //! Normalisation of channels: over the batch, or of each sample separately; with running statistics.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::layout::Shape;
+use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::memory_format::{has_channels_last, is_channels_last_2d};
 use rushlight_core::{Error, Result};
 use rushlight_dispatch::expr::Expr;
@@ -273,7 +273,7 @@ ones are updated in place, else with the running ones.
             return channels.of_nothing().map(Output::Tensor);
         }
         if own.rank() < 2 {
-            return Err(Error::runtime(format!("batch_norm expects at least 2 dimensions, but got {}", own.rank())));
+            wrap_dim(1, own.rank())?;
         }
         let out = if training { channels.by_batch()?.out } else { channels.by_running(true)? };
         Ok(Output::Tensor(out))
