@@ -212,6 +212,9 @@ pub static COND: Operator = Operator {
     implementation: Implementation::CompositeImplicit(|args| {
         let a = args.tensor(INPUT)?;
         check_condition(a)?;
+        if args.optional_scalar(P).is_some_and(Scalar::is_complex) {
+            return Err(Error::runtime("value cannot be converted to type double without overflow"));
+        }
         match args.optional_scalar(P).map(Scalar::f64) {
             None => spectral(a, 2.0),
             Some(p) if p.abs() == 2.0 => spectral(a, p),

@@ -265,13 +265,13 @@ fn bags(args: &Args) -> Result<Output> {
 
     let (weight, mode, scaled) = (args.tensor(WEIGHT)?, args.int(MODE)?, args.optional_tensor(PER_SAMPLE_WEIGHTS));
     check_operands(weight, args.valued(INDICES)?, args.valued(OFFSETS)?)?;
+    if scaled.is_some() && mode != 0 {
+        return Err(Error::runtime("embedding_bag: per_sample_weights only supported with mode='sum'"));
+    }
     if !(0..=2).contains(&mode) {
         return Err(Error::runtime("`mode` must be sum, mean, or max."));
     }
     if let Some(scaled) = scaled {
-        if mode != 0 {
-            return Err(Error::runtime("embedding_bag: per_sample_weights only supported with mode='sum'"));
-        }
         if scaled.dtype() != weight.dtype() {
             return Err(Error::runtime(format!(
                 "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 'per_sample_weights'; but type {} does not equal {} (while checking arguments for embedding_bag)",

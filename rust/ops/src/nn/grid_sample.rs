@@ -411,6 +411,8 @@ fn by_number(args: &Args) -> Result<Output> {
         _ => None,
     };
     let (Some(mode), Some(padding)) = (mode_of(mode), padding_of(padding)) else {
+        // The shapes are checked before the modes.
+        sample(args, mode_of(mode).unwrap_or(Mode::Linear), Padding::Zeros, args.bool(ALIGN_CORNERS)?)?;
         return Err(Error::runtime(format!(
             "grid_sampler(): no such interpolation_mode or padding_mode: {mode}, {padding}"
         ))
@@ -451,7 +453,7 @@ Shapes: theta `(N, 2, 3)` for a size `(N, C, H, W)`, result `(N, H, W, 2)`; or `
         points.push(dims as isize + 1);
         checked_new(&points)?;
         // torch makes a line of one point from a number, which it does not for these dtypes.
-        let lacks = space.contains(&1) && !DTypes::NUMBERS.has(theta.dtype());
+        let lacks = space.contains(&1) && (theta.dtype().is_half() || !DTypes::NUMBERS.has(theta.dtype()));
         let in_order = |error: Error| if lacks { Error::unsupported("tensor_cpu", theta.dtype()) } else { error };
         let mut columns = Vec::new();
         for dim in (0..dims).rev() {

@@ -103,8 +103,9 @@ pub static MARGIN_RANKING_LOSS: Operator = Operator {
                 Shape(target.sizes())
             )));
         }
+        let apart = (expr(args, INPUT1)? - expr(args, INPUT2)?).done()?;
         reduced(
-            ((expr(args, INPUT1)? - expr(args, INPUT2)?) * -expr(args, TARGET)? + args.float(MARGIN)?).at_least_zero(),
+            (-expr(args, TARGET)? * Expr::from(apart) + args.float(MARGIN)?).at_least_zero(),
             reduction,
         )
     }),

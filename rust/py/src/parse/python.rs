@@ -113,7 +113,7 @@ pub fn refusal(name: &str, overloads: &[Overload], signatures: &Signatures, call
     let mismatches = signatures.listed.iter().filter_map(|signature| Some((signature, first_wrong(signature, call)?)));
     let wrong = mismatches.max_by_key(|(_, (place, _))| *place);
     let (signature, (place, object)) = wrong.or_else(|| first_bytes(overload, signatures, call))?;
-    if overload.op.python_name() == "stft" && !inside::is_used_first(&signature.params[place], &object) {
+    if overload.op.python_name() == "stft" {
         // The function passes all arguments on, except those of the padding.
         let params = signature.params.iter().filter(|param| !matches!(param.name, "center" | "pad_mode"));
         let own = call.receiver.map(|_| "Tensor".to_owned());

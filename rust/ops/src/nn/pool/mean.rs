@@ -269,6 +269,9 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
 
     let (input, wanted) = (args.tensor(INPUT)?, args.ints(OUTPUT_SIZE)?);
     let rank = input.rank();
+    if dims == 1 {
+        super::check_sequence(rank, "adaptive_avg_pool1d")?;
+    }
     let output = match wanted.len() {
         1 => Ints::from_elem(wanted[0], dims),
         n if n == dims => Ints::from_slice(wanted),

@@ -248,6 +248,16 @@ fn by_axis(letter: &str, values: &[i64]) -> String {
     each.join(" ")
 }
 
+/// Checks the dimensions of sequences, with or without a batch.
+fn check_sequence(rank: usize, name: &str) -> Result<()> {
+    if rank == 2 || rank == 3 {
+        return Ok(());
+    }
+    Err(Error::runtime(format!(
+        "Expected 2 to 3 dimensions, but got {rank}-dimensional tensor for argument #1 'self' (while checking arguments for {name})"
+    )))
+}
+
 /// Returns torch's error for sizes in a list where the input has not more dimensions: it might have to fill in a size.
 fn check_listed(wanted: &[i64], rank: usize) -> Result<()> {
     if wanted.len() > 1 && rank <= wanted.len() {
