@@ -67,7 +67,7 @@ def gaussian_nll_loss(
         if input.size()[:-1] == var.size():
             var = var.unsqueeze(-1)
         else:
-            sizes = [of_var for own, of_var in zip(input.size(), var.size()) if own != of_var]  # noqa: B905
+            sizes = [of_var for own, of_var in zip(input.size(), var.size()) if own != of_var]
             if input.ndim != var.ndim or sum(sizes) != 1:
                 raise ValueError("var is of incorrect size")
     if reduction != "none" and reduction != "mean" and reduction != "sum":
@@ -278,8 +278,7 @@ def grid_sample(
 ) -> Any:
     if mode != "bilinear" and mode != "nearest" and mode != "bicubic":
         raise ValueError(
-            "nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', "
-            f"but got: '{mode}'"
+            f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
         )
     if padding_mode != "zeros" and padding_mode != "border" and padding_mode != "reflection":
         raise ValueError(
@@ -289,9 +288,7 @@ def grid_sample(
     return NotImplemented
 
 
-def fold(
-    input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
-) -> Any:
+def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
     return _with_pairs(F.fold, input, output_size, kernel_size, dilation, padding, stride)
 
 
@@ -330,13 +327,11 @@ def _with_listed(function: Any, input: Any, output_size: Any) -> Any:
     if len(own) <= len(output_size):
         raise ValueError(f"Input dimension should be at least {len(output_size) + 1}")
     rest = own[-len(output_size) :]
-    sizes = [size if wanted is None else wanted for wanted, size in zip(output_size, rest)]  # noqa: B905
+    sizes = [size if wanted is None else wanted for wanted, size in zip(output_size, rest)]
     return NotImplemented if isinstance(output_size, tuple | list) else function(input, sizes)
 
 
-def norm(
-    input: Any, p: Any = "fro", dim: Any = None, keepdim: Any = False, out: Any = None, dtype: Any = None
-) -> Any:
+def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: Any = False, out: Any = None, dtype: Any = None) -> Any:
     if input.layout != torch.strided:
         return NotImplemented
     dims = [dim] if isinstance(dim, int) else dim

@@ -87,7 +87,10 @@ EXCLUDED = (
     (r"value special\.\w+_polynomial_\w+\(", "torch converts a degree that no integer has, without a defined result"),
     (r"value .*matrix_exp\(.*float16", "torch's results of half types are infinite or undefined"),
     (r"^value .*polygamma\(", "torch's results of orders whose factorial overflows are undefined"),
-    (r"^value .*special\.(airy_ai|bessel_\w+)\(.*float64", "torch's approximations have errors up to 3e-6 in double precision"),
+    (
+        r"^value .*special\.(airy_ai|bessel_\w+)\(.*float64",
+        "torch's approximations have errors up to 3e-6 in double precision",
+    ),
     (r"^value .*soft_margin_loss\(.* -> inf", "torch's exponential of a large score is infinite"),
     (r"^shape .*pixel_unshuffle\(", "torch returns an empty input as it is"),
     (r"^answered .*\(x := .*out=x\)", "torch resizes the operand before it reads it"),
@@ -96,7 +99,10 @@ EXCLUDED = (
     (r"^refused .*as_strided_\(.*overflowed", "torch gives a tensor a layout past the end of its storage"),
     (r"^(refused|answered) lu_unpack\(.*pivots passed", "torch reads past the end of the pivots"),
     (r"^refused lstm\(", "torch's library reads weights of any shape and dtype as if they fitted"),
-    (r"^value .*(fft\.|conv_transpose|norm\(|var|cdist|margin|attention).*\.div\(0\)", "a sum of infinities is infinite or undefined, which depends on its order"),
+    (
+        r"^value .*(fft\.|conv_transpose|norm\(|var|cdist|margin|attention).*\.div\(0\)",
+        "a sum of infinities is infinite or undefined, which depends on its order",
+    ),
     (
         r"^value .*(grid_sample|cdist\(|adaptive_avg_pool3d|gru\().*(float16|complex32)",
         "torch rounds each step in half precision, with larger errors than those of rushlight",
@@ -222,7 +228,9 @@ def precision(outcome):
             for item in value:
                 yield from dtypes(item)
 
-    return max((dtype for dtype in dtypes(outcome) if dtype in TOLERANCE), key=lambda name: TOLERANCE[name], default=None)
+    return max(
+        (dtype for dtype in dtypes(outcome) if dtype in TOLERANCE), key=lambda name: TOLERANCE[name], default=None
+    )
 
 
 def refusals(ours, theirs):

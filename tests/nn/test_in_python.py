@@ -9,7 +9,6 @@ import rushlight as torch
 from rushlight._in_python import FORMS
 from rushlight.nn import functional as F
 
-
 #: Those of functions with one signature.
 LOSSES_AND_LAYERS = [name for name in FORMS if name.startswith("nn.")]
 
@@ -63,7 +62,11 @@ def test_a_refused_call_is_answered_where_only_the_operator_refuses_it():
         (lambda: F.hardtanh(0.25, 2.0), ValueError, "min_val cannot be greater than max_val"),
         (lambda: F.triplet_margin_loss(1, 2, 3, margin=-1), ValueError, "margin must be greater than 0, got -1"),
         (lambda: F.batch_norm(scores(), None, None, 1, eps=-1), ValueError, "eps must be non-negative, but got -1"),
-        (lambda: F.group_norm(torch.ones(4), 2, 3), RuntimeError, "at least 2 dimensions for input tensor but received 1"),
+        (
+            lambda: F.group_norm(torch.ones(4), 2, 3),
+            RuntimeError,
+            "at least 2 dimensions for input tensor but received 1",
+        ),
         (lambda: F.local_response_norm(scores(), None), ValueError, "Expected 3D or higher dimensionality"),
         (lambda: F.unfold(torch.ones(1, 1, 2, 2), torch.tensor(1)), TypeError, "iteration over a 0-d tensor"),
         (lambda: F.adaptive_avg_pool2d(torch.ones(1, 2, 2), torch.tensor(1)), TypeError, "len() of a 0-d tensor"),

@@ -152,8 +152,12 @@ unsafe fn run(
     if let Some(answer) = answer()? {
         return Ok(answer);
     }
+    let refused = match &mismatch {
+        BindError::Raised(error) => Some(error),
+        BindError::Mismatch => None,
+    };
     if callable.overloads.iter().any(Overload::is_in_python)
-        && let Some(answer) = python::answer(&callable.full_name(), &call, &mismatch)?
+        && let Some(answer) = python::answer(&callable.full_name(), &call, refused)?
     {
         return Ok(answer);
     }

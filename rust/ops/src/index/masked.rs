@@ -232,9 +232,7 @@ fn check_fits(value: Scalar, dtype: DType) -> Result<()> {
     };
     match parts.iter().all(|part| Scalar::Float(*part).fits(DType::F16)) {
         true => Ok(()),
-        false => {
-            Err(Error::runtime(format!("value cannot be converted to type {} without overflow", dtype.c_name())))
-        }
+        false => Err(Error::runtime(format!("value cannot be converted to type {} without overflow", dtype.c_name()))),
     }
 }
 

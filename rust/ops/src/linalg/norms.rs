@@ -331,7 +331,9 @@ fn norm_over(a: &Tensor, order: Order, dims: &[i64], keepdim: bool, dtype: Optio
         _ => {
             if a.dtype().is_half() {
                 let name = a.dtype().display_name();
-                return Err(Error::runtime(format!("linalg.matrix_norm: Low precision dtypes not supported. Got {name}")));
+                return Err(Error::runtime(format!(
+                    "linalg.matrix_norm: Low precision dtypes not supported. Got {name}"
+                )));
             }
             let values =
                 singular_values(&crate::view::transpose::permuted(&a, &last_two(a.rank(), rows, cols))?, None)?;

@@ -104,10 +104,7 @@ pub static MARGIN_RANKING_LOSS: Operator = Operator {
             )));
         }
         let apart = (expr(args, INPUT1)? - expr(args, INPUT2)?).done()?;
-        reduced(
-            (-expr(args, TARGET)? * Expr::from(apart) + args.float(MARGIN)?).at_least_zero(),
-            reduction,
-        )
+        reduced((-expr(args, TARGET)? * Expr::from(apart) + args.float(MARGIN)?).at_least_zero(), reduction)
     }),
     samples: &["t(4), t(4), t(4)", "t(2, 3), t(2, 3), t(2, 3), 0.5, reduction='none'"],
     errors: &[(
@@ -400,7 +397,8 @@ pub static MULTI_MARGIN_LOSS: Operator = Operator {
             return Err(Error::unsupported(kernel, own.dtype()));
         }
         // torch's kernel lacks half types, so that its later errors are not theirs.
-        let in_kernel = |error: Error| if own.dtype().is_half() { Error::unsupported(kernel, own.dtype()) } else { error };
+        let in_kernel =
+            |error: Error| if own.dtype().is_half() { Error::unsupported(kernel, own.dtype()) } else { error };
         if let Some(weight) = args.optional_tensor(WEIGHT).filter(|weight| weight.dtype() != own.dtype()) {
             let (wanted, found) = (own.dtype().display_name(), weight.dtype().display_name());
             return Err(in_kernel(Error::runtime(format!("expected scalar type {wanted} but found {found}"))));

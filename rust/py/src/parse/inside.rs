@@ -63,12 +63,7 @@ pub(super) fn inner<'n>(function: &'n str, param: &str) -> &'n str {
 
 /// The error of the operator to which `split` passes an argument at this position, one of several by the kinds of the other
 /// arguments.
-fn passed_on(
-    signature: &Signature,
-    param: &Expected,
-    position: usize,
-    object: &Bound<'_, PyAny>,
-) -> Option<PyErr> {
+fn passed_on(signature: &Signature, param: &Expected, position: usize, object: &Bound<'_, PyAny>) -> Option<PyErr> {
     let has = |kind: Kind| signature.params.iter().any(|param| param.kind == kind && !param.keyword_only);
     let inner = "split_with_sizes";
     let (renamed, kind) = match param.name {

@@ -9,7 +9,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use rushlight_dispatch::signature::Kind;
 
-use super::BindError;
 use super::call::{Call, Object, Overload, Raw, says};
 use super::inside;
 use super::messages::{items_of, takes_fewer, twice, unexpected, wrong_item};
@@ -67,9 +66,9 @@ pub fn is_written_in_python(namespace: &str, name: &str, is_method: bool) -> boo
 
 /// Makes a refused call again as torch's function does, if that uses its arguments before the operator (`_in_python.py`): its
 /// error or its result, or nothing if only the operator refuses the call.
-pub fn answer(name: &str, call: &Call, refused: &BindError) -> PyResult<Option<Raw>> {
+pub fn answer(name: &str, call: &Call, refused: Option<&PyErr>) -> PyResult<Option<Raw>> {
     let py = call.py;
-    if let BindError::Raised(error) = refused
+    if let Some(error) = refused
         && !(error.is_instance_of::<PyRuntimeError>(py)
             || error.is_instance_of::<PyTypeError>(py)
             || error.is_instance_of::<PyValueError>(py)

@@ -138,7 +138,10 @@ fn check(args: &Args) -> Result<()> {
     }
     let p = args.float(DROPOUT_P)?;
     if p > 1.0 {
-        return Err(Error::runtime(format!("dropout probability has to be between 0 and 1, but got {}", crate::create::c_text(p))));
+        return Err(Error::runtime(format!(
+            "dropout probability has to be between 0 and 1, but got {}",
+            crate::create::c_text(p)
+        )));
     }
     Ok(())
 }

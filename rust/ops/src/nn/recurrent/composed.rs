@@ -9,7 +9,7 @@ use rushlight_dispatch::operator::Operator;
 use rushlight_dispatch::value::Value;
 use rushlight_dispatch::variants::wrong_shape;
 
-use super::layers::{Kind, State, Weights};
+use super::steps::{Kind, State, Weights};
 use crate::convert::to_dtype;
 use crate::linalg::matrix::matmul;
 use crate::nn::linear::LINEAR;

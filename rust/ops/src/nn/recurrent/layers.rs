@@ -11,6 +11,7 @@ use rushlight_dispatch::value::{Arg, Ints, Output, Value, sizes_value};
 
 use super::gates::{GRU_GATES, LSTM_GATES};
 use super::sequence::LSTM_SEQUENCE;
+use super::steps::{Kind, State, Weights, run_packed, run_steps};
 use super::{composed, size};
 use crate::join::cat::{CAT, STACK};
 use crate::linalg::addmm::ADDMM;
@@ -24,53 +25,6 @@ use crate::view::RESHAPE;
 use crate::view::narrow::{NARROW, sliced};
 use crate::view::split::{SPLIT_WITH_SIZES, UNBIND};
 use crate::view::transpose::TRANSPOSE;
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Tanh,
-    Relu,
-    Lstm,
-    Gru,
-}
-
-/// The weights of a layer in one direction.
-pub(super) struct Weights<'a> {
-    input: &'a Tensor,
-    pub own: &'a Tensor,
-    pub biases: Option<[&'a Tensor; 2]>,
-    /// The projection of an LSTM's outputs.
-    pub projection: Option<&'a Tensor>,
-}
-
-/// Output and state; they differ only for an LSTM.
-#[derive(Clone)]
-pub(super) struct State {
-    pub output: Tensor,
-    pub cell: Option<Tensor>,
-}
-
-impl State {
-    fn each(&self, change: impl Fn(&Tensor) -> Result<Tensor>) -> Result<State> {
-        Ok(State { output: change(&self.output)?, cell: self.cell.as_ref().map(change).transpose()? })
-    }
-
-    /// The states of the sequences `start..end`.
-    fn rows(&self, start: i64, end: i64) -> Result<State> {
-        if start == 0 && self.output.sizes().first() == Some(&(end as isize)) {
-            return Ok(self.clone());
-        }
-        self.each(|tensor| op!(NARROW, tensor, 0i64, start, end.wrapping_sub(start)))
-    }
-
-    fn below(self, other: State) -> Result<State> {
-        let joined = |a: Tensor, b: Tensor| CAT.tensor([Value::from(vec![a, b]), 0i64.into()]);
-        let cell = match (self.cell, other.cell) {
-            (Some(a), Some(b)) => Some(joined(a, b)?),
-            _ => None,
-        };
-        Ok(State { output: joined(self.output, other.output)?, cell })
-    }
-}
 
 /// One layer in one direction, prepared: its products with the input are computed, and its weights are in the layout of
 /// the steps.
@@ -162,67 +116,6 @@ impl Layer {
     }
 }
 
-/// Sequences of one length: outputs `(T, N, H)` and the last state.
-fn run_steps(step: &Step, steps: Vec<Tensor>, first: State, backwards: bool) -> Result<(Tensor, State)> {
-    let mut state = first;
-    let mut outputs = Vec::with_capacity(steps.len());
-    let take = |input: &Tensor, state: &mut State, outputs: &mut Vec<Tensor>| -> Result<()> {
-        *state = step(input, state)?;
-        outputs.push(state.output.clone());
-        Ok(())
-    };
-    if backwards {
-        steps.iter().rev().try_for_each(|input| take(input, &mut state, &mut outputs))?;
-        outputs.reverse();
-    } else {
-        steps.iter().try_for_each(|input| take(input, &mut state, &mut outputs))?;
-    }
-    if outputs.is_empty() {
-        return Err(Error::runtime("Expected sequence length to be larger than 0 in RNN"));
-    }
-    Ok((STACK.tensor([Value::from(outputs), 0i64.into()])?, state))
-}
-
-/// Packed sequences, the longest first: step `t` contains only the sequences that are longer than `t`, `lengths[t]` of them.
-fn run_packed(step: &Step, rows: &Rows, lengths: &[i64], first: State, backwards: bool) -> Result<(Tensor, State)> {
-    let mut outputs = Vec::with_capacity(lengths.len());
-    let joined = |outputs: Vec<Tensor>| CAT.tensor([Value::from(outputs), 0i64.into()]);
-    let (Some(&longest), Some(&shortest)) = (lengths.first(), lengths.last()) else {
-        return Err(Error::runtime("batch_sizes must not be empty"));
-    };
-    if backwards {
-        // Sequences begin one after the other, the longest first.
-        let (mut state, mut running) = (first.rows(0, shortest)?, shortest);
-        for (at, &wanted) in lengths.iter().enumerate().rev() {
-            if wanted > running {
-                state = state.below(first.rows(running, wanted)?)?;
-            }
-            running = wanted;
-            state = step(&rows(at)?, &state)?;
-            outputs.push(state.output.clone());
-        }
-        outputs.reverse();
-        return Ok((joined(outputs)?, state));
-    }
-    // Sequences end one after the other, the longest last.
-    let mut ended = Vec::new();
-    let (mut state, mut running) = (first, longest);
-    for (at, &wanted) in lengths.iter().enumerate() {
-        let input = rows(at)?;
-        if wanted < running {
-            ended.push(state.rows(wanted, running)?);
-            state = state.rows(0, wanted)?;
-        }
-        running = wanted;
-        state = step(&input, &state)?;
-        outputs.push(state.output.clone());
-    }
-    while let Some(shorter) = ended.pop() {
-        state = state.below(shorter)?;
-    }
-    Ok((joined(outputs)?, state))
-}
-
 /// The arguments shared by all layers.
 struct Network<'a> {
     kind: Kind,
@@ -235,11 +128,6 @@ struct Network<'a> {
     /// The same as numbers, if they fit the input.
     lengths: Option<Ints>,
 }
-
-/// One step of a layer: from the products of the input with its weights, and the state.
-type Step<'a> = dyn Fn(&Tensor, &State) -> Result<State> + 'a;
-/// The rows of the products that belong to a step.
-type Rows<'a> = dyn Fn(usize) -> Result<Tensor> + 'a;
 
 impl<'a> Network<'a> {
     /// Reads the parameters and checks their number, and that of the states, in torch's order.

@@ -8,6 +8,7 @@ pub mod gates;
 pub mod layers;
 mod on_cuda;
 pub mod sequence;
+mod steps;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};
