@@ -8,11 +8,12 @@ use crate::{Error, Result};
 pub fn channels_last(sizes: &[isize]) -> Dims {
     let rank = sizes.len();
     let order: Vec<usize> = std::iter::once(0).chain(2..rank).chain(std::iter::once(1)).collect();
-    let ordered: Vec<isize> = order.iter().map(|&dim| sizes[dim]).collect();
-    let steps = contiguous_strides(&ordered);
     let mut strides = Dims::from_elem(0, rank);
-    for (&dim, &step) in order.iter().zip(&steps) {
+    let mut step = 1isize;
+    for &dim in order.iter().rev() {
         strides[dim] = step;
+        // Unlike those of a row-major tensor, the strides before a size of zero are zero.
+        step = step.wrapping_mul(sizes[dim]);
     }
     strides
 }

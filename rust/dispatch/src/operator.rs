@@ -486,6 +486,8 @@ pub struct Out {
     /// Whether the kernel fills `out` itself, whatever its dtype and strides: random numbers are drawn in its memory
     /// order.
     pub direct: bool,
+    /// Whether such a kernel broadcasts its result to the size that `out` has before.
+    pub spanning: bool,
     pub resized: Resized,
     /// The dtype of the result, where it is compared with the target's before anything is computed.
     pub known: Option<fn(&Args) -> Option<DType>>,
@@ -707,6 +709,8 @@ pub struct Operator {
     /// The dtypes for which `check` may return an error when the call comes from a Python operator, so that only the
     /// operands vary: it is skipped for others.
     pub checked_dtypes: DTypes,
+    /// What the in-place form of an operator that is not elementwise checks first: whether its tensor can be the result.
+    pub check_target: Option<fn(&Args) -> Result<()>>,
     /// The kernel's name in torch's error for a dtype, if it is not the operator's name with `_cpu`.
     pub kernel_name: &'static str,
     pub derivative: Derivative,
@@ -751,6 +755,7 @@ impl Operator {
         batch_rule: BatchRule::Default,
         check: None,
         checked_dtypes: DTypes::ALL,
+        check_target: None,
         kernel_name: "",
         derivative: Derivative::Unspecified,
         samples: &[],

@@ -6,6 +6,7 @@
 //! operator.
 
 use rushlight_core::dtype::can_cast;
+use rushlight_core::layout::numel_overflow;
 use rushlight_core::{Class, DType, Device, Error, Result};
 
 use crate::operator::{Accepts, Args, Out, Resized};
@@ -40,6 +41,7 @@ impl Out {
             no_alias: false,
             filled: false,
             direct: false,
+            spanning: false,
             resized: Resized::Deprecated,
             known: None,
         }
@@ -56,6 +58,10 @@ impl Out {
 
     pub const fn direct(self) -> Out {
         Out { direct: true, ..self }
+    }
+
+    pub const fn spanning(self) -> Out {
+        Out { spanning: true, ..self }
     }
 
     pub const fn counted(self) -> Out {
@@ -85,6 +91,17 @@ impl Out {
             Some(result) => self.check(args, 0, result, target),
             None => Ok(()),
         }
+    }
+
+    /// Returns an error for a negative size, to which a target would be resized.
+    pub fn check_sizes(&self, args: &Args) -> Result<()> {
+        let schema = args.op.schema();
+        let (Some(_), Some(size)) = (schema.options, schema.arg("size")) else { return Ok(()) };
+        let sizes: Vec<isize> = args.ints(size)?.iter().map(|&size| size as isize).collect();
+        if sizes.iter().any(|size| *size < 0) && !sizes.contains(&0) {
+            return Err(numel_overflow(&sizes));
+        }
+        Ok(())
     }
 
     /// Returns an error for a dtype of the result at `place`.

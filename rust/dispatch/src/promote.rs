@@ -11,6 +11,8 @@ pub struct PromotionState {
     dimensioned: Option<DType>,
     zero_dim: Option<DType>,
     number: Option<DType>,
+    /// Two integral dtypes of numbers without a common one.
+    apart: Option<[DType; 2]>,
 }
 
 fn join(known: Option<DType>, dtype: DType) -> Result<Option<DType>> {
@@ -28,12 +30,25 @@ impl PromotionState {
     }
 
     pub fn number(&mut self, number: Scalar) -> Result<()> {
-        self.number = join(self.number, number_dtype(number))?;
+        let dtype = number_dtype(number);
+        self.number = match self.number {
+            // Beside a tensor of floats only their category matters.
+            Some(known) if known.is_integral() && dtype.is_integral() && promote(known, dtype).is_err() => {
+                self.apart = Some([known, dtype]);
+                Some(DType::U64)
+            }
+            known => join(known, dtype)?,
+        };
         Ok(())
     }
 
     pub fn result(self) -> Result<DType> {
         let tensors = combine(self.dimensioned, self.zero_dim)?;
+        if let Some([first, second]) = self.apart
+            && !tensors.is_some_and(DType::is_differentiable)
+        {
+            promote(first, second)?;
+        }
         Ok(combine(tensors, self.number)?.unwrap_or_else(default_dtype))
     }
 }

@@ -26,9 +26,6 @@ pub fn check_in_place(op: &Operator, own: &Tensor, sizes: &[isize], dtype: DType
                 Shape(sizes)
             ))
             .shapes([own.sizes().as_slice(), sizes]),
-            _ if op.python_name() == "addr" && own.rank() != 2 => {
-                Error::runtime(format!("2D tensor expected, got {}D tensor for input", own.rank()))
-            }
             _ => wrong_shape(own.sizes(), sizes),
         };
         return Err(error.hint(format!(

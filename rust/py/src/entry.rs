@@ -17,7 +17,9 @@ use rushlight_dispatch::value::{Target, Values};
 
 use crate::errors::raise;
 use crate::overrides::{self, Public};
-use crate::parse::{BindError, Call, Overload, Raw, Signatures, bind, no_match, out_tensors, overload, python};
+use crate::parse::{
+    BindError, Call, Overload, Raw, Signatures, bind, fits_none, no_match, out_tensors, overload, python,
+};
 use crate::{convert, deprecated};
 
 type Method = fastcall_cfunction_with_keywords::Func;
@@ -64,6 +66,15 @@ impl Callable {
     #[cold]
     fn refusal(&self, call: &Call) -> PyErr {
         no_match(&self.display_name(), &self.overloads, self.signatures(), call)
+    }
+
+    /// The name with its namespace: `nn.functional.pad`, `Tensor.norm`.
+    fn full_name(&self) -> String {
+        match (self.method, self.namespace) {
+            (true, _) => format!("Tensor.{}", self.name),
+            (false, "") => self.name.clone(),
+            (false, namespace) => format!("{namespace}.{}", self.name),
+        }
     }
 
     /// The name in torch's error messages about arguments: `linalg_cholesky`.
@@ -141,6 +152,15 @@ unsafe fn run(
     if let Some(answer) = answer()? {
         return Ok(answer);
     }
+    let refused = match &mismatch {
+        BindError::Raised(error) => Some(error),
+        BindError::Mismatch => None,
+    };
+    if callable.overloads.iter().any(Overload::is_in_python)
+        && let Some(answer) = python::answer(&callable.full_name(), &call, refused)?
+    {
+        return Ok(answer);
+    }
     if let BindError::Raised(error) = mismatch {
         return Err(error);
     }
@@ -166,6 +186,9 @@ fn attempt(py: Python<'_>, callable: &Callable, call: &Call) -> Result<Raw, Bind
             Err(BindError::Mismatch) => continue,
             bound => bound?,
         };
+        if fits_none(overload, || callable.signatures(), call) {
+            continue;
+        }
         if let Some(out) = out {
             let outs = match out_tensors(&out, &overload.op.schema().returns) {
                 Err(BindError::Mismatch) => continue,

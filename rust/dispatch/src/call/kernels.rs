@@ -18,8 +18,9 @@ use crate::{copy, node};
 
 pub fn kernel(body: &Kernel, args: &Args) -> Result<Output> {
     let device = check_devices(args)?;
-    check_stored(args)?;
+    // Errors of shapes are raised before those of dtypes.
     let mut specs = (body.infer)(args)?;
+    check_stored(args)?;
     // A factory has no operand that determines the device.
     let device =
         if args.op.schema().options.is_some() { specs.first().map_or(device, |spec| spec.device) } else { device };
@@ -81,8 +82,8 @@ fn elements<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> usize {
 /// Changes a copy of the first argument, or the argument itself.
 pub fn update(body: &Update, args: &Args, target: Target) -> Result<Output> {
     let device = check_devices(args)?;
-    check_stored(args)?;
     (body.check)(args)?;
+    check_stored(args)?;
     let own = args.tensor(Arg::FIRST)?;
     let chosen = select_kernel(args.op, device, body.cpu, body.cuda)?;
     let run = |tensor: &Tensor| {

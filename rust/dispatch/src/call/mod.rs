@@ -196,7 +196,10 @@ fn execute(args: &Args, target: Target, declined: bool) -> Result<Output> {
         (Implementation::ViewDtype(form), Target::Fresh) => views::retype(*form, args),
         (Implementation::MultiView(layouts), Target::Fresh) => views::views(*layouts, args),
         (Implementation::CompositeImplicit(body), Target::Fresh) => {
-            check_devices(args).and_then(|_| subgraph::compose(*body, args))
+            // What the body refuses itself comes first.
+            let apart = check_devices(args).err();
+            let output = subgraph::compose(*body, args)?;
+            apart.map_or(Ok(output), Err)
         }
         (Implementation::ExplicitAutograd(body), Target::Fresh) => kernels::explicit_autograd(body, args),
         (Implementation::InPlaceFill(body), Target::Fresh) => kernels::in_place_fill(body, args),

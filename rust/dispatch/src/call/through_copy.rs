@@ -5,6 +5,7 @@ use crate::call::devices::select_kernel;
 use crate::value::{Arg, Output, Target, Value};
 use rushlight_autograd::Tensor;
 use rushlight_autograd::modes::{self, GradMode};
+use rushlight_core::broadcast::broadcast;
 use rushlight_core::{Error, Layout, Result};
 
 use super::kernels::fill;
@@ -41,6 +42,9 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
         Target::InPlace => {
             let own = args.tensor(Arg::FIRST)?;
             check_writable(own)?;
+            if let Some(check) = op.check_target {
+                check(args)?;
+            }
             op.out.check_known(args, own.dtype())?;
             if let Implementation::CompositeImplicit(body) = op.implementation {
                 // Tensors that the parts save must not be overwritten.
@@ -72,7 +76,11 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
         Target::Out([out]) if let Some(kernel) = direct_kernel(args, out) => {
             let args = op.out.towards(args, out.dtype())?;
             check_no_gradient(&args, out)?;
-            for spec in (kernel.infer)(&args)? {
+            op.out.check_sizes(&args)?;
+            for mut spec in (kernel.infer)(&args)? {
+                if op.out.spanning {
+                    spec.layout = Layout::contiguous(&broadcast(&spec.layout.sizes, out.sizes())?);
+                }
                 check_out(&args, 0, out, &spec)?;
             }
             fill(select_kernel(op, out.device(), kernel.cpu, kernel.cuda)?, &args, std::slice::from_ref(out))?;
@@ -85,7 +93,9 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
                 [first, ..] => {
                     check_no_gradient(args, first)?;
                     op.out.check_known(args, first.dtype())?;
-                    op.out.towards(args, first.dtype())?.call()?.into_tensors()
+                    let args = op.out.towards(args, first.dtype())?;
+                    op.out.check_sizes(&args)?;
+                    args.call()?.into_tensors()
                 }
             };
             if results.len() != outs.len() {

@@ -224,7 +224,7 @@ pub fn integers(tensor: &Tensor, generator: &Generator, from: i64, to: i64) -> R
         }
         return fill::<u8>(tensor, generator, |stream, out| distributions::random_from_to(stream, out, range));
     }
-    real!(tensor, "random_from_to", [u16, u32, u64], |T| {
+    real!(tensor, "random_update_from_to", [u16, u32, u64], |T| {
         let range = IntRange::new::<T>(from, to).map_err(refused)?;
         warn_of_gaps(tensor.dtype(), from, to - 1)?;
         if on_cuda::draws(tensor) {

@@ -268,7 +268,7 @@ fn check_std(std: &Tensor) -> Result<()> {
     if std.dtype().is_wide_unsigned() && std.numel() > 0 {
         return Err(Error::unsupported("min_all", std.dtype()));
     }
-    if std.device() != Device::Meta && crate::convert::to_vec::<f64>(std)?.iter().any(|std| *std < 0.0) {
+    if std.device() != Device::Meta && !crate::convert::to_vec::<f64>(std)?.iter().all(|std| *std >= 0.0) {
         return Err(Error::runtime("normal expects all elements of std >= 0.0"));
     }
     Ok(())
@@ -342,6 +342,7 @@ pub static NORMAL_TENSORS: Operator = Operator {
 #[operator]
 pub static NORMAL_MEANS: Operator = Operator {
     name: "normal.Tensor_float",
+    out: Out::ANY.direct().spanning(),
     signature: "(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor",
     doc: "Normally distributed numbers, each with the mean at its index.
 

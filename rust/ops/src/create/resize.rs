@@ -1,13 +1,11 @@
 //! `resize_`: changes the sizes of the tensor itself.
 
-use rushlight_core::layout::checked_numel;
+use rushlight_core::layout::{checked_numel, numel_overflow};
 use rushlight_core::memory_format::{channels_last_format, strides};
 use rushlight_core::{Error, Layout, Result};
 use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator};
 use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{deterministic, interpreter, sparse, variants};
-
-use super::sizes;
 
 const BASE: Operator = Operator {
     variants: Variants::METHOD,
@@ -58,7 +56,13 @@ pub static RESIZE_: Operator = Operator {
     implementation: Implementation::CompositeImplicit(|args| match args.optional_str(MEMORY_FORMAT) {
         Some("preserve_format") => Err(Error::runtime("Unsupported memory formatPreserve")
             .hint("Omit memory_format, or use torch.contiguous_format or torch.channels_last.")),
-        format => resize(args, &sizes(args, SIZE)?, format),
+        format => {
+            let sizes: Vec<isize> = args.ints(SIZE)?.iter().map(|&size| size as isize).collect();
+            if sizes.iter().any(|size| *size < 0) && !sizes.contains(&0) {
+                return Err(numel_overflow(&sizes));
+            }
+            resize(args, &sizes, format)
+        }
     }),
     samples: &[
         "t(2, 3), (3, 2)",

@@ -28,11 +28,15 @@ fn window(args: &Args, shape: impl Fn(f64) -> f64 + Sync) -> Result<Output> {
 
     let (options, name) = (Options::of(args)?, args.op.name);
     let (length, periodic) = (args.int(WINDOW_LENGTH)?, args.bool(PERIODIC)?);
+    if length == i64::MAX && periodic {
+        // The window of one element more has no length.
+        return Err(Error::runtime("upper bound and lower bound inconsistent with step sign"));
+    }
     if length < 0 {
         return Err(Error::runtime(format!("{name} requires non-negative window_length, got window_length={length}")));
     }
     let dtype = options.dtype();
-    if !dtype.is_floating() {
+    if !dtype.is_floating() && !dtype.is_complex() {
         return Err(Error::runtime(format!(
             "{name} expects floating point dtypes, got: TensorOptions(dtype={}, device={}, layout=Strided (default), requires_grad=false (default), pinned_memory=false, memory_format=(nullopt))",
             dtype.c_name(),

@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::wrap_dim;
-use rushlight_core::{Error, Result};
+use rushlight_core::{DType, Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
@@ -30,7 +30,7 @@ macro_rules! transforms {
             variants: Variants::FUNCTION.union(Variants::OUT),
             signature: "(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor",
             doc: $doc,
-            out: $out,
+            out: $out.known(known),
             dtypes: $dtypes,
             implementation: Implementation::CompositeImplicit(|args| {
                 let body: fn(&Args) -> Result<Tensor> = $body;
@@ -86,6 +86,12 @@ transforms! {
     tensor([1., 1., 1.])";
 }
 
+/// A dtype that the rule of `out=` compares with the target's before anything is computed: only the kind counts.
+fn known(args: &Args) -> Option<DType> {
+    let is_real = matches!(args.op.python_name(), "irfft" | "hfft");
+    Some(if is_real { DType::F64 } else { DType::C128 })
+}
+
 /// The dimension of a call; the tensor must have one.
 fn axis(args: &Args, own: &Tensor) -> Result<usize> {
     let dim = args.int(FFT::DIM)?;
@@ -107,9 +113,9 @@ fn complex(args: &Args, forward: bool) -> Result<Tensor> {
     let real = forward && !args.tensor(INPUT)?.dtype().is_complex();
     let own = promoted(args.tensor(INPUT)?, !real)?;
     let dim = axis(args, &own)?;
-    let scale = FftNorm::of(args.optional_str(NORM), forward)?;
     let length = args.optional_int(N).map_or(own.sizes()[dim], |n| n as isize);
     let own = resized(&own, dim, length)?;
+    let scale = FftNorm::of(args.optional_str(NORM), forward)?;
     match real {
         true => op!(R2C, &own, one(dim), scale.number(), false),
         false => op!(C2C, &own, one(dim), scale.number(), forward),
@@ -128,9 +134,10 @@ fn half(args: &Args, forward: bool, name: &str) -> Result<Tensor> {
     }
     let own = promoted(own, false)?;
     let dim = axis(args, &own)?;
-    let scale = FftNorm::of(args.optional_str(NORM), forward)?;
     let length = args.optional_int(N).map_or(own.sizes()[dim], |n| n as isize);
-    let found = op!(R2C, &resized(&own, dim, length)?, one(dim), scale.number(), true)?;
+    let own = resized(&own, dim, length)?;
+    let scale = FftNorm::of(args.optional_str(NORM), forward)?;
+    let found = op!(R2C, &own, one(dim), scale.number(), true)?;
     if forward { Ok(found) } else { Expr::from(found).conj().done() }
 }
 
@@ -139,10 +146,10 @@ fn real(args: &Args, forward: bool) -> Result<Tensor> {
 
     let own = promoted(args.tensor(INPUT)?, true)?;
     let dim = axis(args, &own)?;
-    let scale = FftNorm::of(args.optional_str(NORM), forward)?;
     let length = args.optional_int(N).map_or(2 * (own.sizes()[dim] - 1), |n| n as isize);
     super::check_length(length)?;
     let own = resized(&own, dim, length / 2 + 1)?;
+    let scale = FftNorm::of(args.optional_str(NORM), forward)?;
     let own = if forward { Expr::from(own).conj().done()? } else { own };
     op!(C2R, &own, one(dim), scale.number(), length as i64)
 }

@@ -161,8 +161,8 @@ fn complex(args: &Args, forward: bool) -> Result<Tensor> {
 
     let own = args.tensor(INPUT)?;
     let transformed_dims = transformed_dims(args, own)?;
-    let scale = FftNorm::of(args.optional_str(NORM), forward)?;
     let own = shaped(promoted(own, true)?, &transformed_dims)?;
+    let scale = FftNorm::of(args.optional_str(NORM), forward)?;
     op!(C2C, &own, dims(&transformed_dims), scale.number(), forward)
 }
 
@@ -179,8 +179,8 @@ fn half(args: &Args, forward: bool) -> Result<Tensor> {
     }
     let transformed_dims = transformed_dims(args, own)?;
     check_some(args, &transformed_dims)?;
-    let scale = FftNorm::of(args.optional_str(NORM), forward)?;
     let own = shaped(promoted(own, false)?, &transformed_dims)?;
+    let scale = FftNorm::of(args.optional_str(NORM), forward)?;
     if forward {
         return op!(R2C, &own, dims(&transformed_dims), scale.number(), true);
     }
@@ -194,15 +194,15 @@ fn half(args: &Args, forward: bool) -> Result<Tensor> {
 fn real(args: &Args, forward: bool) -> Result<Tensor> {
     use FFTN::*;
 
-    let own = promoted(args.tensor(INPUT)?, true)?;
-    let mut transformed_dims = transformed_dims(args, &own)?;
+    let own = args.tensor(INPUT)?;
+    let mut transformed_dims = transformed_dims(args, own)?;
     check_some(args, &transformed_dims)?;
-    let scale = FftNorm::of(args.optional_str(NORM), forward)?;
-    let Some((last, given)) = transformed_dims.last_mut() else { return Ok(own) };
+    let Some((last, given)) = transformed_dims.last_mut() else { return Ok(own.clone()) };
     let length = if *given == -1 { 2 * (own.sizes()[*last] as i64 - 1) } else { *given };
     super::check_length(length as isize)?;
     *given = length / 2 + 1;
-    let own = shaped(own, &transformed_dims)?;
+    let own = shaped(promoted(own, true)?, &transformed_dims)?;
+    let scale = FftNorm::of(args.optional_str(NORM), forward)?;
     let own = if forward { Expr::from(own).conj().done()? } else { own };
     op!(C2R, &own, dims(&transformed_dims), scale.number(), length)
 }

@@ -1,7 +1,7 @@
 //! Short-time Fourier transforms: windows that move along a signal, and the inverse.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::layout::Shape;
+use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::{Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Args, Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
@@ -72,7 +72,7 @@ impl Frame {
         use STFT::*;
 
         let n_fft = args.int(N_FFT)?;
-        let hop = args.optional_int(HOP_LENGTH).unwrap_or(n_fft / 4);
+        let hop = args.optional_int(HOP_LENGTH).unwrap_or(n_fft >> 2);
         let width = args.optional_int(WIN_LENGTH).unwrap_or(n_fft);
         Ok(Frame { n_fft: n_fft as isize, hop: hop as isize, width: width as isize })
     }
@@ -341,6 +341,9 @@ impl<'a> Synthesis<'a> {
                 "istft requires a complex-valued input tensor matching the output from stft with return_complex=True.",
             ));
         }
+        // torch asks for the sizes of the numbers' parts, which are one dimension more.
+        wrap_dim(-2, input.rank() + 1)?;
+        wrap_dim(-3, input.rank() + 1)?;
         if input.numel() == 0 {
             return refused("input tensor cannot be empty.".into());
         }
@@ -426,6 +429,8 @@ fn istft(args: &Args) -> Result<Tensor> {
         None if call.center => whole - n_fft / 2,
         None => whole,
     };
+    // A negative end counts from the end, as in a slice.
+    let end = if end < 0 { end + whole } else { end };
     let kept = end.min(whole).max(start) - start;
     let (signal, envelope) =
         (Expr::from(signal).part(-1, start, kept), Expr::from(envelope).part(-1, start, kept).done()?);

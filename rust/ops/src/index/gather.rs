@@ -177,13 +177,10 @@ pub static TAKE_ALONG_DIM: Operator = Operator {
     dtypes: DTypes::COMPUTED,
     implementation: Implementation::CompositeImplicit(|args| {
         let (own, indices) = (args.tensor(INPUT)?, args.tensor(INDICES)?);
-        if indices.dtype() != DType::I64 {
-            return Err(Error::runtime(format!(
-                "torch.take_along_dim(): dtype of indices should be Long but got {}",
-                indices.dtype().display_name()
-            )));
-        }
         let Some(dim) = args.optional_int(DIM) else {
+            if !matches!(indices.dtype(), DType::I32 | DType::I64) {
+                return Err(Error::runtime("gather(): Expected dtype int32/int64 for index"));
+            }
             let flat = op!(crate::view::RESHAPE, own, sizes_value(&[-1]))?;
             let places = op!(crate::view::RESHAPE, indices, sizes_value(&[-1]))?;
             return op!(GATHER, flat, 0i64, places).map(Output::Tensor);
@@ -193,6 +190,12 @@ pub static TAKE_ALONG_DIM: Operator = Operator {
                 "torch.take_along_dim(): input and indices should have the same number of dimensions, but got {} dimensions for input, and {} dimensions for indices",
                 own.rank(),
                 indices.rank()
+            )));
+        }
+        if indices.dtype() != DType::I64 {
+            return Err(Error::runtime(format!(
+                "torch.take_along_dim(): dtype of indices should be Long but got {}",
+                indices.dtype().display_name()
             )));
         }
         let dim = wrap_dim(dim, own.rank())?;

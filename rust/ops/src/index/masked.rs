@@ -92,7 +92,7 @@ pub static MASKED_FILL: Operator = Operator {
     implementation: Implementation::Update(Update {
         check: |args| {
             check_mask(args)?;
-            create::check_fits(args.scalar(VALUE)?, args.tensor(INPUT)?.dtype())
+            check_fits(args.scalar(VALUE)?, args.tensor(INPUT)?.dtype())
         },
         cpu: |args, target| {
             let value = create::scalar_of(args.scalar(VALUE)?, target.dtype(), target.device())?;
@@ -146,7 +146,7 @@ pub static MASKED_FILL_TENSOR: Operator = Operator {
             let may_not_fit = promote(own, value.dtype()).map_or(true, |both| both != own);
             let is_readable = value.device() != Device::Meta && !value.is_batched();
             if is_readable && (value.device() == Device::Cpu || may_not_fit) {
-                create::check_fits(crate::convert::item(value)?, args.tensor(INPUT)?.dtype())?;
+                check_fits(crate::convert::item(value)?, args.tensor(INPUT)?.dtype())?;
             }
             Ok(())
         },
@@ -215,6 +215,25 @@ out_of_place! {
 
     >>> torch.masked_scatter(torch.zeros(3), torch.tensor([True, False, True]), torch.tensor([1., 2.]))
     tensor([1., 0., 2.])";
+}
+
+/// Returns an error for a number that the dtype cannot hold. Of a half complex dtype this counts for each part.
+fn check_fits(value: Scalar, dtype: DType) -> Result<()> {
+    // The kernel lacks other dtypes that are only stored, and does not come to the number.
+    if dtype.is_storage_only() && dtype != DType::C32 {
+        return Ok(());
+    }
+    if dtype != DType::C32 {
+        return create::check_fits(value, dtype);
+    }
+    let parts = match value {
+        Scalar::Complex(number) => [number.re, number.im],
+        number => [number.f64(), 0.0],
+    };
+    match parts.iter().all(|part| Scalar::Float(*part).fits(DType::F16)) {
+        true => Ok(()),
+        false => Err(Error::runtime(format!("value cannot be converted to type {} without overflow", dtype.c_name()))),
+    }
 }
 
 fn check_mask(args: &Args) -> Result<()> {
@@ -329,6 +348,7 @@ pub static MASKED_SCATTER: Operator = Operator {
                     source.dtype().display_name()
                 )));
             }
+            op!(EXPAND, mask.detach(), sizes_value(own.sizes()))?;
             if mask.dtype() == DType::U8 {
                 interpreter::warn(
                     "masked_scatter_ received a mask with dtype torch.uint8, this behavior is now deprecated,please use a mask with dtype torch.bool instead.",
@@ -340,12 +360,16 @@ pub static MASKED_SCATTER: Operator = Operator {
                     mask.dtype().display_name()
                 )));
             }
-            op!(EXPAND, mask.detach(), sizes_value(own.sizes())).map(|_| ())
+            Ok(())
         },
         |args, target| {
             let places = positions(&stretched(args.tensor(MASK)?, target.sizes())?)?;
             let source = args.tensor(SOURCE)?;
             if places.numel() > source.numel() {
+                // torch's kernel lacks these dtypes and does not come to the numbers.
+                if target.dtype().is_wide_unsigned() {
+                    return Err(Error::unsupported("masked_scatter", target.dtype()));
+                }
                 return Err(Error::runtime("Number of elements of source < number of ones in mask")
                     .hint("source must have an element for each True in the mask."));
             }

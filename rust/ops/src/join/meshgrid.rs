@@ -8,6 +8,7 @@ use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Ope
 use rushlight_dispatch::value::{Output, sizes_value};
 use rushlight_dispatch::{create, interpreter, op, warn_once};
 
+use super::printed::first_line;
 use crate::view::expand::EXPAND;
 
 #[operator]
@@ -80,14 +81,6 @@ fn grid(args: &Args, indexing: &str) -> Result<Vec<Tensor>> {
     if tensors.iter().any(|tensor| tensor.dtype() != first.dtype()) {
         return Err(Error::runtime("meshgrid expects all tensors to have the same dtype"));
     }
-    for tensor in &tensors {
-        if tensor.rank() > 1 {
-            return Err(Error::runtime(format!(
-                "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: one of {} dimensions",
-                tensor.rank()
-            )));
-        }
-    }
     let swapped = match indexing {
         "ij" => false,
         "xy" => tensors.len() >= 2,
@@ -99,6 +92,12 @@ fn grid(args: &Args, indexing: &str) -> Result<Vec<Tensor>> {
     };
     if swapped {
         tensors.swap(0, 1);
+    }
+    if let Some(other) = tensors.iter().find(|tensor| tensor.rank() > 1) {
+        let line = first_line(other)?;
+        return Err(Error::runtime(format!(
+            "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {line}"
+        )));
     }
     let sizes: Vec<isize> = tensors.iter().map(|tensor| tensor.numel() as isize).collect();
     let view = |(dim, tensor): (usize, &Tensor)| {

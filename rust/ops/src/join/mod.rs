@@ -5,6 +5,7 @@ pub mod diag;
 pub mod flip;
 pub mod meshgrid;
 pub mod pad;
+mod printed;
 pub mod repeat;
 pub mod tril;
 pub mod view_scatter;

@@ -109,7 +109,7 @@ fn widths(own: &Tensor, pad: &[i64]) -> Result<Vec<(isize, isize)>> {
     let rank = own.rank();
     if pad.len() / 2 > rank {
         return Err(Error::runtime(format!(
-            "Length of pad should be no more than twice the number of dimensions of the input. Pad length is {} while the input has {rank} dimensions.",
+            "Length of pad should be no more than twice the number of dimensions of the input. Pad length is {}while the input has {rank}dimensions.",
             pad.len()
         )));
     }
@@ -129,7 +129,7 @@ pub static PAD: Operator = Operator {
     name: "pad",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
-    signature: "(Tensor self, int[] pad, str mode='constant', Scalar? value=None) -> Tensor",
+    signature: "(Tensor self, int[] pad, str mode='constant', float? value=None) -> Tensor",
     doc: "A copy with padding.
 
 `pad` gives two widths for each dimension from the last one on. Borders hold `value` (mode `constant`), the elements
@@ -139,7 +139,10 @@ mirrored (`reflect`), the outermost element (`replicate`), or the elements from 
     tensor([[2., 1., 2., 3., 2., 1.]])",
     dtypes: DTypes::ALL,
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, pad) = (args.tensor(INPUT)?, args.ints(PAD)?);
+        let (own, pad, mode) = (args.tensor(INPUT)?, args.ints(PAD)?, args.str(MODE)?);
+        if mode != "constant" {
+            Mode::named(mode)?;
+        }
         if !pad.len().is_multiple_of(2) {
             return Err(Error::runtime("Padding length must be divisible by 2"));
         }
@@ -150,7 +153,6 @@ mirrored (`reflect`), the outermost element (`replicate`), or the elements from 
                 own.rank()
             )));
         }
-        let mode = args.str(MODE)?;
         if mode == "constant" {
             return CONSTANT_PAD.call([
                 own.into(),

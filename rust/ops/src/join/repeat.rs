@@ -201,8 +201,9 @@ pub static REPEAT_INTERLEAVE_BY: Operator = Operator {
         }
         if wide.sizes()[0] != size {
             return Err(Error::runtime(format!(
-                "repeats must have the same size as input along dim, but got repeats.size(0) = {} and input.size({dim}) = {size}",
-                wide.sizes()[0]
+                "repeats must have the same size as input along dim, but got repeats.size(0) = {} and input.size({}) = {size}",
+                wide.sizes()[0],
+                args.optional_int(DIM).unwrap_or(0)
             )));
         }
         let places = counted(&wide, args.optional_int(OUTPUT_SIZE))?;

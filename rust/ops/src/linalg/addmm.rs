@@ -11,6 +11,7 @@ use rushlight_dispatch::operator::{
     Operator, Out, Saves, Sparse, Tags, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
+use rushlight_dispatch::variants::fit_in_place;
 use rushlight_dispatch::vmap::{RuleResult, merge_batch, one_result, split_batch};
 use rushlight_dispatch::{op, value};
 
@@ -75,6 +76,112 @@ fn check_mats(own: &Tensor, a: &Tensor, b: &Tensor) -> Result<Dims> {
     Ok(sizes)
 }
 
+/// Whether a tensor has the size, and the dtype, of the result that is written over it.
+fn check_result(own: &Tensor, sizes: &[isize], dtype: DType) -> Result<()> {
+    let differ = |what: &str, found: &dyn std::fmt::Display, wanted: &dyn std::fmt::Display| {
+        let sentence = format!("input tensor {what} {found} and output tensor {what} {wanted} should match");
+        Err(Error::runtime(format!("Bad in-place call: {sentence}")).shapes([own.sizes().as_slice(), sizes]))
+    };
+    if own.dtype() != dtype {
+        return differ("dtype", &own.dtype().c_name(), &dtype.c_name());
+    }
+    if own.sizes()[..] != *sizes {
+        return differ("size", &Shape(own.sizes()), &Shape(sizes));
+    }
+    Ok(())
+}
+
+/// The checks of the in-place forms, if the operands besides the tensor itself fit together.
+fn fits_product(args: &Args) -> Result<()> {
+    use ADDMM::*;
+
+    let (own, a, b) = (args.tensor(INPUT)?, args.tensor(MAT1)?, args.tensor(MAT2)?);
+    match (a.sizes().as_slice(), b.sizes().as_slice()) {
+        (&[rows, inner], &[other, columns])
+            if inner == other && [a, b].iter().all(|mat| mat.dtype() == own.dtype() && is_beside(own, mat)) =>
+        {
+            check_result(own, &[rows, columns], own.dtype())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn fits_vector(args: &Args) -> Result<()> {
+    use ADDMV::*;
+
+    let (own, a, b) = (args.tensor(INPUT)?, args.tensor(MAT)?, args.tensor(VEC)?);
+    match (a.sizes().as_slice(), b.sizes().as_slice()) {
+        (&[rows, inner], &[other])
+            if inner == other
+                && own.rank() <= 1
+                && (own.numel() == 1 || own.numel() == rows as usize)
+                && is_beside(own, a)
+                && is_beside(own, b) =>
+        {
+            check_result(own, &[rows], b.dtype())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn fits_batch(args: &Args) -> Result<()> {
+    use BADDBMM::*;
+
+    let (own, a, b) = (args.tensor(INPUT)?, args.tensor(BATCH1)?, args.tensor(BATCH2)?);
+    match (a.sizes().as_slice(), b.sizes().as_slice()) {
+        (&[count, rows, inner], &[others, other, columns])
+            if count == others && inner == other && is_beside(own, a) && is_beside(own, b) =>
+        {
+            let sizes = [count, rows, columns];
+            check_addend(own, &sizes)?;
+            check_result(own, &sizes, b.dtype())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The sum of a batch of products resizes its tensor.
+fn fits_sum(args: &Args) -> Result<()> {
+    use ADDBMM::*;
+
+    let (own, a, b) = (args.tensor(INPUT)?, args.tensor(BATCH1)?, args.tensor(BATCH2)?);
+    match (a.sizes().as_slice(), b.sizes().as_slice()) {
+        (&[count, rows, inner], &[others, other, columns])
+            if count == others && inner == other && is_beside(own, a) && is_beside(own, b) =>
+        {
+            check_addend(own, &[rows, columns])?;
+            fit_in_place(args.op, own, &[rows, columns])
+        }
+        _ => Ok(()),
+    }
+}
+
+fn fits_outer(args: &Args) -> Result<()> {
+    use ADDR::*;
+
+    let (own, x, y) = (args.tensor(INPUT)?, args.tensor(VEC1)?, args.tensor(VEC2)?);
+    if x.rank() != 1 || y.rank() != 1 || !is_beside(own, x) || !is_beside(own, y) {
+        return Ok(());
+    }
+    if own.rank() != 2 {
+        return Err(Error::runtime(format!("2D tensor expected, got {}D tensor for input", own.rank())));
+    }
+    if own.sizes()[..] != [x.sizes()[0], y.sizes()[0]] {
+        return Err(Error::runtime(format!(
+            "size mismatch, input: {}, v1: {}, v2: {}",
+            Shape(own.sizes()),
+            Shape(x.sizes()),
+            Shape(y.sizes())
+        )));
+    }
+    Ok(())
+}
+
+/// Whether both are strided tensors of one device.
+fn is_beside(own: &Tensor, other: &Tensor) -> bool {
+    own.device() == other.device() && !own.is_sparse() && !other.is_sparse()
+}
+
 fn factors(args: &Args) -> Result<(Scalar, Scalar)> {
     use ADDMM::*;
 
@@ -122,6 +229,7 @@ pub static ADDMM: Operator = Operator {
     autocast: Autocast::LowerPrecision,
     sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::Custom(batched_addmm),
+    check_target: Some(fits_product),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
             let own = args.tensor(INPUT)?;
@@ -171,6 +279,7 @@ pub static ADDMV: Operator = Operator {
     dtypes: DTypes::NUMBERS,
     sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::Custom(batched_addmv),
+    check_target: Some(fits_vector),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
             let (own, a, v) = (args.tensor(INPUT)?, args.tensor(MAT)?, args.tensor(VEC)?);
@@ -240,6 +349,7 @@ pub static BADDBMM: Operator = Operator {
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::LowerPrecision,
     batch_rule: BatchRule::Custom(batched_baddbmm),
+    check_target: Some(fits_batch),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
             let (own, a, b) = (args.tensor(INPUT)?, args.tensor(BATCH1)?, args.tensor(BATCH2)?);
@@ -302,6 +412,7 @@ pub static ADDBMM: Operator = Operator {
     tags: Tags::RESHAPES_IN_PLACE,
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::LowerPrecision,
+    check_target: Some(fits_sum),
     implementation: Implementation::CompositeImplicit(|args| {
         let (own, a, b) = (args.tensor(INPUT)?, args.tensor(BATCH1)?, args.tensor(BATCH2)?);
         check_addend(own, &[size_of(a, 1)?, size_of(b, 2)?])?;
@@ -367,6 +478,7 @@ pub static ADDR: Operator = Operator {
     tensor([[3., 4.],
             [6., 8.]])",
     dtypes: DTypes::COMMON,
+    check_target: Some(fits_outer),
     implementation: Implementation::CompositeImplicit(|args| {
         let (own, x, y) = (args.tensor(INPUT)?, args.tensor(VEC1)?, args.tensor(VEC2)?);
         for (name, vector) in [("vec1", x), ("vec2", y)] {

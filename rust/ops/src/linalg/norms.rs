@@ -88,6 +88,10 @@ pub static LINALG_NORM: Operator = Operator {
     out: Out::new(Accepts::Same, &["linalg.norm expected out tensor dtype {Result} but got: {Out}"]),
     dtypes: DTypes::INEXACT,
     implementation: Implementation::CompositeImplicit(|args| {
+        let is_complex = args.optional_scalar(ORD).is_some_and(Scalar::is_complex);
+        if is_complex && args.optional_ints(DIM).map_or(args.tensor(INPUT)?.rank() == 2, |dims| dims.len() == 2) {
+            return Err(Error::runtime("linalg.matrix_norm: Expected a non-complex scalar as the order of norm."));
+        }
         let ord = args.optional_scalar(ORD).map(crate::reduce::norm::real_order).transpose()?;
         norm(args, ord.map(Order::Number)).map(Output::Tensor)
     }),
@@ -208,6 +212,9 @@ pub static COND: Operator = Operator {
     implementation: Implementation::CompositeImplicit(|args| {
         let a = args.tensor(INPUT)?;
         check_condition(a)?;
+        if args.optional_scalar(P).is_some_and(Scalar::is_complex) {
+            return Err(Error::runtime("value cannot be converted to type double without overflow"));
+        }
         match args.optional_scalar(P).map(Scalar::f64) {
             None => spectral(a, 2.0),
             Some(p) if p.abs() == 2.0 => spectral(a, p),
@@ -294,7 +301,7 @@ fn norm_over(a: &Tensor, order: Order, dims: &[i64], keepdim: bool, dtype: Optio
     let &[first, second] = dims else {
         return Err(Error::runtime(format!(
             "{name}: dim must be a 2-tuple. Got {}",
-            dims.first().copied().unwrap_or(0)
+            dims.iter().map(i64::to_string).collect::<Vec<_>>().join(" ")
         )));
     };
     let (rows, cols) = (wrap_dim(first, a.rank())?, wrap_dim(second, a.rank())?);
@@ -322,6 +329,12 @@ fn norm_over(a: &Tensor, order: Order, dims: &[i64], keepdim: bool, dtype: Optio
             extreme.tensor([(&sums).into(), Value::Ints(Ints::from_slice(&[outer])), keepdim.into()])
         }
         _ => {
+            if a.dtype().is_half() {
+                let name = a.dtype().display_name();
+                return Err(Error::runtime(format!(
+                    "linalg.matrix_norm: Low precision dtypes not supported. Got {name}"
+                )));
+            }
             let values =
                 singular_values(&crate::view::transpose::permuted(&a, &last_two(a.rank(), rows, cols))?, None)?;
             let last = || Ints::from_slice(&[-1]);

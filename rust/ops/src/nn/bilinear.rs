@@ -1,6 +1,7 @@
 //! The bilinear map of two inputs.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::layout::wrap_dim;
 use rushlight_core::{Error, Result};
 use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Output, sizes_value};
@@ -62,6 +63,14 @@ fn check_dtypes(args: &Args) -> Result<()> {
     Err(Error::runtime(format!("All tensors must have the same dtype, got {}", found.join(", "))))
 }
 
+/// The size of a dimension, or torch's error if there is none.
+fn size(tensor: &Tensor, dim: usize) -> Result<isize> {
+    if tensor.rank() == 0 {
+        return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions")));
+    }
+    Ok(tensor.sizes()[wrap_dim(dim as i64, tensor.rank())?])
+}
+
 fn bilinear(args: &Args) -> Result<Tensor> {
     use BILINEAR::*;
 
@@ -87,23 +96,27 @@ fn bilinear(args: &Args) -> Result<Tensor> {
             )));
         }
     }
-    let &[out, first, second] = weight.sizes().as_slice() else {
-        return Err(Error::runtime(format!("bilinear(): weight must have three dimensions, got {}", weight.rank())));
-    };
-    for (name, got, expected) in [("input1", *own, first), ("input2", *other, second)] {
+    for (name, got, dim) in [("input1", *own, 1), ("input2", *other, 2)] {
+        let expected = size(weight, dim)?;
         if got != expected {
             return Err(Error::runtime(format!(
                 "bilinear(): {name} size does not match weight size: got {got} but expected {expected}"
             )));
         }
     }
-    if let Some(bias) = bias
-        && bias.numel() != out as usize
-    {
-        return Err(Error::runtime(format!(
-            "bilinear(): bias size does not match weight size: got {} but expected {out}",
-            bias.numel()
-        )));
+    if let Some(bias) = bias {
+        let (got, expected) = (size(bias, 0)?, size(weight, 0)?);
+        if got != expected {
+            return Err(Error::runtime(format!(
+                "bilinear(): bias size does not match weight size: got {got} but expected {expected}"
+            )));
+        }
+    }
+    let &[out, first, second] = weight.sizes().as_slice() else {
+        return Err(Error::runtime("number of dimensions must match"));
+    };
+    if x.dtype().is_wide_unsigned() {
+        return Err(Error::unsupported("bmm", x.dtype()));
     }
     let reshape = |tensor: &Tensor, sizes: &[isize]| crate::view::RESHAPE.tensor([tensor.into(), sizes_value(sizes)]);
     let rows: isize = batch.iter().product();

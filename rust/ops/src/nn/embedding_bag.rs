@@ -152,9 +152,6 @@ impl Bags {
 
         let (weight, indices, offsets) = (args.tensor(WEIGHT)?, args.valued(INDICES)?, args.valued(OFFSETS)?);
         let indices = &to_dtype(indices, check_operands(weight, indices, offsets)?)?;
-        if indices.rank() != 1 {
-            return Err(Error::runtime("input has to be a 1D Tensor, but got Tensor of dimension 2"));
-        }
         let rows = weight.sizes()[0] as i64;
         let padding = match args.optional_int(PADDING_IDX) {
             Some(place) if place < -rows || place >= rows => {
@@ -168,7 +165,7 @@ impl Bags {
             place => place,
         };
         let offsets = to_vec::<i64>(offsets)?;
-        let count = indices.numel() as i64;
+        let count = indices.sizes()[0] as i64;
         if let Some(&first) = offsets.first()
             && first != 0
         {
@@ -182,6 +179,9 @@ impl Bags {
             return Err(Error::runtime(format!(
                 "offsets[-1] can not be greater than input's length {count} but got offsets[-1] of {last}"
             )));
+        }
+        if indices.rank() != 1 {
+            return Err(Error::runtime("input has to be a 1D Tensor, but got Tensor of dimension 2"));
         }
         let with_end = args.bool(INCLUDE_LAST_OFFSET)?;
         if with_end && offsets.is_empty() {
@@ -265,13 +265,13 @@ fn bags(args: &Args) -> Result<Output> {
 
     let (weight, mode, scaled) = (args.tensor(WEIGHT)?, args.int(MODE)?, args.optional_tensor(PER_SAMPLE_WEIGHTS));
     check_operands(weight, args.valued(INDICES)?, args.valued(OFFSETS)?)?;
+    if scaled.is_some() && mode != 0 {
+        return Err(Error::runtime("embedding_bag: per_sample_weights only supported with mode='sum'"));
+    }
     if !(0..=2).contains(&mode) {
         return Err(Error::runtime("`mode` must be sum, mean, or max."));
     }
     if let Some(scaled) = scaled {
-        if mode != 0 {
-            return Err(Error::runtime("embedding_bag: per_sample_weights only supported with mode='sum'"));
-        }
         if scaled.dtype() != weight.dtype() {
             return Err(Error::runtime(format!(
                 "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 'per_sample_weights'; but type {} does not equal {} (while checking arguments for embedding_bag)",

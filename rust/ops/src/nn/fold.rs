@@ -60,11 +60,16 @@ impl Blocks {
                 "padding should be non-negative, but got pad_height: {high} pad_width: {wide}"
             )));
         }
-        let lists = [own.kernel, own.dilation, own.padding, own.stride];
-        if lists.iter().flatten().any(|&n| i32::try_from(n).is_err()) {
-            return Err(Error::runtime("value cannot be converted to type int without overflow"));
-        }
         Ok(own)
+    }
+
+    /// Refuses numbers of more than 32 bits, with which the kernels could not count.
+    fn check_bits(&self) -> Result<()> {
+        let lists = [self.kernel, self.dilation, self.padding, self.stride];
+        if lists.iter().flatten().any(|&n| i32::try_from(n).is_err()) {
+            return Err(Error::runtime("numel: integer multiplication overflow"));
+        }
+        Ok(())
     }
 
     /// The number of blocks along each axis.
@@ -135,6 +140,9 @@ Shapes: input `(N, C, H, W)` or `(C, H, W)`, result `(N, C * kernel height * ker
             if rank < 3 {
                 // torch asks for the channels before it checks the shape.
                 let missing = if rank == 1 { 1 } else { 2 };
+                if rank == 0 {
+                    return Err(Error::index("Dimension specified as 1 but tensor has no dimensions"));
+                }
                 wrap_dim(missing, rank)?;
             }
             if !(3..=4).contains(&rank) || input.sizes()[rank - 3..].contains(&0) {
@@ -158,6 +166,7 @@ Shapes: input `(N, C, H, W)` or `(C, H, W)`, result `(N, C * kernel height * ker
             if !args.op.dtypes.has(input.dtype()) {
                 return Err(Error::unsupported("im2col_out_cpu", input.dtype()));
             }
+            blocks.check_bits()?;
             let taps = (input.sizes()[rank - 3] as i64)
                 .checked_mul(blocks.kernel[0])
                 .and_then(|taps| taps.checked_mul(blocks.kernel[1]))
@@ -250,12 +259,8 @@ Shapes: input `(N, C * kernel height * kernel width, blocks)` or without `N`, re
                     Shape(input.sizes())
                 )));
             }
-            if size.iter().any(|&n| i32::try_from(n).is_err()) {
-                return Err(Error::runtime("value cannot be converted to type int without overflow"));
-            }
             let [taps, columns] = height_width(input);
-            // Both are 32-bit numbers, so their product fits 64 bits.
-            let area = blocks.kernel[0] * blocks.kernel[1];
+            let area = blocks.kernel[0].saturating_mul(blocks.kernel[1]);
             if taps % area != 0 {
                 return Err(Error::runtime(format!(
                     "Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got input.size(1)={taps} and kernel_size={}.",
@@ -273,13 +278,6 @@ Shapes: input `(N, C * kernel height * kernel width, blocks)` or without `N`, re
                     by_comma(blocks.stride)
                 )
             };
-            if count[0] < 1 || count[1] < 1 {
-                return Err(Error::runtime(format!(
-                    "{}, calculated shape of the array of sliding blocks as {}, which is too small (non-positive)",
-                    given(),
-                    by_comma(count)
-                )));
-            }
             if count[0].checked_mul(count[1]) != Some(columns) {
                 return Err(Error::runtime(format!(
                     "{}, expected size of input's dimension 2 to match the calculated number of sliding blocks {} * {} = {}, but got input.size(2)={columns}.",
@@ -288,6 +286,17 @@ Shapes: input `(N, C * kernel height * kernel width, blocks)` or without `N`, re
                     count[1],
                     count[0].saturating_mul(count[1])
                 )));
+            }
+            if count[0] < 1 || count[1] < 1 {
+                return Err(Error::runtime(format!(
+                    "{}, calculated shape of the array of sliding blocks as {}, which is too small (non-positive)",
+                    given(),
+                    by_comma(count)
+                )));
+            }
+            blocks.check_bits()?;
+            if size.iter().any(|&n| i32::try_from(n).is_err()) {
+                return Err(Error::runtime("numel: integer multiplication overflow"));
             }
             if size[0] < 1 || size[1] < 1 {
                 return Err(Error::runtime(format!(

@@ -4,7 +4,7 @@
 //! here, elementwise over the grid, and `mix` applies them to all channels, which gives derivatives of any order.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::layout::Shape;
+use rushlight_core::layout::{Shape, checked_new};
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
@@ -411,6 +411,8 @@ fn by_number(args: &Args) -> Result<Output> {
         _ => None,
     };
     let (Some(mode), Some(padding)) = (mode_of(mode), padding_of(padding)) else {
+        // The shapes are checked before the modes.
+        sample(args, mode_of(mode).unwrap_or(Mode::Linear), Padding::Zeros, args.bool(ALIGN_CORNERS)?)?;
         return Err(Error::runtime(format!(
             "grid_sampler(): no such interpolation_mode or padding_mode: {mode}, {padding}"
         ))
@@ -445,13 +447,14 @@ Shapes: theta `(N, 2, 3)` for a size `(N, C, H, W)`, result `(N, H, W, 2)`; or `
                 return Err(Error::runtime("AffineGridGenerator needs 4d (spatial) or 5d (volumetric) inputs."));
             }
         };
-        if theta.rank() != 3 || size.iter().any(|&n| n < 0) {
-            return Err(Error::runtime(format!(
-                "a grid of {size:?} cannot be made of maps of {}",
-                Shape(theta.sizes())
-            )));
-        }
         let mut space: Vec<isize> = size[2..].iter().map(|&n| n as isize).collect();
+        let mut points = vec![size[0] as isize];
+        points.extend(&space);
+        points.push(dims as isize + 1);
+        checked_new(&points)?;
+        // torch makes a line of one point from a number, which it does not for these dtypes.
+        let lacks = space.contains(&1) && (theta.dtype().is_half() || !DTypes::NUMBERS.has(theta.dtype()));
+        let in_order = |error: Error| if lacks { Error::unsupported("tensor_cpu", theta.dtype()) } else { error };
         let mut columns = Vec::new();
         for dim in (0..dims).rev() {
             let count = space[dim];
@@ -482,7 +485,8 @@ Shapes: theta `(N, 2, 3)` for a size `(N, C, H, W)`, result `(N, H, W, 2)`; or `
         let base = CAT.tensor([Value::from(columns), (-1i64).into()])?;
         let base = op!(crate::view::RESHAPE, &base, sizes_value(&[1, -1, dims as isize + 1]))?;
         let base = op!(crate::view::expand::EXPAND, &base, sizes_value(&[size[0] as isize, -1, -1]))?;
-        let grid = op!(crate::linalg::matrix::BMM, &base, &Expr::from(theta).transposed().done()?)?;
+        let maps = op!(crate::view::transpose::TRANSPOSE, theta, 1i64, 2i64).map_err(in_order)?;
+        let grid = op!(crate::linalg::matrix::BMM, &base, &maps).map_err(in_order)?;
         space.pop();
         let mut sizes = vec![size[0] as isize];
         sizes.extend(&space);

@@ -11,11 +11,11 @@ use rushlight_dispatch::operator::{
     Args, Autocast, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Out,
     Saves, TensorSpec, Variants, formula, operator,
 };
-use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
+use rushlight_dispatch::value::{Arg, Output, Target, Value, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, merge_batch, one_result, unsqueeze_to_rank};
 
 use crate::expr_ext::ExprExt;
-use crate::linalg::addmm::ADDMM;
+use crate::linalg::addmm::{ADDMM, check_addend};
 use crate::linalg::matrix::{BMM, DOT, MM, fold, matmul, ranks, shape_error};
 use crate::linalg::{Matrix, PRODUCT_KERNEL, PRODUCTS, check_product_dtype, product};
 use crate::pointwise::arith::ADD;
@@ -50,7 +50,7 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
             )));
         }
         match (weight.rank(), args.optional_tensor(BIAS)) {
-            (2, bias) if is_decomposed(args) && fits(input, weight, bias) => {
+            (2, bias) if needs_decomposition(args, input, bias) || is_decomposed(args) && fits(input, weight, bias) => {
                 parts(input, weight, bias).map(Output::Tensor)
             }
             (2, None) => PLAIN.call([input.into(), weight.into()]),
@@ -82,12 +82,17 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
     ..Operator::BASE
 };
 
-/// Whether the call is carried out as several operators: these appear in torch's graph, and torch does so for sequences
-/// that are not row-major.
+/// Whether the call is carried out as several operators: these appear in torch's graph.
 fn is_decomposed(args: &Args) -> bool {
-    let lies_apart = |input: &Tensor| input.rank() > 2 && !input.layout().is_contiguous();
     let is_sparse = || !args.all_tensors(|tensor| !tensor.is_sparse());
-    (is_tracked(args) || args.tensor(LINEAR::INPUT).is_ok_and(lies_apart) || is_sparse())
+    (is_tracked(args) || is_sparse()) && args.all_tensors(|tensor| !tensor.is_batched())
+}
+
+/// Whether it is in any case: torch adds to the product a bias that is no vector, and that of sequences that are not
+/// row-major.
+fn needs_decomposition(args: &Args, input: &Tensor, bias: Option<&Tensor>) -> bool {
+    let lies_apart = input.rank() > 2 && !input.layout().is_contiguous();
+    (lies_apart || input.rank() != 2 && bias.is_some_and(|bias| bias.rank() != 1))
         && args.all_tensors(|tensor| !tensor.is_batched())
 }
 
@@ -102,14 +107,39 @@ fn fits(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> bool {
     own.last() == shape.get(1) && input.dtype() == weight.dtype() && bias.is_none_or(spreads)
 }
 
+/// torch multiplies sequences that are not row-major as batches of matrices, with other errors.
+fn check_batches(input: &Tensor, weight: &Tensor) -> Result<()> {
+    if input.dtype() != weight.dtype() {
+        let (own, other) = (input.dtype().display_name(), weight.dtype().display_name());
+        return Err(Error::runtime(format!("expected scalar type {own} but found {other}")));
+    }
+    let last = input.rank() - 1;
+    let (features, wanted) = (input.sizes()[last], weight.sizes()[1]);
+    if features != wanted {
+        let count = input.sizes()[..last - 1].iter().product::<isize>();
+        return Err(Error::runtime(format!(
+            "Expected size for first two dimensions of batch2 tensor to be: [{count}, {features}] but got: [{count}, {wanted}]."
+        ))
+        .shapes([input.sizes().as_slice(), weight.sizes().as_slice()]));
+    }
+    if input.dtype().is_wide_unsigned() {
+        return Err(Error::unsupported("bmm", input.dtype()));
+    }
+    Ok(())
+}
+
 fn parts(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    if input.rank() > 2 && !input.layout().is_contiguous() {
+        check_batches(input, weight)?;
+    }
     let across = across(weight)?;
     let Some(bias) = bias else { return matmul(input, &across) };
     if input.rank() == 2 {
         return op!(ADDMM, bias, input, &across);
     }
-    if !input.layout().is_contiguous() {
-        return op!(ADD, matmul(input, &across)?, bias);
+    if !input.layout().is_contiguous() || bias.rank() != 1 {
+        let product = matmul(input, &across)?;
+        return Args::new(&ADD, [Value::from(&product), bias.into()]).call_into(Target::InPlace)?.into_tensor();
     }
     let mut sizes = input.sizes().clone();
     let (last, outer) = (sizes.len() - 1, sizes[..sizes.len() - 1].iter().product());
@@ -190,6 +220,10 @@ fn infer(args: &Args, [input, weight]: [Arg; 2], bias: Option<&Tensor>) -> Resul
     if own.is_empty() || shape.len() != 2 {
         return Err(Error::runtime(format!("{} is no matrix for an input of {}", Shape(shape), Shape(own))));
     }
+    // With a bias, torch compares the dtypes before the sizes.
+    if bias.is_some() {
+        check_alike(input, weight, bias)?;
+    }
     let last = input.rank() - 1;
     let rows = own[..last].iter().product::<isize>();
     if own[last] != shape[1] {
@@ -204,24 +238,17 @@ fn infer(args: &Args, [input, weight]: [Arg; 2], bias: Option<&Tensor>) -> Resul
             Shape(own)
         )));
     }
-    if let Some(bias) = bias
-        && bias.layout().broadcast_to(&[rows, shape[0]]).is_err()
-    {
-        let size = bias.sizes().last().copied().unwrap_or(1);
-        return Err(Error::runtime(format!(
-            "The expanded size of the tensor ({}) must match the existing size ({size}) at non-singleton dimension 1.  Target sizes: {}.  Tensor sizes: {}",
-            shape[0],
-            Shape(&[rows, shape[0]]),
-            Shape(bias.sizes())
-        )));
+    if let Some(bias) = bias {
+        check_addend(bias, &[rows, shape[0]])?;
     }
-    check_dtypes(input, weight, bias)?;
+    check_alike(input, weight, bias)?;
+    check_product_dtype(input.dtype())?;
     let mut sizes = Dims::from_slice(&own[..last]);
     sizes.push(shape[0]);
     Ok(vec![TensorSpec::new(&sizes, input.dtype(), input)])
 }
 
-fn check_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<()> {
+fn check_alike(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<()> {
     let titles = |x: &str, y: &str, a: &Tensor, b: &Tensor| {
         Error::runtime(format!(
             "{x} and {y} must have the same dtype, but got {} and {}",
@@ -238,7 +265,7 @@ fn check_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Resul
             input.dtype().c_name(),
             weight.dtype().c_name()
         ))),
-        _ => check_product_dtype(input.dtype()),
+        _ => Ok(()),
     }
 }
 

@@ -56,14 +56,14 @@ pub static SOFT_MARGIN_LOSS: Operator = Operator {
                 "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.",
             ));
         }
+        if own.dtype().is_wide_unsigned() {
+            return Err(Error::unsupported("neg_cpu", own.dtype()));
+        }
         let sizes = broadcast(own.sizes(), target.sizes())?;
         if sizes != *own.sizes() {
             return Err(wrong_shape(own.sizes(), &sizes));
         }
         check_stays(args)?;
-        if own.dtype().is_wide_unsigned() {
-            return Err(Error::unsupported("neg_cpu", own.dtype()));
-        }
         if own.dtype().is_integral() {
             check_cast(rushlight_core::dtype::default_dtype(), own.dtype())?;
         }
@@ -103,10 +103,8 @@ pub static MARGIN_RANKING_LOSS: Operator = Operator {
                 Shape(target.sizes())
             )));
         }
-        reduced(
-            (-expr(args, TARGET)? * (expr(args, INPUT1)? - expr(args, INPUT2)?) + args.float(MARGIN)?).at_least_zero(),
-            reduction,
-        )
+        let apart = (expr(args, INPUT1)? - expr(args, INPUT2)?).done()?;
+        reduced((-expr(args, TARGET)? * Expr::from(apart) + args.float(MARGIN)?).at_least_zero(), reduction)
     }),
     samples: &["t(4), t(4), t(4)", "t(2, 3), t(2, 3), t(2, 3), 0.5, reduction='none'"],
     errors: &[(
@@ -358,7 +356,7 @@ pub static MULTILABEL_SOFT_MARGIN_LOSS: Operator = Operator {
 pub static MULTI_MARGIN_LOSS: Operator = Operator {
     name: "multi_margin_loss",
     node: "MultiMarginLossBackward0",
-    signature: "(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? weight=None, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
+    signature: "(Tensor input, Tensor target, Scalar p=1, Scalar margin=1.0, Tensor? weight=None, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
     doc: "The margin violations of the scores of other classes than the target's, averaged over the classes.
 
     loss = sum(max(0, margin - input[target] + input[i]) ** p) / C, over i other than target
@@ -368,8 +366,8 @@ pub static MULTI_MARGIN_LOSS: Operator = Operator {
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
-        let (p, margin) = (args.int(P)?, args.float(MARGIN)?);
-        if p != 1 && p != 2 {
+        let (p, margin) = (args.scalar(P)?.f64(), args.scalar(MARGIN)?.f64());
+        if p != 1.0 && p != 2.0 {
             return Err(Error::value("only p == 1 and p == 2 supported"));
         }
         let (own, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
@@ -394,14 +392,22 @@ pub static MULTI_MARGIN_LOSS: Operator = Operator {
                 Shape(own.sizes())
             )));
         }
+        let kernel = "multi_margin_loss_cpu_kernel";
         if !own.dtype().is_floating() {
-            return Err(Error::unsupported("multi_margin_loss_cpu_kernel", own.dtype()));
+            return Err(Error::unsupported(kernel, own.dtype()));
+        }
+        // torch's kernel lacks half types, so that its later errors are not theirs.
+        let in_kernel =
+            |error: Error| if own.dtype().is_half() { Error::unsupported(kernel, own.dtype()) } else { error };
+        if let Some(weight) = args.optional_tensor(WEIGHT).filter(|weight| weight.dtype() != own.dtype()) {
+            let (wanted, found) = (own.dtype().display_name(), weight.dtype().display_name());
+            return Err(in_kernel(Error::runtime(format!("expected scalar type {wanted} but found {found}"))));
         }
         if target.dtype() != DType::I64 {
-            return Err(Error::runtime(format!(
+            return Err(in_kernel(Error::runtime(format!(
                 "expected scalar type Long but found {}",
                 target.dtype().display_name()
-            )));
+            ))));
         }
         let shape = value::sizes_value;
         let rows = op!(crate::view::RESHAPE, own, shape(&[batch, classes]))?;
@@ -409,12 +415,12 @@ pub static MULTI_MARGIN_LOSS: Operator = Operator {
         if places.device() != rushlight_core::Device::Meta {
             let inside = |place: &i64| (0..classes as i64).contains(place);
             if !crate::convert::to_vec::<i64>(&vmap::samples(&places)?)?.iter().all(inside) {
-                return Err(Error::runtime("target out of range"));
+                return Err(in_kernel(Error::runtime("target out of range")));
             }
         }
         let hit = op!(crate::index::gather::GATHER, &rows, 1i64, &places)?;
         let mut each = (Expr::from(&rows) - Expr::from(hit) + margin).at_least_zero();
-        if p == 2 {
+        if p == 2.0 {
             each = each.clone() * each;
         }
         if let Some(weight) = args.optional_tensor(WEIGHT) {

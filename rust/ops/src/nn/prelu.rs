@@ -17,6 +17,7 @@ use rushlight_rng::{Element, Float};
 use super::zeros_like_input;
 use crate::convert::copy::CONTIGUOUS;
 use crate::convert::to_vec;
+use crate::create::c_text;
 use crate::create::draw::{self, generator};
 use crate::create::on_cuda;
 use crate::expr_ext::ExprExt;
@@ -115,16 +116,17 @@ pub static PRELU: Operator = Operator {
                 weight.dtype().display_name()
             )));
         }
-        if weight.rank() > 1 {
-            return Err(Error::runtime(format!(
-                "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {}",
-                weight.rank()
-            )));
-        }
-        if !input.dtype().is_floating() {
-            return Err(Error::unsupported("prelu_cpu", input.dtype()));
-        }
+        let check_kind = || {
+            if weight.rank() > 1 {
+                return Err(Error::runtime(format!(
+                    "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {}",
+                    weight.rank()
+                )));
+            }
+            if input.dtype().is_floating() { Ok(()) } else { Err(Error::unsupported("prelu_cpu", input.dtype())) }
+        };
         if weight.numel() == 1 {
+            check_kind()?;
             return op!(PRELU_KERNEL, input, &op!(crate::view::RESHAPE, weight, sizes_value(&[]))?).map(Output::Tensor);
         }
         if input.rank() == 0 {
@@ -138,6 +140,7 @@ pub static PRELU: Operator = Operator {
             )).hint("weight must have one element, or one for each channel (the size of dimension 1).")
             .shapes([input.sizes().as_slice(), weight.sizes().as_slice()]));
         }
+        check_kind()?;
         let mut sizes = vec![1; input.rank()];
         sizes[1.min(input.rank() - 1)] = channels;
         op!(PRELU_KERNEL, input, &op!(crate::view::RESHAPE, weight, sizes_value(&sizes))?).map(Output::Tensor)
@@ -240,12 +243,12 @@ fn check(args: &Args) -> Result<()> {
     use RRELU::*;
 
     let (input, lower, upper) = (args.tensor(INPUT)?, args.scalar(LOWER)?.f64(), args.scalar(UPPER)?.f64());
-    if lower > upper {
-        return Err(Error::runtime("Lower bound should be less than or equal to the upper bound"));
-    }
     if !lower.is_finite() || !upper.is_finite() {
         let (which, bound) = if lower.is_finite() { ("upper", upper) } else { ("lower", lower) };
-        return Err(Error::runtime(format!("rrelu: {which} bound must be finite, got {bound}")));
+        return Err(Error::runtime(format!("rrelu: {which} bound must be finite, got {}", c_text(bound))));
+    }
+    if lower > upper {
+        return Err(Error::runtime("Lower bound should be less than or equal to the upper bound"));
     }
     if !args.bool(TRAINING)? && !input.dtype().is_floating() {
         return Err(Error::unsupported("leaky_relu_cpu", input.dtype()).shapes([input.sizes().as_slice()]));

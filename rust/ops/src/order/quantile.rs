@@ -172,7 +172,7 @@ fn quantile(args: &Args, q: &Tensor, skip_nan: bool) -> Result<Output> {
     if q.rank() == 0 {
         return RESHAPE.tensor([(&value).into(), sizes_value(&kept)]).map(Output::Tensor);
     }
-    let first = op!(MOVEDIM, &value, Ints::from_slice(&[-1]), Ints::from_slice(&[0]))?;
-    kept.insert(0, q.numel() as isize);
-    RESHAPE.tensor([(&first).into(), sizes_value(&kept)]).map(Output::Tensor)
+    kept.push(q.numel() as isize);
+    let last = RESHAPE.tensor([(&value).into(), sizes_value(&kept)])?;
+    op!(MOVEDIM, &last, Ints::from_slice(&[-1]), Ints::from_slice(&[0])).map(Output::Tensor)
 }

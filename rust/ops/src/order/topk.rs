@@ -105,16 +105,7 @@ pub static KTHVALUE: Operator = Operator {
     dtypes: DTypes::REAL,
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
-            let own = args.tensor(INPUT)?;
-            let dim = one_dim(args, DIM)?;
-            let specs = infer_one(args, DIM, KEEPDIM)?;
-            let (k, size) = (args.int(K)? as isize, own.sizes().get(dim).copied().unwrap_or(1));
-            if k < 1 || k > size {
-                return Err(Error::runtime(format!("kthvalue(): selected number k out of range for dimension {dim}")));
-            }
-            Ok(specs)
-        },
+        infer: |args| infer_one(args, DIM, KEEPDIM),
         cpu: |args, results| write_one(args, DIM, results, Kth(args.int(K)? as usize - 1)),
         cuda: OnCuda::Own(|args, results| {
             let (own, dim) = (args.tensor(INPUT)?, one_dim(args, DIM)?);
@@ -337,7 +328,6 @@ impl Arrange for Frequent {
 /// Values and indices of one element along a dimension.
 fn infer_one(args: &Args, dim: Arg, keepdim: Arg) -> Result<Vec<TensorSpec>> {
     let (own, dim) = (args.tensor(KTHVALUE::INPUT)?, one_dim(args, dim)?);
-    check_supported(args)?;
     let mut sizes = own.sizes().clone();
     match sizes.get_mut(dim) {
         Some(0) => {
@@ -351,6 +341,13 @@ fn infer_one(args: &Args, dim: Arg, keepdim: Arg) -> Result<Vec<TensorSpec>> {
         Some(_) => drop(sizes.remove(dim)),
         None => {}
     }
+    if args.op.name == KTHVALUE.name {
+        let (k, size) = (args.int(KTHVALUE::K)? as isize, own.sizes().get(dim).copied().unwrap_or(1));
+        if k < 1 || k > size {
+            return Err(Error::runtime(format!("kthvalue(): selected number k out of range for dimension {dim}")));
+        }
+    }
+    check_supported(args)?;
     Ok(vec![TensorSpec::new(&sizes, own.dtype(), own), TensorSpec::new(&sizes, DType::I64, own)])
 }
 

@@ -73,7 +73,8 @@ pub static LDEXP: Operator = Operator {
     dtypes: DTypes::COMPUTED,
     out: Out::new(Accepts::Cast, &["ldexp can't be cast to the desired output type {Out}"]).known(|args| {
         let tensors = [args.tensor(INPUT).ok()?, args.tensor(OTHER).ok()?];
-        promote::common(&tensors.map(Operand::Tensor).into_iter().collect(), &[]).map(float_of).ok()
+        let common = promote::common(&tensors.map(Operand::Tensor).into_iter().collect(), &[]);
+        Some(common.map_or_else(|_| default_dtype(), float_of))
     }),
     tags: Tags::BROADCASTS,
     batch_rule: BatchRule::Broadcast,

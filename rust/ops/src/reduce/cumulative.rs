@@ -435,7 +435,10 @@ fn infer_best(args: &Args) -> Result<Vec<TensorSpec>> {
             args.int(DIM)?
         )));
     }
-    super::one_dim(args, DIM)?;
+    // torch looks at the dimension only if there are elements.
+    if own.numel() > 0 {
+        super::one_dim(args, DIM)?;
+    }
     if !args.op.dtypes.has(own.dtype()) {
         return Err(not_implemented(args.op, own.dtype()));
     }

@@ -4,7 +4,7 @@ use rushlight_core::{Bool, DType, Error};
 use rushlight_cpu::folds;
 use rushlight_cpu::folds::Folds;
 use rushlight_dispatch::operator::{
-    BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Variants, operator,
+    Accepts, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Variants, operator,
 };
 
 use super::ReduceDims;
@@ -28,16 +28,13 @@ Floats count as float64, integers as int64. The order of elements has no effect,
 
     >>> torch.hash_tensor(torch.tensor([5, 3]))
     tensor(6, dtype=torch.uint64)",
-    out: Out::EXACT,
+    out: Out::new(Accepts::Same, &["Expected result to be of dtype uint64, but got {Out}"]).known(|_| Some(DType::U64)),
     dtypes: DTypes::REAL.union(DTypes::BOOL),
     kernel_name: "xor_sum_cpu",
     batch_rule: BatchRule::Over(DIM),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
             let own = args.tensor(INPUT)?;
-            if args.int(MODE)? != 0 {
-                return Err(Error::runtime(format!("Unknown hash_tensor mode: {}", args.int(MODE)?)).hint("mode must be 0 (exclusive or of all bits)."));
-            }
             let over = ReduceDims::of(args, DIM, KEEPDIM)?;
             if own.numel() == 0 {
                 if super::dims(args, DIM).is_empty() {
@@ -50,6 +47,9 @@ Floats count as float64, integers as int64. The order of elements has no effect,
                         "hash_tensor: Expected reduction dim {dim} to have non-zero size."
                     )));
                 }
+            }
+            if args.int(MODE)? != 0 {
+                return Err(Error::runtime(format!("Unknown hash_tensor mode: {}", args.int(MODE)?)).hint("mode must be 0 (exclusive or of all bits)."));
             }
             Ok(vec![over.spec(args, DType::U64)?])
         },

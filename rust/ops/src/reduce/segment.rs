@@ -196,16 +196,16 @@ fn segment_reduce(args: &Args) -> Result<Tensor> {
         return Err(Error::runtime("segment_reduce(): indices based reduction is not supported yet."));
     }
     let (way, initial) = (SegmentReduction::named(args.str(REDUCE)?)?, args.optional_scalar(INITIAL));
-    if data.rank() == 0 {
+    if data.rank() == 0 && (args.has_tensor(LENGTHS) || args.has_tensor(OFFSETS)) {
         return Err(Error::runtime("segment_reduce(): Expected data to have at least one dimension."));
     }
+    let segments = Segments::read(args, axis)?;
     if !data.dtype().is_floating() {
         return Err(Error::not_implemented(format!(
             "\"_segment_reduce_cpu\" not implemented for '{}'",
             data.dtype().display_name()
         )));
     }
-    let segments = Segments::read(args, axis)?;
     let width = data.sizes()[axis + 1..].iter().product::<isize>();
     let height = data.sizes()[..=axis].iter().product::<isize>();
     let flat = op!(RESHAPE, data, sizes_value(&[height, width]))?;

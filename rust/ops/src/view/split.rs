@@ -133,7 +133,7 @@ fn by_sizes(tensor: &Tensor, sizes: &[i64], dim: i64) -> Result<Vec<Layout>> {
     if own.rank() == 0 {
         return Err(Error::runtime("split expects at least a 1-dimensional tensor"));
     }
-    let dim = wrap_dim(dim, own.rank())?;
+    let (given, dim) = (dim, wrap_dim(dim, own.rank())?);
     if sizes.iter().any(|&length| length < 0) {
         return Err(Error::runtime(format!(
             "split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={}",
@@ -149,7 +149,7 @@ fn by_sizes(tensor: &Tensor, sizes: &[i64], dim: i64) -> Result<Vec<Layout>> {
     let views: Vec<Layout> = sizes.iter().map(piece).collect();
     if start != own.sizes[dim] {
         return Err(Error::runtime(format!(
-            "split_with_sizes expects split_sizes to sum exactly to {} (input tensor's size at dimension {dim}), but got split_sizes={}",
+            "split_with_sizes expects split_sizes to sum exactly to {} (input tensor's size at dimension {given}), but got split_sizes={}",
             own.sizes[dim],
             Shape(&to_dims(sizes))
         )));
@@ -176,8 +176,9 @@ pub static CHUNK: Operator = Operator {
         }
         let dim = wrap_dim(args.int(DIM)?, tensor.rank())?;
         let size = tensor.sizes()[dim] as i64;
-        let step = size.saturating_add(chunks - 1) / chunks;
-        if step == 0 {
+        // The sum wraps, as in torch, and a step of zero is refused.
+        let step = size.wrapping_add(chunks - 1) / chunks;
+        if step == 0 && size == 0 {
             check_piece_count(chunks)?;
             let sizes = Ints::from_elem(0, chunks as usize);
             return SPLIT_WITH_SIZES.call([tensor.into(), Value::Ints(sizes), Value::Int(dim as i64)]);

@@ -77,10 +77,15 @@ impl Overload {
         Overload { is_method, ..self }
     }
 
+    /// Whether torch writes the function in Python.
+    pub fn is_in_python(&self) -> bool {
+        self.in_python
+    }
+
     fn python_name(&self, place: usize, is_method: bool) -> &'static str {
         let param = &self.op.schema().params[place];
         match (self.op.python_name(), param.name) {
-            (_, "self") if is_method => "self",
+            _ if is_method && place == 0 => "self",
             ("split", "self") => "tensor",
             ("split", "split_size") if !is_method => "split_size_or_sections",
             _ => shown(param),

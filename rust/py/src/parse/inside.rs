@@ -1,36 +1,27 @@
-//! What happens inside a function that torch writes in Python when an argument has a wrong kind: an operation that the
-//! argument does not have, or an error of the operator that the function calls.
+//! What happens inside a function that torch writes in Python when an argument has a wrong kind, if `_in_python.py` has no form
+//! of the function: an operation that the argument does not have, or an error of the operator that the function calls.
 
 use pyo3::class::basic::CompareOp;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
+use pyo3::types::{PyInt, PyList, PyString, PyTuple};
 use rushlight_dispatch::operator::Operator;
-use rushlight_dispatch::signature::Kind;
+use rushlight_dispatch::signature::{Kind, Param};
 
+use super::call::Overload;
 use super::messages::{items_of, unpacking, wrong};
 use super::signatures::{Expected, Signature};
 use crate::errors::{self, kind_of};
 use crate::{object, scalars};
 
-/// The attribute that a function asks an argument for, before anything else uses it. `flag` gives the other arguments that
-/// are flags.
-fn attribute(function: &str, param: &str, flag: &dyn Fn(&str) -> Option<bool>) -> Option<&'static str> {
+/// The attribute that a function asks an argument for, before anything else uses it.
+fn attribute(function: &str, param: &str) -> Option<&'static str> {
     Some(match (function, param) {
-        ("batch_norm", "input") if flag("training") == Some(true) => "size",
-        ("instance_norm", "input") if flag("use_input_stats") == Some(false) => return None,
         ("softsign", "input") => "abs",
         ("tanhshrink", "input") => "tanh",
-        ("glu" | "stft" | "group_norm" | "local_response_norm", "input") => "dim",
-        ("margin_ranking_loss", "input1" | "input2" | "target") | ("multi_margin_loss", "weight") => "dim",
-        ("norm", "input") => "layout",
-        ("split", "input") => "split",
-        ("l1_loss" | "mse_loss" | "binary_cross_entropy", "input" | "target" | "weight") => "size",
-        ("smooth_l1_loss" | "huber_loss" | "binary_cross_entropy_with_logits", "input" | "target") => "size",
-        ("instance_norm" | "gaussian_nll_loss", "input") => "size",
-        ("adaptive_max_pool2d_with_indices" | "adaptive_max_pool3d_with_indices", "input") => "size",
-        ("adaptive_avg_pool2d" | "adaptive_avg_pool3d", "input") => "size",
-        ("normalize", "input") => "norm",
+        ("glu", "input") => "dim",
+        ("l1_loss" | "mse_loss", "input" | "target" | "weight") => "size",
+        ("huber_loss", "input" | "target") => "size",
         ("max_pool3d", "input") => "is_cuda",
         _ => return None,
     })
@@ -48,19 +39,10 @@ fn used(object: &Bound<'_, PyAny>, attribute: &str) -> Option<PyErr> {
 /// Python's sentence about the first operation that an argument does not have, with `_` for its kind.
 fn operation(function: &str, param: &str) -> Option<&'static str> {
     Some(match (function, param) {
-        ("hardtanh", "min_val") => "'>' not supported between instances of '_' and 'float'",
-        ("hardtanh", "max_val") => "'>' not supported between instances of 'float' and '_'",
         ("softmin", "input") => "bad operand type for unary -: '_'",
-        ("group_norm", "num_groups") => "unsupported operand type(s) for //: 'int' and '_'",
-        ("local_response_norm", "size") | ("stft", "n_fft") => "unsupported operand type(s) for //: '_' and 'int'",
-        ("gaussian_nll_loss", "target") => "unsupported operand type(s) for -: 'Tensor' and '_'",
-        ("gaussian_nll_loss", "var") => "'<' not supported between instances of '_' and 'int'",
-        ("multilabel_soft_margin_loss", "target") => "unsupported operand type(s) for *: '_' and 'Tensor'",
-        ("multilabel_soft_margin_loss", "weight") => "unsupported operand type(s) for *: 'Tensor' and '_'",
         ("poisson_nll_loss" | "gaussian_nll_loss" | "multilabel_soft_margin_loss", "reduction") => {
             "unsupported operand type(s) for +: '_' and 'str'"
         }
-        ("triplet_margin_loss", "margin") => "'<=' not supported between instances of '_' and 'int'",
         _ => return None,
     })
 }
@@ -75,50 +57,27 @@ pub(super) fn inner<'n>(function: &'n str, param: &str) -> &'n str {
         ("unfold", _) => "im2col",
         ("fold", _) => "col2im",
         ("grid_sample", _) => "grid_sampler",
-        ("norm" | "normalize", "dim") => "linalg_vector_norm",
         (name, _) => name.strip_suffix("_with_indices").unwrap_or(name),
     }
 }
 
-/// The error of the operator to which `norm` or `split` passes an argument at this position, one of several by the kinds
-/// of the other arguments.
-fn passed_on(
-    name: &str,
-    signature: &Signature,
-    param: &Expected,
-    position: usize,
-    object: &Bound<'_, PyAny>,
-) -> Option<PyErr> {
+/// The error of the operator to which `split` passes an argument at this position, one of several by the kinds of the other
+/// arguments.
+fn passed_on(signature: &Signature, param: &Expected, position: usize, object: &Bound<'_, PyAny>) -> Option<PyErr> {
     let has = |kind: Kind| signature.params.iter().any(|param| param.kind == kind && !param.keyword_only);
-    let (inner, renamed, kind) = match (name, param.name) {
-        ("norm", "dim") if has(Kind::Str) && object.len().is_err() && !object.is_instance_of::<PyInt>() => {
-            let sentence = format!("object of type '{}' has no len()", kind_of(object));
-            return Some(PyTypeError::new_err(sentence));
-        }
-        ("norm", "p") => ("linalg_vector_norm", "ord", Kind::Scalar),
-        ("norm", "dim") => ("linalg_vector_norm", "dim", Kind::IntOrInts),
-        ("norm", other) => ("linalg_vector_norm", other, param.kind),
-        (_, "split_size" | "sections") => ("split_with_sizes", "split_sizes", Kind::Ints),
-        ("split", _) if has(Kind::Int) && !has(Kind::Ints) => {
+    let inner = "split_with_sizes";
+    let (renamed, kind) = match param.name {
+        "split_size" | "sections" => ("split_sizes", Kind::Ints),
+        _ if has(Kind::Int) && !has(Kind::Ints) => {
             let kinds = ["Tensor".to_owned(), "int".to_owned(), kind_of(object)];
             let sentence = errors::invalid_combination("split", kinds.into_iter(), std::iter::empty());
             return Some(PyTypeError::new_err(sentence));
         }
-        (_, other) => ("split_with_sizes", other, param.kind),
+        other => (other, param.kind),
     };
     let expected = Expected { name: renamed, kind, ..param.clone() };
-    // An int becomes a list.
-    let items = match items_of(object) {
-        items if items.is_empty() && param.name == "dim" && object.is_instance_of::<PyInt>() => vec![object.clone()],
-        items => items,
-    };
-    if let Some(first) = items.first().filter(|first| kind == Kind::IntOrInts && first.is_instance_of::<PyBool>()) {
-        let (wanted, found) = (kind.display_name(), kind_of(first));
-        return Some(PyTypeError::new_err(format!(
-            "{inner}(): argument '{renamed}' (position {position}) must be {wanted}, but found element of type {found} at pos 0"
-        )));
-    }
-    if matches!(kind, Kind::Ints | Kind::IntOrInts)
+    let items = items_of(object);
+    if kind == Kind::Ints
         && items.first().is_some_and(|first| matches!(scalars::int(first), Ok(Some(_))))
         && let Some(sentence) = unpacking(inner, renamed, &items)
     {
@@ -127,18 +86,29 @@ fn passed_on(
     Some(PyTypeError::new_err(wrong(object, inner, &expected, Some(position))))
 }
 
-/// Whether `stft` uses an argument before it passes all of them on, in a way that its kind does not allow.
-pub(super) fn is_used_first(param: &Expected, object: &Bound<'_, PyAny>) -> bool {
-    let is_number =
-        || object.is_instance_of::<PyFloat>() || object.is_instance_of::<PyInt>() || object::is_tensor(object);
-    param.name == "input" || param.name == "n_fft" && !is_number()
-}
-
 /// Whether sizes are a number or a list of full length: `adaptive_avg_pool2d(x, 3)` means `[3, 3]`, and `[3]` is an error. Other
 /// functions take `[3]` for `3`.
 pub(super) fn takes_pairs(op: &Operator) -> bool {
     let sized = op.python_name().starts_with("adaptive") && !op.python_name().contains("1d");
     op.namespace == "nn.functional" && (sized || matches!(op.python_name(), "fold" | "unfold"))
+}
+
+/// Whether a function written in Python asks such an argument for its length or items, which a number of another class than
+/// `int` does not have.
+pub(super) fn measures_length(overload: &Overload, param: &Param, object: &Bound<'_, PyAny>) -> bool {
+    let asks = match overload.op.python_name() {
+        "norm" => overload.op.namespace.is_empty() && param.name == "dim",
+        "split" => matches!(param.name, "split_size" | "sections"),
+        _ => overload.takes_pairs,
+    };
+    let is_known = || {
+        object.is_none()
+            || object.is_instance_of::<PyInt>()
+            || object.is_instance_of::<PyTuple>()
+            || object.is_instance_of::<PyList>()
+            || overload.op.python_name() == "split" && object::is_tensor(object)
+    };
+    asks && matches!(param.kind, Kind::IntOrInts | Kind::Int | Kind::Ints) && !is_known()
 }
 
 pub(super) fn is_single_item(object: &Bound<'_, PyAny>) -> bool {
@@ -204,32 +174,13 @@ pub(super) fn error(
     object: &Bound<'_, PyAny>,
 ) -> Option<PyErr> {
     let (name, kind, param) = (op.python_name(), kind_of(object), &signature.params[place]);
-    if let Some(error) = attribute(name, param.name, flag).and_then(|attribute| used(object, attribute)) {
+    if let Some(error) = attribute(name, param.name).and_then(|attribute| used(object, attribute)) {
         return Some(error);
     }
-    if name == "normalize" && matches!(param.name, "p" | "dim") {
-        return passed_on("norm", signature, param, place + 1, object);
+    if name == "split" {
+        return passed_on(signature, param, place + 1 + usize::from(is_method), object);
     }
-    if matches!(name, "norm" | "split") {
-        return passed_on(name, signature, param, place + 1 + usize::from(is_method), object);
-    }
-    let operand = |inner: &str| {
-        let expected = Expected { name: "other", kind: Kind::Tensor, ..param.clone() };
-        Some(PyTypeError::new_err(wrong(object, inner, &expected, Some(1))))
-    };
-    match (name, param.name) {
-        ("local_response_norm", "alpha") => return operand("mul"),
-        ("local_response_norm", "k") => return operand("add"),
-        ("local_response_norm", "beta") | ("normalize", "eps") => {
-            let inner = if name == "normalize" { "clamp_min" } else { "pow" };
-            let sentence = errors::invalid_combination(inner, std::iter::once(kind), std::iter::empty());
-            return Some(PyTypeError::new_err(sentence));
-        }
-        _ => {}
-    }
-    // A float can be divided and rounded down; the operator that then gets it refuses it.
-    let is_divided = (name, param.name) == ("group_norm", "num_groups") && object.is_instance_of::<PyFloat>();
-    if let Some(sentence) = operation(name, param.name).filter(|_| !is_divided) {
+    if let Some(sentence) = operation(name, param.name) {
         if sentence.ends_with("'str'") && matches!(kind.as_str(), "list" | "tuple") {
             let sentence = format!("can only concatenate {kind} (not \"str\") to {kind}");
             return Some(PyTypeError::new_err(sentence));
@@ -237,50 +188,19 @@ pub(super) fn error(
         if sentence.ends_with("'str'") && kind == "bytes" {
             return Some(PyTypeError::new_err("can't concat str to bytes"));
         }
-        if sentence.ends_with("*: '_' and 'Tensor'") && matches!(kind.as_str(), "str" | "bytes" | "list" | "tuple") {
-            // A sequence is repeated by a number.
-            let sentence = "only integer tensors of a single element can be converted to an index";
-            return Some(PyTypeError::new_err(sentence));
-        }
-        let elements = object::as_tensor(object.as_borrowed()).map(|tensor| tensor.numel());
-        if let Some(elements) = elements.filter(|elements| *elements != 1 && sentence.contains("instances")) {
-            let many = if elements == 0 { "no values" } else { "more than one value" };
-            return Some(PyRuntimeError::new_err(format!("Boolean value of Tensor with {many} is ambiguous")));
-        }
         return Some(PyTypeError::new_err(sentence.replace('_', &kind)));
     }
     if name == "istft" {
         return Some(PyTypeError::new_err(wrong(object, name, param, Some(place + 1 + usize::from(is_method)))));
     }
-    let text = || object.str().map(|text| text.to_string()).unwrap_or_default();
     if (name, param.name) == ("cdist", "compute_mode") {
+        let text = object.str().map(|text| text.to_string()).unwrap_or_default();
         return Some(PyValueError::new_err(format!(
-            "{} is not a valid value for compute_mode\n  It must be 'use_mm_for_euclid_dist_if_necessary', 'use_mm_for_euclid_dist' or 'donot_use_mm_for_euclid_dist'.",
-            text()
+            "{text} is not a valid value for compute_mode\n  It must be 'use_mm_for_euclid_dist_if_necessary', 'use_mm_for_euclid_dist' or 'donot_use_mm_for_euclid_dist'."
         )));
     }
     if op.namespace != "nn.functional" {
         return None;
-    }
-    let sized = name.starts_with("adaptive") && !name.contains("1d") && param.name == "output_size";
-    match param.name {
-        "p" if name == "multi_margin_loss" => return Some(PyValueError::new_err("only p == 1 and p == 2 supported")),
-        "mode" if name == "grid_sample" => {
-            return Some(PyValueError::new_err(format!(
-                "nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{}'",
-                text()
-            )));
-        }
-        "padding_mode" if name == "grid_sample" => {
-            return Some(PyValueError::new_err(format!(
-                "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: '{}'",
-                text()
-            )));
-        }
-        _ if sized && object.len().is_err() && !object.is_instance_of::<PyInt>() => {
-            return Some(PyTypeError::new_err(format!("object of type '{kind}' has no len()")));
-        }
-        _ => {}
     }
     // The function passes its arguments on by position, in an order that may be another one.
     let position = match (name, param.name) {
@@ -294,18 +214,8 @@ pub(super) fn error(
         ("kl_div", "log_target") => return None,
         _ => place + 1,
     };
-    let inner = &format!("{}{}", inner(name, param.name), if with_indices { "_with_indices" } else { "" });
-    // The function makes a list of the items of any object.
-    let first = if sized { object.try_iter().ok().and_then(|mut items| items.next()?.ok()) } else { None };
-    let kind = first.as_ref().map_or(kind, kind_of);
-    let pairs = first.is_some()
-        || matches!(name, "fold" | "unfold") && param.kind == Kind::IntOrInts && items_of(object).is_empty();
-    Some(PyTypeError::new_err(if pairs {
-        let (param, wanted) = (param.name, param.kind.display_name());
-        format!(
-            "{inner}(): argument '{param}' (position {position}) must be {wanted}, but found element of type {kind} at pos 0"
-        )
-    } else {
-        wrong(object, inner, param, Some(position))
-    }))
+    let end = if with_indices { "_with_indices" } else { "" };
+    let in_place = if flag("inplace") == Some(true) { "_" } else { "" };
+    let inner = &format!("{}{end}{in_place}", inner(name, param.name));
+    Some(PyTypeError::new_err(wrong(object, inner, param, Some(position))))
 }

@@ -30,6 +30,7 @@ pub use call::{Call, Overload, Raw};
 use call::{Object, says, shown};
 use messages::{items_of, takes_fewer, twice, unexpected, unpacking};
 pub use messages::{missing, takes_none};
+pub use refusal::fits_none;
 use refusal::refusal;
 pub use signatures::Signatures;
 
@@ -149,6 +150,9 @@ pub fn bind<'a, 'py>(
                 return Err(BindError::Mismatch);
             }
         }
+        if inside::measures_length(overload, param, &object) {
+            return Err(BindError::Mismatch);
+        }
         match convert::value(object, param.kind, param.optional || param.default == Some("None")) {
             Ok(Some(value)) => {
                 if overload.takes_pairs && param.kind == Kind::IntOrInts && inside::is_single_item(&object) {
@@ -170,6 +174,9 @@ pub fn bind<'a, 'py>(
         return Err(BindError::Mismatch);
     }
     if let Some(error) = too_wide {
+        if let Some(out) = out {
+            out_tensors(&out, &schema.returns)?;
+        }
         return Err(BindError::Raised(error));
     }
     backcompat::warn_of_omitted(args, || {

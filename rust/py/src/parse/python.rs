@@ -4,12 +4,12 @@
 use std::cmp::Reverse;
 
 use pyo3::Borrowed;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyLookupError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use rushlight_dispatch::signature::Kind;
 
-use super::call::{Call, Object, Overload, says};
+use super::call::{Call, Object, Overload, Raw, says};
 use super::inside;
 use super::messages::{items_of, takes_fewer, twice, unexpected, wrong_item};
 use super::refusal::first_wrong;
@@ -64,6 +64,31 @@ pub fn is_written_in_python(namespace: &str, name: &str, is_method: bool) -> boo
     }
 }
 
+/// Makes a refused call again as torch's function does, if that uses its arguments before the operator (`_in_python.py`): its
+/// error or its result, or nothing if only the operator refuses the call.
+pub fn answer(name: &str, call: &Call, refused: Option<&PyErr>) -> PyResult<Option<Raw>> {
+    let py = call.py;
+    if let Some(error) = refused
+        && !(error.is_instance_of::<PyRuntimeError>(py)
+            || error.is_instance_of::<PyTypeError>(py)
+            || error.is_instance_of::<PyValueError>(py)
+            || error.is_instance_of::<PyLookupError>(py))
+    {
+        return Ok(None);
+    }
+    let forms = py.import("rushlight._in_python")?.getattr("FORMS")?;
+    let form = forms.call_method1("get", (name,))?;
+    if form.is_none() {
+        return Ok(None);
+    }
+    let args = PyTuple::new(py, call.all_positional().collect::<Vec<_>>())?;
+    let named = PyDict::new(py);
+    call.keywords().try_for_each(|(keyword, value)| named.set_item(keyword, value))?;
+    let answer = form.call(args, Some(&named))?;
+    let is_answer = !answer.is(py.NotImplemented());
+    Ok(is_answer.then(|| answer.into_ptr()))
+}
+
 /// The error of a function written in Python: CPython's, or that of the statement which meets the first argument of a
 /// wrong kind.
 pub fn refusal(name: &str, overloads: &[Overload], signatures: &Signatures, call: &Call) -> Option<PyErr> {
@@ -87,7 +112,7 @@ pub fn refusal(name: &str, overloads: &[Overload], signatures: &Signatures, call
     let mismatches = signatures.listed.iter().filter_map(|signature| Some((signature, first_wrong(signature, call)?)));
     let wrong = mismatches.max_by_key(|(_, (place, _))| *place);
     let (signature, (place, object)) = wrong.or_else(|| first_bytes(overload, signatures, call))?;
-    if overload.op.python_name() == "stft" && !inside::is_used_first(&signature.params[place], &object) {
+    if overload.op.python_name() == "stft" {
         // The function passes all arguments on, except those of the padding.
         let params = signature.params.iter().filter(|param| !matches!(param.name, "center" | "pad_mode"));
         let own = call.receiver.map(|_| "Tensor".to_owned());

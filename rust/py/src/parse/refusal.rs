@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use rushlight_dispatch::signature::Kind;
 
-use super::call::{Call, synonyms};
+use super::call::{Call, Overload, synonyms};
 use super::inside;
 use super::messages::{
     items_of, missing, takes_fewer, takes_no_keywords, takes_none, twice, unexpected, unpacking, wrong,
@@ -54,6 +54,15 @@ pub fn refusal(name: &str, signatures: &Signatures, call: &Call) -> PyErr {
         return only.sentence(misfit, name, call);
     }
     invalid(name, signatures, call)
+}
+
+/// Functions with several signatures of torch's that one signature covers here: a call has to fit one of torch's.
+const COVERED: &[&str] = &["hamming_window", "kaiser_window", "embedding_bag", "matrix_rank", "pinv"];
+
+/// Whether a call that is bound fits none of torch's signatures.
+pub fn fits_none<'s>(overload: &Overload, signatures: impl FnOnce() -> &'s Signatures, call: &Call) -> bool {
+    let (name, namespace) = (overload.op.python_name(), overload.op.namespace);
+    COVERED.contains(&name) && namespace != "nn.functional" && check_call(name, signatures(), call).is_err()
 }
 
 /// Whether some signature takes the arguments of a call; the error if none does.

@@ -136,17 +136,24 @@ fn check(args: &Args) -> Result<()> {
             ));
         }
     }
-    if query.dtype().is_complex() {
-        return Err(Error::unsupported("softmax_lastdim_kernel_impl", query.dtype()));
-    }
-    if !query.dtype().is_floating() {
-        return Err(Error::runtime(format!("expected scalar type Float but found {}", query.dtype().display_name())));
-    }
     let p = args.float(DROPOUT_P)?;
-    if !(0.0..=1.0).contains(&p) {
-        return Err(Error::runtime(format!("dropout probability has to be between 0 and 1, but got {p}")));
+    if p > 1.0 {
+        return Err(Error::runtime(format!(
+            "dropout probability has to be between 0 and 1, but got {}",
+            crate::create::c_text(p)
+        )));
     }
     Ok(())
+}
+
+/// Refuses numbers that are no floats, with the error of the step that torch comes to.
+fn check_kind(query: &Tensor) -> Result<()> {
+    let dtype = query.dtype();
+    match dtype.is_floating() {
+        true => Ok(()),
+        false if dtype.is_complex() => Err(Error::unsupported("softmax_lastdim_kernel_impl", dtype)),
+        false => Err(Error::runtime(format!("expected scalar type Float but found {}", dtype.display_name()))),
+    }
 }
 
 /// The error of a call, with a hint that makes its shapes match if they do not.
@@ -252,11 +259,16 @@ fn grouped(args: &Args, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<
 fn attend(args: &Args, query: &Tensor, key: &Tensor, value: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
     use SCALED_DOT_PRODUCT_ATTENTION::*;
 
+    if let Err(error) = check_kind(query) {
+        scores_sizes(query, key, mask)?;
+        return Err(error);
+    }
     let (p, causal) = (args.float(DROPOUT_P)?, args.bool(IS_CAUSAL)?);
     let width = query.sizes()[query.rank() - 1];
     // Vectors without elements have equal scores; an infinite scale would make them NaN.
     let scale = args.optional_scalar(SCALE).map_or_else(|| 1.0 / (width.max(1) as f64).sqrt(), Scalar::f64);
-    if p == 0.0 {
+    // As in torch, a probability below zero, or none, drops nothing.
+    if p.is_nan() || p <= 0.0 {
         let values = [query.into(), key.into(), value.into(), mask.into(), causal.into(), Value::from(scale)];
         let results = ATTENTION.call(values)?.into_tensors();
         return results.into_iter().next().ok_or_else(|| Error::runtime("attention gave no result"));

@@ -82,6 +82,9 @@ impl ConvParams {
             ))
             .hint("Convert one of them: x.to(weight.dtype)."));
         }
+        if input.dtype().is_complex() {
+            check_types(input, weight, bias)?;
+        }
         let rank = input.rank();
         if rank != dims + 1 && rank != dims + 2 {
             return Err(Error::runtime(format!(
@@ -301,6 +304,17 @@ fn narrow(size: i128) -> Result<i64> {
 }
 
 /// The dtypes, which torch compares after all sizes, and the bias in the input's dtype.
+/// Complex inputs are compared with the parameters before anything else.
+fn check_types(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<()> {
+    for (what, other) in [("weight", Some(weight)), ("bias", bias)] {
+        let Some(other) = other.filter(|other| other.dtype() != input.dtype()) else { continue };
+        let [own, theirs] = [input, other].map(|tensor| tensor.dtype().class_name(tensor.device()));
+        return Err(Error::runtime(format!("Input type ({own}) and {what} type ({theirs}) should be the same"))
+            .hint("Convert one of them: x.to(weight.dtype)."));
+    }
+    Ok(())
+}
+
 fn check_dtypes(
     params: &ConvParams,
     weight: &Tensor,

@@ -1,7 +1,7 @@
 //! Normalisation of channels: over the batch, or of each sample separately; with running statistics.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::layout::Shape;
+use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::memory_format::{has_channels_last, is_channels_last_2d};
 use rushlight_core::{Error, Result};
 use rushlight_dispatch::expr::Expr;
@@ -273,7 +273,7 @@ ones are updated in place, else with the running ones.
             return channels.of_nothing().map(Output::Tensor);
         }
         if own.rank() < 2 {
-            return Err(Error::runtime(format!("batch_norm expects at least 2 dimensions, but got {}", own.rank())));
+            wrap_dim(1, own.rank())?;
         }
         let out = if training { channels.by_batch()?.out } else { channels.by_running(true)? };
         Ok(Output::Tensor(out))
@@ -306,11 +306,12 @@ pub static NATIVE_BATCH_NORM: Operator = Operator {
         const PARAMETERS: [Arg; 4] = [WEIGHT, BIAS, RUNNING_MEAN, RUNNING_VAR];
         let channels = Channels::read(args, [RUNNING_MEAN, RUNNING_VAR, WEIGHT, BIAS, MOMENTUM, EPS])?;
         let own = channels.input;
+        wrap_dim(1, own.rank().max(1))?;
+        if args.bool(TRAINING)? {
+            channels.check_update()?;
+        }
         channels.check_batch()?;
         check_floating(own, "batch_norm")?;
-        if own.rank() < 2 {
-            return Err(Error::runtime(format!("batch_norm expects at least 2 dimensions, but got {}", own.rank())));
-        }
         if !args.bool(TRAINING)? {
             let none = || statistic(args, &PARAMETERS, &create::empty(&[0], own.dtype(), own.device())?);
             return Ok(Output::Tuple(vec![channels.by_running(true)?, none()?, none()?]));
@@ -360,7 +361,6 @@ pub static INSTANCE_NORM: Operator = Operator {
                 "Expected running_mean and running_var to be defined when use_input_stats is false",
             ));
         }
-        check_floating(own, "batch_norm")?;
         if sizes.len() < 2 {
             return Err(Error::runtime(format!(
                 "instance_norm expects at least 2 dimensions, but got {}",
@@ -376,6 +376,7 @@ pub static INSTANCE_NORM: Operator = Operator {
             ));
         }
         channels.check(sizes[0])?;
+        check_floating(own, "batch_norm")?;
         let out = if use_own { channels.by_sample()?.out } else { channels.by_running(false)? };
         Ok(Output::Tensor(out))
     }),

@@ -123,7 +123,10 @@ pub static NATIVE_GROUP_NORM: Operator = Operator {
         let own = args.tensor(INPUT)?;
         let [samples, channels, run, groups] =
             [args.int(N)?, args.int(C)?, args.int(HXW)?, args.int(GROUP)?].map(|size| size as isize);
-        if groups <= 0 || channels % groups != 0 {
+        if groups <= 0 {
+            return Err(Error::runtime(format!("Expected num groups to be greater than 0, got {groups}")));
+        }
+        if channels % groups != 0 {
             return Err(Error::runtime(format!(
                 "Expected number of channels in input to be divisible by num_groups, but got input of shape {} and num_groups={groups}",
                 Shape(own.sizes())

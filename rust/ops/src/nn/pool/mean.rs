@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::collected;
-use rushlight_core::layout::{Shape, to_dims};
+use rushlight_core::layout::{Shape, checked_numel, to_dims};
 use rushlight_core::memory_format::{channels_last_format, strides};
 use rushlight_core::window::WindowDim;
 use rushlight_core::{DType, Error, Layout, Result};
@@ -185,9 +185,6 @@ fn avg_pool(args: &Args, dims: usize) -> Result<Output> {
 
     let input = args.tensor(INPUT)?;
     let divisor = args.op.schema().arg("divisor_override").and_then(|divisor| args.optional_int(divisor));
-    if divisor == Some(0) {
-        return Err(Error::runtime("divisor must be not zero"));
-    }
     let params = PoolParams::read(args, [KERNEL_SIZE, STRIDE, PADDING], None, dims, args.bool(CEIL_MODE)?)?;
     if !input.dtype().is_floating() && input.dtype() != DType::I64 {
         let kernel = if dims == 3 { "avg_pool3d_out_frame" } else { "avg_pool2d" };
@@ -272,6 +269,9 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
 
     let (input, wanted) = (args.tensor(INPUT)?, args.ints(OUTPUT_SIZE)?);
     let rank = input.rank();
+    if dims == 1 {
+        super::check_sequence(rank, "adaptive_avg_pool1d")?;
+    }
     let output = match wanted.len() {
         1 => Ints::from_elem(wanted[0], dims),
         n if n == dims => Ints::from_slice(wanted),
@@ -286,6 +286,13 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
     let whole = output.iter().all(|&n| n == 1);
     if whole && (dims > 1 || rank == 2 || rank == 3) {
         return mean_of_whole(input, dims).map(Output::Tensor);
+    }
+    let empty = (1..rank).find(|&dim| dims == 3 && input.sizes()[dim] == 0);
+    if let Some(at) = empty.filter(|_| output.iter().all(|&n| n >= 0)) {
+        return Err(Error::runtime(format!(
+            "adaptive_avg_pool3d(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {} with dimension {at} being empty",
+            Shape(input.sizes())
+        )));
     }
     if rank != dims + 1 && rank != dims + 2 {
         return Err(match dims {
@@ -320,6 +327,7 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
             sizes.len() - dims + at
         )));
     }
+    checked_numel(&with_space(input, &output)?)?;
     if !input.dtype().is_floating() {
         let kernel = if dims == 3 { "adaptive_avg_pool3d_cpu" } else { &name };
         return Err(Error::unsupported(kernel, input.dtype()));

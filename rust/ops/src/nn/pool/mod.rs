@@ -141,24 +141,38 @@ impl PoolParams {
         ceil: bool,
     ) -> Result<PoolParams> {
         let input = args.tensor(Arg::FIRST)?;
-        let kernel = spread(args, size, dims, "either be ")?;
+        let means = dilation.is_none();
+        // torch's words for means over volumes are others.
+        let word = |words: &'static str| if means && dims == 3 { words.trim_start_matches("either ") } else { words };
+        let kernel = spread(args, size, dims, word("either be "))?;
         let stride = match args.optional_ints(stride) {
             None | Some([]) => kernel.clone(),
-            Some(_) => spread(args, stride, dims, "either be omitted, ")?,
+            Some(_) => spread(args, stride, dims, word("either be omitted, "))?,
         };
-        let padding = spread(args, padding, dims, "either be ")?;
-        let means = dilation.is_none();
+        let padding = spread(args, padding, dims, word("either be "))?;
         let dilation = match dilation {
             Some(arg) => spread(args, arg, dims, "be either ")?,
             None => Ints::from_elem(1, dims),
         };
         let rank = input.rank();
-        if rank != dims + 1 && rank != dims + 2 {
-            return Err(wrong_rank(args, rank, dims));
+        let check_rank = || match rank == dims + 1 || rank == dims + 2 {
+            true => Ok(()),
+            false => Err(wrong_rank(args, rank, dims)),
+        };
+        let is_mean_of_images = args.op.name == "avg_pool2d";
+        if dims == 1 {
+            check_rank()?;
         }
         // torch's kernels count in 32 bits; with that limit no sum below can overflow.
         if [&kernel, &stride, &padding, &dilation].into_iter().flatten().any(|&n| i32::try_from(n).is_err()) {
             return Err(Error::runtime("value cannot be converted to type int without overflow"));
+        }
+        if is_mean_of_images {
+            check_divisor(args)?;
+            wrap_dim(-3, rank)?;
+        } else {
+            check_rank()?;
+            check_divisor(args)?;
         }
         if stride.contains(&0) {
             return Err(Error::runtime("stride should not be zero"));
@@ -182,6 +196,7 @@ impl PoolParams {
                 return Err(Error::runtime(format!("{what} should be greater than zero, but got {each}")));
             }
         }
+        check_rank()?;
         if input.sizes()[rank - dims - 1..].contains(&0) {
             return Err(empty_input(args, input, dims));
         }
@@ -205,6 +220,12 @@ impl PoolParams {
     }
 }
 
+/// Refuses a divisor of zero, where there is one.
+fn check_divisor(args: &Args) -> Result<()> {
+    let divisor = args.op.schema().arg("divisor_override").and_then(|divisor| args.optional_int(divisor));
+    if divisor == Some(0) { Err(Error::runtime("divisor must be not zero")) } else { Ok(()) }
+}
+
 /// Returns torch's error for the gradient of adaptive pooling to an empty size.
 fn check_not_empty(grad: &Tensor, dims: usize, kind: &str) -> Result<()> {
     let sizes = shown(grad, dims);
@@ -225,6 +246,16 @@ fn by_axis(letter: &str, values: &[i64]) -> String {
     let axes = &["T", "H", "W"][3 - values.len()..];
     let each: Vec<String> = values.iter().zip(axes).map(|(n, axis)| format!("{letter}{axis}: {n}")).collect();
     each.join(" ")
+}
+
+/// Checks the dimensions of sequences, with or without a batch.
+fn check_sequence(rank: usize, name: &str) -> Result<()> {
+    if rank == 2 || rank == 3 {
+        return Ok(());
+    }
+    Err(Error::runtime(format!(
+        "Expected 2 to 3 dimensions, but got {rank}-dimensional tensor for argument #1 'self' (while checking arguments for {name})"
+    )))
 }
 
 /// Returns torch's error for sizes in a list where the input has not more dimensions: it might have to fill in a size.

@@ -143,6 +143,9 @@ fn adaptive_max_pool(args: &Args, dims: usize) -> Result<Output> {
 
     let (input, wanted) = (args.tensor(INPUT)?, args.ints(OUTPUT_SIZE)?);
     let rank = input.rank();
+    if dims == 1 {
+        super::check_sequence(rank, "adaptive_max_pool1d")?;
+    }
     let output = match wanted.len() {
         1 => Ints::from_elem(wanted[0], dims),
         n if n == dims => Ints::from_slice(wanted),
@@ -202,7 +205,7 @@ macro_rules! adaptive_rows {
             namespace: "nn.functional",
             aliases: &[$alias],
             variants: Variants::FUNCTION,
-            signature: "(Tensor self, int[1] output_size, truth return_indices=True) -> (Tensor, Tensor)",
+            signature: "(Tensor self, int[1] output_size, object? return_indices=None) -> (Tensor, Tensor)",
             doc: concat!(
                 "The largest element of windows that cover each channel evenly, `output_size` of them, and its index.\n\nShapes: ",
                 $shapes,

@@ -2,18 +2,17 @@
 //! together).
 
 use rushlight_autograd::Tensor;
-use rushlight_core::broadcast::broadcast;
 use rushlight_core::{DType, Error, Result};
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
     Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator,
 };
 use rushlight_dispatch::value::{Arg, Ints, Output, Value, sizes_value};
-use rushlight_dispatch::variants::wrong_shape;
 
 use super::gates::{GRU_GATES, LSTM_GATES};
 use super::sequence::LSTM_SEQUENCE;
-use super::{no_dim, size};
+use super::steps::{Kind, State, Weights, run_packed, run_steps};
+use super::{composed, size};
 use crate::join::cat::{CAT, STACK};
 use crate::linalg::addmm::ADDMM;
 use crate::linalg::matrix::MM;
@@ -23,60 +22,9 @@ use crate::pointwise::activation::RELU;
 use crate::pointwise::arith::ADD;
 use crate::pointwise::hyperbolic::TANH;
 use crate::view::RESHAPE;
-use crate::view::narrow::sliced;
+use crate::view::narrow::{NARROW, sliced};
 use crate::view::split::{SPLIT_WITH_SIZES, UNBIND};
 use crate::view::transpose::TRANSPOSE;
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Tanh,
-    Relu,
-    Lstm,
-    Gru,
-}
-
-/// The weights of a layer in one direction.
-struct Weights<'a> {
-    input: &'a Tensor,
-    own: &'a Tensor,
-    biases: Option<[&'a Tensor; 2]>,
-    /// The projection of an LSTM's outputs.
-    projection: Option<&'a Tensor>,
-}
-
-/// Output and state; they differ only for an LSTM.
-#[derive(Clone)]
-struct State {
-    output: Tensor,
-    cell: Option<Tensor>,
-}
-
-impl State {
-    fn each(&self, change: impl Fn(&Tensor) -> Result<Tensor>) -> Result<State> {
-        Ok(State { output: change(&self.output)?, cell: self.cell.as_ref().map(change).transpose()? })
-    }
-
-    /// The states of the sequences `start..end`.
-    fn rows(&self, start: isize, end: isize) -> Result<State> {
-        if start == 0 && self.output.sizes().first() == Some(&end) {
-            return Ok(self.clone());
-        }
-        self.each(|tensor| sliced(tensor, 0, start, end - start, 1))
-    }
-
-    fn below(self, other: State) -> Result<State> {
-        let joined = |a: Tensor, b: Tensor| CAT.tensor([Value::from(vec![a, b]), 0i64.into()]);
-        let cell = match (self.cell, other.cell) {
-            (Some(a), Some(b)) => Some(joined(a, b)?),
-            _ => None,
-        };
-        Ok(State { output: joined(self.output, other.output)?, cell })
-    }
-
-    fn count(&self) -> isize {
-        self.output.sizes().first().copied().unwrap_or(0)
-    }
-}
 
 /// One layer in one direction, prepared: its products with the input are computed, and its weights are in the layout of
 /// the steps.
@@ -166,61 +114,6 @@ impl Layer {
         let state = State { output: at(&outputs)?, cell: Some(at(&cells)?) };
         Ok(Some((outputs, state)))
     }
-
-    /// Sequences of one length: outputs `(T, N, H)` and the last state.
-    fn run(&self, steps: Vec<Tensor>, first: State, backwards: bool) -> Result<(Tensor, State)> {
-        let mut state = first;
-        let mut outputs = Vec::with_capacity(steps.len());
-        let take = |step: &Tensor, state: &mut State, outputs: &mut Vec<Tensor>| -> Result<()> {
-            *state = self.step(step, state)?;
-            outputs.push(state.output.clone());
-            Ok(())
-        };
-        if backwards {
-            steps.iter().rev().try_for_each(|step| take(step, &mut state, &mut outputs))?;
-            outputs.reverse();
-        } else {
-            steps.iter().try_for_each(|step| take(step, &mut state, &mut outputs))?;
-        }
-        Ok((STACK.tensor([Value::from(outputs), 0i64.into()])?, state))
-    }
-
-    /// Packed sequences, the longest first: step `t` contains only the sequences that are longer than `t`.
-    fn run_packed(&self, steps: Vec<Tensor>, first: State, backwards: bool) -> Result<(Tensor, State)> {
-        let mut outputs = Vec::with_capacity(steps.len());
-        let joined = |outputs: Vec<Tensor>| CAT.tensor([Value::from(outputs), 0i64.into()]);
-        let rows = |step: &Tensor| step.sizes().first().copied().unwrap_or(0);
-        if backwards {
-            // Sequences begin one after the other, the longest first.
-            let mut state = first.rows(0, steps.last().map_or(0, rows))?;
-            for step in steps.iter().rev() {
-                let (running, wanted) = (state.count(), rows(step));
-                if wanted > running {
-                    state = state.below(first.rows(running, wanted)?)?;
-                }
-                state = self.step(step, &state)?;
-                outputs.push(state.output.clone());
-            }
-            outputs.reverse();
-            return Ok((joined(outputs)?, state));
-        }
-        // Sequences end one after the other, the longest last.
-        let mut ended = Vec::new();
-        let mut state = first;
-        for step in &steps {
-            let (running, wanted) = (state.count(), rows(step));
-            if wanted < running {
-                ended.push(state.rows(wanted, running)?);
-                state = state.rows(0, wanted)?;
-            }
-            state = self.step(step, &state)?;
-            outputs.push(state.output.clone());
-        }
-        while let Some(shorter) = ended.pop() {
-            state = state.below(shorter)?;
-        }
-        Ok((joined(outputs)?, state))
-    }
 }
 
 /// The arguments shared by all layers.
@@ -231,6 +124,8 @@ struct Network<'a> {
     directions: usize,
     dropout: f64,
     /// The number of sequences in each step, if they are packed.
+    batch_sizes: Option<&'a Tensor>,
+    /// The same as numbers, if they fit the input.
     lengths: Option<Ints>,
 }
 
@@ -241,16 +136,16 @@ impl<'a> Network<'a> {
         kind: Kind,
         own: &Own,
         projected: bool,
-        lengths: Option<Ints>,
-        hidden: isize,
-    ) -> Result<Network<'a>> {
+        batch_sizes: Option<&'a Tensor>,
+        states: &[&Tensor],
+    ) -> Result<(Network<'a>, Vec<State>)> {
         let params = args.tensors(own.params)?;
         let has_biases = args.bool(own.has_biases)?;
         let stride = if has_biases { 4 } else { 2 } + usize::from(projected);
         // For these dtypes torch's library cuts the list itself, and reads as many states as it needs.
         let is_cut = kind == Kind::Lstm
             && !projected
-            && lengths.is_none()
+            && batch_sizes.is_none()
             && params.first().is_some_and(|weight| matches!(weight.dtype(), DType::F32 | DType::BF16));
         if params.len() % stride != 0 {
             let n = params.len();
@@ -262,9 +157,10 @@ impl<'a> Network<'a> {
             return Err(Error::runtime(sentence)
                 .hint("Each layer and direction needs two weights, and two biases if has_biases."));
         }
+        let hidden = apart(states)?;
         let directions = if args.bool(own.bidirectional)? { 2 } else { 1 };
         if !is_cut {
-            check_counts(args.int(own.num_layers)?, directions, params.len() / stride, hidden as usize)?;
+            check_counts(args.int(own.num_layers)?, directions, params.len() / stride, hidden.len())?;
         }
         let layers = usize::try_from(args.int(own.num_layers)?)
             .map_err(|_| Error::runtime("num_layers must not be negative"))?;
@@ -280,40 +176,69 @@ impl<'a> Network<'a> {
             projection: projected.then(|| own[stride - 1]),
         });
         let dropout = if args.bool(own.train)? { args.float(own.dropout)? } else { 0.0 };
-        Ok(Network { kind, weights: weights.collect(), layers, directions, dropout, lengths })
+        let lengths = batch_sizes.and_then(|sizes| lengths(sizes, args.tensor(Arg::FIRST).ok()?));
+        let weights = weights.collect();
+        Ok((Network { kind, weights, layers, directions, dropout, batch_sizes, lengths }, hidden))
     }
 
+    /// One layer in one direction. Operands that the fast form does not take have the results and the errors of the steps
+    /// that torch composes.
     fn run_layer(&self, input: &Tensor, weights: &Weights, first: &State, backwards: bool) -> Result<(Tensor, State)> {
+        if self.is_regular(input, weights, first)
+            && let Ok(found) = self.run_fast(input, weights, first, backwards)
+        {
+            return Ok(found);
+        }
+        let products = op!(LINEAR, input, weights.input, weights.biases.map(|[input, _]| input))?;
+        let step = |input: &Tensor, state: &State| composed::step(self.kind, weights, input, state);
+        let Some(batch_sizes) = self.batch_sizes else {
+            return run_steps(&step, UNBIND.call([(&products).into()])?.into_tensors(), first.clone(), backwards);
+        };
+        let lengths = read_lengths(batch_sizes)?;
+        let rows = |at: usize| {
+            let (start, end) = if backwards {
+                let after = lengths[at + 1..].iter().fold(0i64, |sum, &n| sum.wrapping_add(n));
+                (products.sizes().first().map_or(0, |&rows| rows as i64).wrapping_sub(after), lengths[at])
+            } else {
+                (lengths[..at].iter().fold(0i64, |sum, &n| sum.wrapping_add(n)), lengths[at])
+            };
+            let start = if backwards { start.wrapping_sub(end) } else { start };
+            op!(NARROW, &products, 0i64, start, end)
+        };
+        run_packed(&step, &rows, &lengths, first.clone(), backwards)
+    }
+
+    /// Whether the operands have one dtype and the dimensions of a layer.
+    fn is_regular(&self, input: &Tensor, weights: &Weights, first: &State) -> bool {
+        let has = |tensor: &Tensor, rank: usize| {
+            tensor.dtype() == input.dtype() && tensor.rank() == rank && !tensor.is_sparse()
+        };
+        let rank = if self.batch_sizes.is_some() { 2 } else { 3 };
+        has(input, rank)
+            && self.lengths.is_some() == self.batch_sizes.is_some()
+            && [weights.input, weights.own].iter().chain(&weights.projection).all(|weight| has(weight, 2))
+            && weights.biases.is_none_or(|biases| biases.iter().all(|bias| has(bias, 1)))
+            && has(&first.output, 2)
+            && first.cell.as_ref().is_none_or(|cell| has(cell, 2))
+            && input.sizes()[0] > 0
+    }
+
+    fn run_fast(&self, input: &Tensor, weights: &Weights, first: &State, backwards: bool) -> Result<(Tensor, State)> {
         let (ready, products) = Layer::new(self.kind, input, weights)?;
+        let step = |input: &Tensor, state: &State| ready.step(input, state);
         match &self.lengths {
             None => match Layer::run_fused(weights, &products, first, backwards)? {
                 Some(found) => Ok(found),
-                None => ready.run(UNBIND.call([(&products).into()])?.into_tensors(), first.clone(), backwards),
+                None => run_steps(&step, UNBIND.call([(&products).into()])?.into_tensors(), first.clone(), backwards),
             },
             Some(lengths) => {
-                let steps = SPLIT_WITH_SIZES.call([(&products).into(), lengths.clone().into()])?.into_tensors();
-                ready.run_packed(steps, first.clone(), backwards)
+                let parts = SPLIT_WITH_SIZES.call([(&products).into(), lengths.clone().into()])?.into_tensors();
+                let rows = |at: usize| {
+                    parts.get(at).cloned().ok_or_else(|| Error::runtime("fewer steps than numbers of sequences"))
+                };
+                run_packed(&step, &rows, lengths, first.clone(), backwards)
             }
         }
-    }
-
-    /// The first step as torch computes it: the input's part with its bias, the state's part with its own, and their sum in place
-    /// of the latter. A call whose operands do not fit fails here with torch's error.
-    fn in_two_parts(&self, input: &Tensor, weights: &Weights, first: &State, backwards: bool) -> Result<()> {
-        let [of_input, of_state] = weights.biases.map_or([None; 2], |biases| biases.map(Some));
-        let products = op!(LINEAR, input, weights.input, of_input)?;
-        let steps = match &self.lengths {
-            None => UNBIND.call([(&products).into()])?.into_tensors(),
-            Some(lengths) => SPLIT_WITH_SIZES.call([(&products).into(), lengths.clone().into()])?.into_tensors(),
-        };
-        let Some(step) = (if backwards { steps.last() } else { steps.first() }) else { return Ok(()) };
-        let state = first.rows(0, step.sizes().first().copied().unwrap_or(0).min(first.count()))?;
-        let own = op!(LINEAR, &state.output, weights.own, of_state)?;
-        let sizes = broadcast(own.sizes(), step.sizes())?;
-        if self.kind != Kind::Gru && sizes != *own.sizes() {
-            return Err(wrong_shape(own.sizes(), &sizes));
-        }
-        Ok(())
     }
 
     /// The last layer's outputs, and the last states of all layers and directions.
@@ -331,11 +256,7 @@ impl<'a> Network<'a> {
             let mut outputs = Vec::with_capacity(self.directions);
             for direction in 0..self.directions {
                 let at = layer * self.directions + direction;
-                let found = self.run_layer(&input, &self.weights[at], &first[at], direction == 1);
-                let (output, state) = found.map_err(|error| {
-                    let parts = self.in_two_parts(&input, &self.weights[at], &first[at], direction == 1);
-                    parts.err().unwrap_or(error)
-                })?;
+                let (output, state) = self.run_layer(&input, &self.weights[at], &first[at], direction == 1)?;
                 outputs.push(output);
                 last.push(state);
             }
@@ -409,37 +330,19 @@ fn run(args: &Args, kind: Kind, packed: bool) -> Result<Output> {
     if kind == Kind::Lstm && states.len() != 2 {
         return Err(Error::runtime("lstm expects two hidden states"));
     }
-    // The states are taken apart along their first dimension.
-    let hidden = states.iter().try_fold(isize::MAX, |least, state| Ok::<_, Error>(least.min(size(state, 0)?)))?;
+    let projected = match states[..] {
+        [output, cell] => size(output, 2)? != size(cell, 2)?,
+        _ => false,
+    };
+    if !packed {
+        check_devices(input, &states, &args.tensors(own.params)?)?;
+    }
+    let batch_sizes = packed.then(|| args.valued(RNN_TANH_PACKED::BATCH_SIZES)).transpose()?;
     let first = !packed && args.bool(RNN_TANH::BATCH_FIRST)?;
     let turned = |tensor: &Tensor| op!(TRANSPOSE, tensor, 0i64, 1i64);
-    let multiplied = || match args.tensors(own.params)?.first() {
-        Some(weight) => op!(LINEAR, input, *weight, None::<&Tensor>).map(drop),
-        None => Ok(()),
-    };
-    let lengths = match packed {
-        true => match lengths(args.valued(RNN_TANH_PACKED::BATCH_SIZES)?, input) {
-            Ok(lengths) => Some(lengths),
-            Err(error) => return multiplied().and(Err(error)),
-        },
-        false => None,
-    };
-    if !packed && input.rank() < 3 {
-        if kind != Kind::Lstm {
-            multiplied()?;
-        }
-        size(input, 2)?;
-    }
     let input = if first { turned(input)? } else { input.clone() };
-    let projected = states.len() == 2 && states[0].sizes().get(2) != states[1].sizes().get(2);
-    let network = Network::read(args, kind, &own, projected, lengths, hidden)?;
-    if size(&input, 0)? == 0 {
-        return Err(Error::runtime("Expected sequence length to be larger than 0 in RNN"));
-    }
-    if let Some(lacking) = states.iter().find(|state| state.rank() < 3) {
-        return Err(no_dim(lacking, 2));
-    }
-    let (output, last) = network.run(&input, &apart(&states)?)?;
+    let (network, hidden) = Network::read(args, kind, &own, projected, batch_sizes, &states)?;
+    let (output, last) = network.run(&input, &hidden)?;
     let output = if first { turned(&output)? } else { output };
     let mut results = vec![output];
     let (outputs, cells): (Vec<_>, Vec<_>) = last.into_iter().map(|state| (state.output, state.cell)).unzip();
@@ -467,20 +370,41 @@ fn check_counts(layers: i64, directions: usize, weights: usize, states: usize) -
     Ok(())
 }
 
-/// The number of sequences in each step, which never increases.
-fn lengths(sizes: &Tensor, data: &Tensor) -> Result<Ints> {
-    if sizes.dtype() != DType::I64 || sizes.rank() != 1 {
-        return Err(Error::runtime("batch_sizes should be a 1-D tensor of int64 on the CPU"));
+/// The number of sequences in each step, which never increases; `None` if the numbers do not fit the input.
+fn lengths(sizes: &Tensor, data: &Tensor) -> Option<Ints> {
+    if sizes.dtype() != DType::I64 || sizes.rank() != 1 || data.rank() == 0 {
+        return None;
     }
-    let list = crate::convert::to_vec::<i64>(sizes)?;
-    let falls = list.windows(2).all(|pair| pair[0] >= pair[1]);
-    let rows = size(data, 0)? as i64;
-    if !falls || list.iter().any(|&n| n < 1) || list.iter().try_fold(0i64, |sum, &n| sum.checked_add(n)) != Some(rows) {
-        return Err(Error::runtime(format!(
-            "batch_sizes must be positive, must not grow, and must add up to the {rows} rows of the data"
-        )));
+    let list = crate::convert::to_vec::<i64>(sizes).ok()?;
+    let falls = list.windows(2).all(|pair| pair[0] >= pair[1]) && list.iter().all(|&n| n > 0);
+    let sum = list.iter().try_fold(0i64, |sum, &n| sum.checked_add(n));
+    (falls && sum == Some(data.sizes()[0] as i64)).then(|| list.into())
+}
+
+/// The same numbers as they are.
+fn read_lengths(sizes: &Tensor) -> Result<Vec<i64>> {
+    let steps = size(sizes, 0)?;
+    if sizes.dtype() != DType::I64 {
+        let name = sizes.dtype().display_name();
+        return Err(Error::runtime(format!("expected scalar type Long but found {name}")));
     }
-    Ok(list.into())
+    let mut list = crate::convert::to_vec::<i64>(sizes)?;
+    list.truncate(steps as usize);
+    Ok(list)
+}
+
+/// The states and parameters are where the input is.
+fn check_devices(input: &Tensor, states: &[&Tensor], params: &[&Tensor]) -> Result<()> {
+    let named = states.iter().map(|state| ("hidden", state)).chain(params.iter().map(|param| ("parameter", param)));
+    for (name, tensor) in named {
+        let (own, other) = (input.device(), tensor.device());
+        if own != other {
+            return Err(Error::runtime(format!(
+                "Input and {name} tensors are not at the same device, found input tensor at {own} and {name} tensor at {other}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 const LAYERS: Operator = Operator {
@@ -506,6 +430,7 @@ macro_rules! layer_rows {
                 $example
             ),
             autocast: Autocast::$autocast,
+            tags: Tags::MIXED_DEVICES,
             implementation: Implementation::CompositeImplicit(|args| run(args, Kind::$kind, false)),
             samples: $samples,
             errors: $errors,

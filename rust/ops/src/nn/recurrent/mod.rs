@@ -3,10 +3,12 @@
 //! The products of a whole sequence with the input's weights are one product; each step adds the product of the state
 //! with its weights, and `gates` computes the elementwise part of the step.
 
+mod composed;
 pub mod gates;
 pub mod layers;
 mod on_cuda;
 pub mod sequence;
+mod steps;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};
@@ -43,15 +45,24 @@ fn size(tensor: &Tensor, dim: usize) -> Result<isize> {
     tensor.sizes().get(dim).copied().ok_or_else(|| no_dim(tensor, dim))
 }
 
+/// Checks the number of the input's features.
+fn check_input(args: &Args) -> Result<()> {
+    use RNN_TANH_CELL::*;
+
+    let (wanted, own) = (size(args.tensor(W_IH)?, 1)?, size(args.tensor(INPUT)?, 1)?);
+    match own == wanted {
+        true => Ok(()),
+        false => Err(Error::runtime(format!("input has inconsistent input_size: got {own} expected {wanted}"))),
+    }
+}
+
 /// Checks the shapes of one step with torch's messages, in its order: `input (N, I)` and each state `(N, H)`.
 fn check_step(args: &Args, states: &[&Tensor]) -> Result<()> {
     use RNN_TANH_CELL::*;
 
-    let (input, w_ih, w_hh) = (args.tensor(INPUT)?, args.tensor(W_IH)?, args.tensor(W_HH)?);
-    let (wanted, own, rows) = (size(w_ih, 1)?, size(input, 1)?, size(input, 0)?);
-    if own != wanted {
-        return Err(Error::runtime(format!("input has inconsistent input_size: got {own} expected {wanted}")));
-    }
+    check_input(args)?;
+    let (input, w_hh) = (args.tensor(INPUT)?, args.tensor(W_HH)?);
+    let rows = size(input, 0)?;
     let hidden = size(w_hh, 1)?;
     for (label, state) in states.iter().enumerate() {
         let batch = size(state, 0)?;
@@ -70,7 +81,7 @@ fn check_step(args: &Args, states: &[&Tensor]) -> Result<()> {
     Ok(())
 }
 
-/// Checks the numbers of rows of the weights: before the step of a simple cell, after that of others.
+/// Checks the numbers of rows of the weights, each kind of cell at its own time.
 fn check_weights(args: &Args, gates: isize) -> Result<()> {
     use RNN_TANH_CELL::*;
 
@@ -215,8 +226,9 @@ Shapes: input `(N, I)`, both of hx and both results `(N, H)`, w_ih `(4 * H, I)`,
     implementation: Implementation::CompositeImplicit(|args| {
         let states = args.tensors(HX)?;
         let [output, state] = states[..] else { return Err(Error::runtime("lstm_cell expects two hidden states")) };
-        check_step(args, &states)?;
+        check_input(args)?;
         check_weights(args, 4)?;
+        check_step(args, &states)?;
         let own = of_state(args, output)?;
         LSTM_GATES.call([op!(ADD, &of_input(args)?, &own)?.into(), state.into()])
     }),

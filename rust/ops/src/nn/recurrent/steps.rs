@@ -1,0 +1,122 @@
+//! What layers of each kind share: weights, states, and the order of steps over sequences of one length and over packed ones.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{Error, Result};
+use rushlight_dispatch::op;
+use rushlight_dispatch::value::Value;
+
+use crate::join::cat::{CAT, STACK};
+use crate::view::narrow::NARROW;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Tanh,
+    Relu,
+    Lstm,
+    Gru,
+}
+
+/// The weights of a layer in one direction.
+pub(super) struct Weights<'a> {
+    pub input: &'a Tensor,
+    pub own: &'a Tensor,
+    pub biases: Option<[&'a Tensor; 2]>,
+    /// The projection of an LSTM's outputs.
+    pub projection: Option<&'a Tensor>,
+}
+
+/// Output and state; they differ only for an LSTM.
+#[derive(Clone)]
+pub(super) struct State {
+    pub output: Tensor,
+    pub cell: Option<Tensor>,
+}
+
+impl State {
+    fn each(&self, change: impl Fn(&Tensor) -> Result<Tensor>) -> Result<State> {
+        Ok(State { output: change(&self.output)?, cell: self.cell.as_ref().map(change).transpose()? })
+    }
+
+    /// The states of the sequences `start..end`.
+    fn rows(&self, start: i64, end: i64) -> Result<State> {
+        if start == 0 && self.output.sizes().first() == Some(&(end as isize)) {
+            return Ok(self.clone());
+        }
+        self.each(|tensor| op!(NARROW, tensor, 0i64, start, end.wrapping_sub(start)))
+    }
+
+    fn below(self, other: State) -> Result<State> {
+        let joined = |a: Tensor, b: Tensor| CAT.tensor([Value::from(vec![a, b]), 0i64.into()]);
+        let cell = match (self.cell, other.cell) {
+            (Some(a), Some(b)) => Some(joined(a, b)?),
+            _ => None,
+        };
+        Ok(State { output: joined(self.output, other.output)?, cell })
+    }
+}
+
+/// One step of a layer: from the products of the input with its weights, and the state.
+pub(super) type Step<'a> = dyn Fn(&Tensor, &State) -> Result<State> + 'a;
+/// The rows of the products that belong to a step.
+pub(super) type Rows<'a> = dyn Fn(usize) -> Result<Tensor> + 'a;
+
+/// Sequences of one length: outputs `(T, N, H)` and the last state.
+pub(super) fn run_steps(step: &Step, steps: Vec<Tensor>, first: State, backwards: bool) -> Result<(Tensor, State)> {
+    let mut state = first;
+    let mut outputs = Vec::with_capacity(steps.len());
+    let take = |input: &Tensor, state: &mut State, outputs: &mut Vec<Tensor>| -> Result<()> {
+        *state = step(input, state)?;
+        outputs.push(state.output.clone());
+        Ok(())
+    };
+    if backwards {
+        steps.iter().rev().try_for_each(|input| take(input, &mut state, &mut outputs))?;
+        outputs.reverse();
+    } else {
+        steps.iter().try_for_each(|input| take(input, &mut state, &mut outputs))?;
+    }
+    if outputs.is_empty() {
+        return Err(Error::runtime("Expected sequence length to be larger than 0 in RNN"));
+    }
+    Ok((STACK.tensor([Value::from(outputs), 0i64.into()])?, state))
+}
+
+/// Packed sequences, the longest first: step `t` contains only the sequences that are longer than `t`, `lengths[t]` of them.
+pub(super) fn run_packed(step: &Step, rows: &Rows, lengths: &[i64], first: State, backwards: bool) -> Result<(Tensor, State)> {
+    let mut outputs = Vec::with_capacity(lengths.len());
+    let joined = |outputs: Vec<Tensor>| CAT.tensor([Value::from(outputs), 0i64.into()]);
+    let (Some(&longest), Some(&shortest)) = (lengths.first(), lengths.last()) else {
+        return Err(Error::runtime("batch_sizes must not be empty"));
+    };
+    if backwards {
+        // Sequences begin one after the other, the longest first.
+        let (mut state, mut running) = (first.rows(0, shortest)?, shortest);
+        for (at, &wanted) in lengths.iter().enumerate().rev() {
+            if wanted > running {
+                state = state.below(first.rows(running, wanted)?)?;
+            }
+            running = wanted;
+            state = step(&rows(at)?, &state)?;
+            outputs.push(state.output.clone());
+        }
+        outputs.reverse();
+        return Ok((joined(outputs)?, state));
+    }
+    // Sequences end one after the other, the longest last.
+    let mut ended = Vec::new();
+    let (mut state, mut running) = (first, longest);
+    for (at, &wanted) in lengths.iter().enumerate() {
+        let input = rows(at)?;
+        if wanted < running {
+            ended.push(state.rows(wanted, running)?);
+            state = state.rows(0, wanted)?;
+        }
+        running = wanted;
+        state = step(&input, &state)?;
+        outputs.push(state.output.clone());
+    }
+    while let Some(shorter) = ended.pop() {
+        state = state.below(shorter)?;
+    }
+    Ok((joined(outputs)?, state))
+}
