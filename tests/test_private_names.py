@@ -500,4 +500,8 @@ def test_the_processor_is_described():
 
 
 def test_there_is_no_mode_of_fake_tensors():
+    from rushlight._subclasses.fake_tensor import unset_fake_temporarily
+
     assert torch._guards.active_fake_mode() is None and torch._guards.detect_fake_mode([torch.ones(2)]) is None
+    with unset_fake_temporarily() as mode:
+        assert mode is None

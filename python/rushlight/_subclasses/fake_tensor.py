@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 from rushlight._absent import declare
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from typing import Any
 
 __all__ = [
+    "unset_fake_temporarily",
     *declare(
         globals(),
         "programs run eagerly; the device meta has tensors without data",
@@ -18,6 +22,18 @@ __all__ = [
         """,
     ),
 ]
+
+
+@contextmanager
+def unset_fake_temporarily() -> Generator[None]:
+    """A block without the mode that makes fake tensors. It gives None, the mode that was active.
+
+    >>> with torch._subclasses.fake_tensor.unset_fake_temporarily() as mode:
+    ...     print(mode)
+    None
+    """
+    yield None
+
 
 if TYPE_CHECKING:
 
