@@ -186,13 +186,14 @@ pub fn distinct_slices(own: &Tensor, dim: usize) -> Result<Vec<Tensor>> {
     let count = own.sizes()[dim];
     let moved = op!(MOVEDIM, &own, Ints::from_slice(&[dim as i64]), Ints::from_slice(&[0]))?;
     let width = own.numel() as isize / count.max(1);
-    let slices = op!(RESHAPE, moved, sizes_value(&[count, width]))?;
+    let slices = op!(RESHAPE, &moved, sizes_value(&[count, width]))?;
     let part = |first: i64| op!(NARROW, &slices, 0i64, first, (count as i64 - 1).max(0));
     let first = create::full(&[count.min(1)], Scalar::Bool(true), DType::Bool, own.device())?;
     let starts =
         if count > 1 { op!(CAT, vec![first, op!(ANY_DIM, op!(NE, part(1)?, part(0)?)?, 1i64)?], 0i64)? } else { first };
     let firsts = nonzero::positions(&starts)?;
-    let values = op!(INDEX_SELECT, &own, dim as i64, &firsts)?;
+    let values = op!(INDEX_SELECT, &moved, 0i64, &firsts)?;
+    let values = op!(MOVEDIM, &values, Ints::from_slice(&[0]), Ints::from_slice(&[dim as i64]))?;
     Ok(vec![values, numbers_of_runs(&starts)?, lengths_of_runs(&firsts, count as usize)?])
 }
 
