@@ -15,7 +15,7 @@ from rushlight._loading import load
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, NoReturn
+    from typing import Any
 
 __all__ = ["load_library", "loaded_libraries"]
 
