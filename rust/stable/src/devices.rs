@@ -3,12 +3,13 @@
 use std::ffi::{CStr, CString, c_char, c_void};
 
 use rushlight_core::device_memory::StreamId;
-use rushlight_core::{Error, Result};
+use rushlight_core::{Device, Error, Result};
 use rushlight_cuda::card;
 use rushlight_cuda::stream::Stream;
 use rushlight_dispatch::interpreter;
 
 use crate::errors::{code, export};
+use crate::numbers;
 
 /// The device that was current before a guard.
 pub struct Guard(u8);
@@ -60,6 +61,13 @@ export! {
         card::set_current(index_of(device)?)?;
     }
 
+    /// A text without an index has the index -1.
+    fn torch_parse_device_string(text: *const c_char, kind: *mut u32, index: *mut i32) {
+        let (device, number) = Device::parse(&CStr::from_ptr(text).to_string_lossy())?;
+        *kind = numbers::of_device(device)?.0 as u32;
+        *index = number.map_or(-1, i32::from);
+    }
+
     fn aoti_torch_get_current_device_index(result: *mut i32) {
         *result = i32::from(card::select(card::current()).map(|_| card::current())?);
     }
@@ -89,6 +97,10 @@ export! {
 
     fn torch_get_cuda_stream_from_pool(high_priority: bool, device: i32, result: *mut *mut c_void) {
         *result = native(Stream::new(index_of(device)?, if high_priority { -1 } else { 0 })?);
+    }
+
+    fn torch_set_current_cuda_stream(stream: *mut c_void, device: i32) {
+        Stream::of(index_of(device)?, StreamId(stream.expose_provenance())).set_current();
     }
 
     fn torch_cuda_stream_synchronize(stream: *mut c_void, device: i32) {

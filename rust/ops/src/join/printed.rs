@@ -71,7 +71,7 @@ impl Format {
             let wide = most.abs() > 99.0 || least.abs() > 99.0;
             return format(Style::Scientific, 11 + usize::from(wide), 1.0);
         }
-        if most > 5.0 || most < 0.0 {
+        if !(0.0..=5.0).contains(&most) {
             return format(Style::Fixed, 7, 10f64.powf(most - 1.0));
         }
         format(Style::Fixed, if most == 0.0 { 7 } else { most as usize + 6 }, 1.0)
