@@ -21,11 +21,11 @@ def adaptive_avg_pool2d(input: Tensor, output_size: _int | Sequence[_int]) -> Te
     """Means over the requested number of windows, which cover images `(N, C, H, W)` or `(C, H, W)` evenly."""
 def adaptive_avg_pool3d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor:
     """Means over the requested number of windows, which cover volumes `(N, C, D, H, W)` or `(C, D, H, W)` evenly."""
-def adaptive_max_pool1d_with_indices(input: Tensor, output_size: _int | Sequence[_int], return_indices: _bool = True) -> tuple[Tensor, Tensor]:
+def adaptive_max_pool1d_with_indices(input: Tensor, output_size: _int | Sequence[_int], return_indices: object | None = None) -> tuple[Tensor, Tensor]:
     """The largest element of windows that cover each channel evenly, `output_size` of them, and its index."""
-def adaptive_max_pool2d_with_indices(input: Tensor, output_size: _int | Sequence[_int], return_indices: _bool = True) -> tuple[Tensor, Tensor]:
+def adaptive_max_pool2d_with_indices(input: Tensor, output_size: _int | Sequence[_int], return_indices: object | None = None) -> tuple[Tensor, Tensor]:
     """The largest element of windows that cover each channel evenly, `output_size` of them, and its index."""
-def adaptive_max_pool3d_with_indices(input: Tensor, output_size: _int | Sequence[_int], return_indices: _bool = True) -> tuple[Tensor, Tensor]:
+def adaptive_max_pool3d_with_indices(input: Tensor, output_size: _int | Sequence[_int], return_indices: object | None = None) -> tuple[Tensor, Tensor]:
     """The largest element of windows that cover each channel evenly, `output_size` of them, and its index."""
 def avg_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, ceil_mode: _bool = False, count_include_pad: _bool = True) -> Tensor:
     """The mean of each window of sequences `(N, C, L)` or `(C, L)`; zero padding is included unless `count_include_pad` is false."""
@@ -148,7 +148,7 @@ def mish_(input: Tensor) -> Tensor:
     """Each element times the hyperbolic tangent of its softplus."""
 def mse_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ..., weight: Tensor | None = None) -> Tensor:
     """The squared differences, as mean, sum or (`"none"`) each; weighted by `weight`, which has the input's shape."""
-def multi_margin_loss(input: Tensor, target: Tensor, p: _int = 1, margin: _float = 1.0, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
+def multi_margin_loss(input: Tensor, target: Tensor, p: _Number = 1, margin: _Number = 1.0, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
     """The margin violations of the scores of other classes than the target's, averaged over the classes."""
 def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
     """The violations of a margin of 1 between the scores of target classes and of others, averaged over the classes."""
@@ -160,7 +160,7 @@ def normalize(input: Tensor, p: _float = 2.0, dim: _int = 1, eps: _float = 1e-12
     """Divides by the norms along `dim`, so that they become one; norms below `eps` are raised to `eps`."""
 def one_hot(input: Tensor, num_classes: _int = -1) -> Tensor:
     """For each class index a row of zeros with a one at that index; `num_classes=-1` means one more than the largest index."""
-def pad(input: Tensor, pad: Sequence[_int], mode: _str = ..., value: _Number | None = None) -> Tensor:
+def pad(input: Tensor, pad: Sequence[_int], mode: _str = ..., value: _float | None = None) -> Tensor:
     """A copy with padding."""
 def pairwise_distance(x1: Tensor, x2: Tensor, p: _float = 2.0, eps: _float = 1e-06, keepdim: _bool = False) -> Tensor:
     """The norms of `x1 - x2 + eps` along the last dimension."""
