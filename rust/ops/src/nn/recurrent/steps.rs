@@ -82,7 +82,13 @@ pub(super) fn run_steps(step: &Step, steps: Vec<Tensor>, first: State, backwards
 }
 
 /// Packed sequences, the longest first: step `t` contains only the sequences that are longer than `t`, `lengths[t]` of them.
-pub(super) fn run_packed(step: &Step, rows: &Rows, lengths: &[i64], first: State, backwards: bool) -> Result<(Tensor, State)> {
+pub(super) fn run_packed(
+    step: &Step,
+    rows: &Rows,
+    lengths: &[i64],
+    first: State,
+    backwards: bool,
+) -> Result<(Tensor, State)> {
     let mut outputs = Vec::with_capacity(lengths.len());
     let joined = |outputs: Vec<Tensor>| CAT.tensor([Value::from(outputs), 0i64.into()]);
     let (Some(&longest), Some(&shortest)) = (lengths.first(), lengths.last()) else {
