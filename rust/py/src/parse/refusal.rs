@@ -57,7 +57,7 @@ pub fn refusal(name: &str, signatures: &Signatures, call: &Call) -> PyErr {
 }
 
 /// Functions with several signatures of torch's that one signature covers here: a call has to fit one of torch's.
-const COVERED: &[&str] = &["hamming_window", "kaiser_window", "embedding_bag", "matrix_rank", "pinv"];
+const COVERED: &[&str] = &["hamming_window", "embedding_bag", "matrix_rank", "pinv"];
 
 /// Whether a call that is bound fits none of torch's signatures.
 pub fn fits_none<'s>(overload: &Overload, signatures: impl FnOnce() -> &'s Signatures, call: &Call) -> bool {

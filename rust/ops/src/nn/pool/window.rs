@@ -205,7 +205,7 @@ macro_rules! adaptive_rows {
             namespace: "nn.functional",
             aliases: &[$alias],
             variants: Variants::FUNCTION,
-            signature: "(Tensor self, int[1] output_size, object? return_indices=None) -> (Tensor, Tensor)",
+            signature: "(Tensor self, int[1] output_size, truth return_indices=True) -> (Tensor, Tensor)",
             doc: concat!(
                 "The largest element of windows that cover each channel evenly, `output_size` of them, and its index.\n\nShapes: ",
                 $shapes,
