@@ -2293,9 +2293,9 @@ class _StoreClient:
 
 def _adaptive_max(input: Tensor, output: Sequence[_int]) -> tuple[Tensor, Tensor]:
     """The largest element of windows that cover each channel evenly, and its index among the channel's elements."""
-def _adaptive_max_pool2d(input: Tensor, output_size: _int | Sequence[_int], return_indices: object | None = None) -> tuple[Tensor, Tensor]:
+def _adaptive_max_pool2d(input: Tensor, output_size: _int | Sequence[_int], return_indices: _bool = True) -> tuple[Tensor, Tensor]:
     """The largest element of windows that cover each channel evenly, `output_size` of them, and its index."""
-def _adaptive_max_pool3d(input: Tensor, output_size: _int | Sequence[_int], return_indices: object | None = None) -> tuple[Tensor, Tensor]:
+def _adaptive_max_pool3d(input: Tensor, output_size: _int | Sequence[_int], return_indices: _bool = True) -> tuple[Tensor, Tensor]:
     """The largest element of windows that cover each channel evenly, `output_size` of them, and its index."""
 def _affine(bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
     """`input @ weight.T + bias`."""

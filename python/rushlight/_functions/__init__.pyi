@@ -33,7 +33,7 @@ def acosh_(input: Tensor) -> Tensor:
     """The inverse hyperbolic cosine of each element; nan below 1."""
 def adaptive_avg_pool1d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor:
     """Means over the requested number of windows, which cover sequences `(N, C, L)` or `(C, L)` evenly."""
-def adaptive_max_pool1d(input: Tensor, output_size: _int | Sequence[_int], return_indices: object | None = None) -> tuple[Tensor, Tensor]:
+def adaptive_max_pool1d(input: Tensor, output_size: _int | Sequence[_int], return_indices: _bool = True) -> tuple[Tensor, Tensor]:
     """The largest element of windows that cover each channel evenly, `output_size` of them, and its index."""
 def add(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """Adds `other`, scaled by `alpha`, to `input`."""

@@ -21,11 +21,11 @@ def adaptive_avg_pool2d(input: Tensor, output_size: _int | Sequence[_int]) -> Te
     """Means over the requested number of windows, which cover images `(N, C, H, W)` or `(C, H, W)` evenly."""
 def adaptive_avg_pool3d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor:
     """Means over the requested number of windows, which cover volumes `(N, C, D, H, W)` or `(C, D, H, W)` evenly."""
-def adaptive_max_pool1d_with_indices(input: Tensor, output_size: _int | Sequence[_int], return_indices: object | None = None) -> tuple[Tensor, Tensor]:
+def adaptive_max_pool1d_with_indices(input: Tensor, output_size: _int | Sequence[_int], return_indices: _bool = True) -> tuple[Tensor, Tensor]:
     """The largest element of windows that cover each channel evenly, `output_size` of them, and its index."""
-def adaptive_max_pool2d_with_indices(input: Tensor, output_size: _int | Sequence[_int], return_indices: object | None = None) -> tuple[Tensor, Tensor]:
+def adaptive_max_pool2d_with_indices(input: Tensor, output_size: _int | Sequence[_int], return_indices: _bool = True) -> tuple[Tensor, Tensor]:
     """The largest element of windows that cover each channel evenly, `output_size` of them, and its index."""
-def adaptive_max_pool3d_with_indices(input: Tensor, output_size: _int | Sequence[_int], return_indices: object | None = None) -> tuple[Tensor, Tensor]:
+def adaptive_max_pool3d_with_indices(input: Tensor, output_size: _int | Sequence[_int], return_indices: _bool = True) -> tuple[Tensor, Tensor]:
     """The largest element of windows that cover each channel evenly, `output_size` of them, and its index."""
 def avg_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, ceil_mode: _bool = False, count_include_pad: _bool = True) -> Tensor:
     """The mean of each window of sequences `(N, C, L)` or `(C, L)`; zero padding is included unless `count_include_pad` is false."""
