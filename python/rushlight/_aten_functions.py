@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-__all__ = ["COMPOSED", "FUNCTIONS"]
+__all__ = ["SEVERAL_OPERATORS", "FUNCTIONS"]
 
 
 def alias(self: Tensor) -> Tensor:
@@ -348,4 +348,4 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "unfold": torch.Tensor.unfold,
 }  # fmt: skip
 #: Those that call several operators of the engine.
-COMPOSED = frozenset({"convolution_backward"})
+SEVERAL_OPERATORS = frozenset({"convolution_backward"})

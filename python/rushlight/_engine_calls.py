@@ -116,7 +116,7 @@ _DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
     ),
     "_silu_backward": lambda grad, input: aten.silu_backward.default(grad, input),
     "_affine": _affine,
-    # The functions of these names are composed of them.
+    # torch's operators of the following names change a copy.
     "masked_fill": lambda input, mask, value: torch.clone(input).masked_fill_(mask, value),
     "masked_scatter": lambda input, mask, source: torch.clone(input).masked_scatter_(mask, source),
     "_linear": _linear,
@@ -207,6 +207,7 @@ def _convolution_gradients(
     return list(found[: len(wanted)])
 
 
+#: The functions of operators whose gradients torch computes together. `TOGETHER` in `py/src/autograd/handled.rs` has their names.
 _GRADIENTS: dict[str, Callable[..., list[Tensor | None] | None]] = {
     "_conv": _convolution_gradients,
     "_conv_input": partial(_convolution_gradients, transposed=True),

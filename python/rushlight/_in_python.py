@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_LOSSES = ("none", "mean", "sum")
-
 
 def _word(size_average: Any, reduce: Any, reduction: Any) -> Any:
     """The reduction after the deprecated flags."""

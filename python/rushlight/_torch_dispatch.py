@@ -19,7 +19,7 @@ from typing import Any
 
 import rushlight as torch
 from rushlight import _C, ops
-from rushlight._aten_functions import COMPOSED, FUNCTIONS
+from rushlight._aten_functions import FUNCTIONS, SEVERAL_OPERATORS
 from rushlight._aten_names import own_name
 from rushlight._C import Tensor
 from rushlight._decompositions import ATTRIBUTES, DECOMPOSITIONS
@@ -83,7 +83,9 @@ def _handling_classes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[typ
 
 
 #: Functions that torch composes of operators in every case.
-_COMPOSED = frozenset("linear conv1d conv2d conv3d scaled_dot_product_attention cross_entropy matmul nll_loss".split())
+_COMPOSED_BY_TORCH = frozenset(
+    "linear conv1d conv2d conv3d scaled_dot_product_attention cross_entropy matmul nll_loss".split()
+)
 
 
 #: Operators whose results share memory with an operand and have no history.
@@ -116,7 +118,7 @@ def handle(overload: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
 
     name = overload.overloadpacket.__name__
     function = overload.overloadpacket._function
-    if name in _COMPOSED:
+    if name in _COMPOSED_BY_TORCH:
         result = _C._decompose(function, args, kwargs)
     elif name in _WITHOUT_HISTORY:
         result = _C._below_autograd(compute, (), {})
@@ -154,7 +156,7 @@ def _recorded(
 
 def _calls_one_operator(name: str) -> bool:
     """Whether the function in Python of an operator of torch calls one operator of the engine."""
-    return name in FUNCTIONS and name not in COMPOSED
+    return name in FUNCTIONS and name not in SEVERAL_OPERATORS
 
 
 #: Operators that take a list of indices, which may be masks.

@@ -45,7 +45,7 @@ def load_library(path: str) -> None:
     if path in loaded_libraries:
         return
     try:
-        load("rushlight._library.compiled").load(path)
+        load("rushlight._library.stable").load(path)
     except OSError as error:
         _refused_libraries.add(path)
         raise OSError(

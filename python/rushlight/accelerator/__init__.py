@@ -280,7 +280,9 @@ class Graph:
         self._graph.capture_end()
 
     def instantiate(self) -> None:
-        """Has no effect: recorded work can always be run."""
+        """Takes over the changes of a graph that was recorded with ``keep_graph=True``."""
+        if self._graph._keeps:
+            self._graph.instantiate()
 
     def replay(self) -> None:
         """Runs the recorded work on the current stream."""

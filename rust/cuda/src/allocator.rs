@@ -29,7 +29,7 @@ pub trait Source {
     fn free(&mut self, address: usize);
 }
 
-/// The pool of a block. `PoolId::SHARED` is that of all work outside of graphs.
+/// The pool of a block. `PoolId::SHARED` is that of all work outside of graphs and of programs' pools.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct PoolId(pub u64);
 
@@ -39,7 +39,7 @@ impl PoolId {
 
 /// What is different about a pool that a program has made.
 #[derive(Clone, Copy, Default)]
-pub struct Habits {
+pub struct PoolOptions {
     /// Its free blocks serve other work when memory runs out.
     pub on_oom: bool,
     /// Its segments are not divided.
@@ -92,7 +92,7 @@ pub struct Allocator {
     segments: BTreeMap<usize, Segment>,
     /// The pools of graphs that may run again, and of programs.
     kept: BTreeMap<PoolId, usize>,
-    habits: BTreeMap<PoolId, Habits>,
+    options: BTreeMap<PoolId, PoolOptions>,
     /// The most bytes to take from the source.
     pub limit: Option<usize>,
     pub statistics: Statistics,
@@ -129,7 +129,7 @@ impl Allocator {
     /// A free block of at least `bytes` for a stream, from the pools that serve all work when memory runs out.
     pub fn last_resort(&mut self, bytes: usize, stream: StreamId) -> Option<usize> {
         let size = rounded(bytes);
-        let mut pools = self.habits.iter().filter(|(_, habits)| habits.on_oom).map(|(pool, _)| *pool);
+        let mut pools = self.options.iter().filter(|(_, options)| options.on_oom).map(|(pool, _)| *pool);
         let address = pools.find_map(|pool| self.free_block(size, stream, pool))?;
         self.take(address, size, bytes);
         Some(address)
@@ -205,7 +205,7 @@ impl Allocator {
         self.take_free(address, &block);
         let Segment { small, pool, .. } = self.segment_of(&block);
         let rest = block.size - size;
-        let divides = !self.habits.get(&pool).is_some_and(|habits| habits.no_split);
+        let divides = !self.options.get(&pool).is_some_and(|options| options.no_split);
         if divides && if small { rest >= UNIT } else { rest > SMALL } {
             self.put_free(address + size, Block { size: rest, ..block });
             block.size = size;
@@ -278,14 +278,14 @@ impl Allocator {
     }
 
     /// Keeps a pool that a program has made.
-    pub fn make_pool(&mut self, pool: PoolId, habits: Habits) {
-        self.habits.insert(pool, habits);
+    pub fn make_pool(&mut self, pool: PoolId, options: PoolOptions) {
+        self.options.insert(pool, options);
         self.keep_pool(pool);
     }
 
     /// Ends a `make_pool`.
     pub fn end_pool(&mut self, pool: PoolId) {
-        self.habits.remove(&pool);
+        self.options.remove(&pool);
         self.let_go_of_pool(pool);
     }
 

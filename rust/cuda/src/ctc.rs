@@ -41,13 +41,13 @@ extern "C" __global__ void betas(const {element}* logs, {element}* betas, CtcBat
     ctc_betas(logs, betas, batch);
 }}
 extern "C" __global__ void unlabelled(const {element}* logs, const {element}* losses, const {element}* grads, {element}* out,
-                                      CtcBatch batch, u32 forgives) {{
-    ctc_unlabelled(logs, losses, grads, out, batch, forgives);
+                                      CtcBatch batch, u32 zero_infinity) {{
+    ctc_unlabelled(logs, losses, grads, out, batch, zero_infinity);
 }}
 extern "C" __global__ void labelled(const {element}* logs, const {element}* alphas, const {element}* betas,
                                     const {element}* losses, const {element}* grads, {element}* out, CtcBatch batch,
-                                    u32 forgives) {{
-    ctc_labelled(logs, alphas, betas, losses, grads, out, batch, forgives);
+                                    u32 zero_infinity) {{
+    ctc_labelled(logs, alphas, betas, losses, grads, out, batch, zero_infinity);
 }}
 "#
         )
@@ -93,7 +93,7 @@ pub struct Known {
     pub grads: u64,
 }
 
-/// Enqueues the gradients of the logarithms; `forgives` counts impossible labellings as zero.
+/// Enqueues the gradients of the logarithms; with `zero_infinity`, impossible labellings count as zero.
 ///
 /// # Safety
 /// Same as for `losses`.
@@ -104,10 +104,10 @@ pub unsafe fn gradients(
     [mut logs, mut out]: [u64; 2],
     mut known: Known,
     mut batch: Batch,
-    forgives: bool,
+    zero_infinity: bool,
 ) -> Result<()> {
     let program = program(card, dtype)?;
-    let mut forgives = u32::from(forgives);
+    let mut zero_infinity = u32::from(zero_infinity);
     let mut arguments = [argument(&mut logs), argument(&mut known.betas), argument(&mut batch)];
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.
     unsafe { launch(card, program.kernel(BETAS), grid(card, batch), stream, &mut arguments)? };
@@ -117,7 +117,7 @@ pub unsafe fn gradients(
         argument(&mut known.grads),
         argument(&mut out),
         argument(&mut batch),
-        argument(&mut forgives),
+        argument(&mut zero_infinity),
     ];
     let all = blocks(card, batch.time * batch.items * batch.classes);
     // SAFETY: see above.
@@ -130,7 +130,7 @@ pub unsafe fn gradients(
         argument(&mut known.grads),
         argument(&mut out),
         argument(&mut batch),
-        argument(&mut forgives),
+        argument(&mut zero_infinity),
     ];
     let places = blocks(card, batch.items * batch.time * batch.width);
     // SAFETY: see above.

@@ -2,7 +2,7 @@
 
 use rushlight_core::{Result, fork};
 
-use crate::allocator::{Habits, PoolId};
+use crate::allocator::{PoolId, PoolOptions};
 use crate::{card, graph, memory};
 
 /// `torch.cuda.MemPool`: a pool of the device that was current when it was made.
@@ -13,11 +13,11 @@ pub struct MemPool {
 }
 
 impl MemPool {
-    pub fn new(habits: Habits) -> Result<MemPool> {
+    pub fn new(options: PoolOptions) -> Result<MemPool> {
         let device = card::current();
         card::select(device)?;
         let id = graph::new_pool();
-        memory::make_pool(device, id, habits);
+        memory::make_pool(device, id, options);
         Ok(MemPool { id, device, generation: fork::generation() })
     }
 

@@ -14,7 +14,7 @@ use rushlight_core::fork::{self, ForkMutex, Rank};
 use rushlight_core::{Class, Device, Error, Result, Storage};
 use smallvec::SmallVec;
 
-use crate::allocator::{Allocator, Habits, Piece, PoolId, Source, State};
+use crate::allocator::{Allocator, Piece, PoolId, PoolOptions, Source, State};
 use crate::capture::{self, CaptureId};
 use crate::card;
 use crate::copy;
@@ -36,7 +36,7 @@ struct Pool {
 type Streams = SmallVec<[StreamId; 1]>;
 
 thread_local! {
-    /// The pools from which this thread takes memory of devices, the last one of a device first.
+    /// The pools from which this thread takes memory of devices. The last one of a device counts.
     static CHOSEN: RefCell<Vec<(u8, PoolId)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -420,8 +420,8 @@ pub fn let_go_of_pool(device: u8, pool: PoolId) {
 }
 
 /// Keeps the segments of a pool that a program makes on a device, until `end_pool`.
-pub fn make_pool(device: u8, pool: PoolId, habits: Habits) {
-    with(device, |allocator| allocator.make_pool(pool, habits));
+pub fn make_pool(device: u8, pool: PoolId, options: PoolOptions) {
+    with(device, |allocator| allocator.make_pool(pool, options));
 }
 
 /// Ends a pool: what no tensor uses goes back to the driver.

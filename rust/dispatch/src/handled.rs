@@ -22,7 +22,7 @@ use crate::primitives::primitives;
 
 /// What handles calls, for threads that have a mode and for operands that handle operators.
 pub trait Handler: Send + Sync {
-    /// Whether a tensor has a Python object of a class that handles operators.
+    /// Whether a tensor has a Python object of another class than `Tensor`, which may handle operators.
     fn has_class(&self, tensor: &Tensor) -> bool;
 
     /// The results of a call.

@@ -2,7 +2,7 @@
 //!
 //! The files, in the order in which they build on each other:
 //! - `value`, `generator`, `signature`: arguments, results, and the parameters of an operator; `expr`, `saved_meta`:
-//!   the values of derivatives; `interpreter`: the services of the Python interpreter.
+//!   the values of derivatives; `interpreter`: the services of the Python interpreter; `unsupported`: the error for what a backend lacks.
 //! - `operator`: the definition of an operator. `args`, `operator_cache`, `naming` and `out` read it; `primitives` are
 //!   the few operators that these modules call, installed by the crate with the operators.
 //! - `allocate`, `copy`, `create`, `operands`, `promote`: tensors are made and moved here, unrecorded; `transfer` moves plain
@@ -11,7 +11,7 @@
 //!   `variants`: what in-place forms and `out=` may write; `overlap`: memory that they share with an operand.
 //! - `interceptors`: which interceptors may apply to a call. The interceptors are `autocast` (mixed precision), `vmap`,
 //!   `sparse`, `quantized`, `call::lazy_conj` (lazy conjugates), `profile` (the profiler), `call_cache` (saved calls)
-//!   and `handled` (modes of `__torch_dispatch__`).
+//!   and `call::handled` (modes and classes with `__torch_dispatch__`).
 //! - `fast_path` and `call`: the fast path and the steps of a call; `arithmetic`: the operators of derivatives.
 //!
 //! `backcompat` has optional warnings; `deterministic` is torch's mode of that name.
@@ -50,6 +50,7 @@ pub mod signature;
 pub mod sparse;
 pub mod subgraph;
 mod transfer;
+pub mod unsupported;
 pub mod value;
 pub mod variants;
 pub mod vmap;

@@ -13,7 +13,7 @@ use crate::interceptors::Rest;
 use crate::node;
 use crate::operator::{Args, Implementation, TensorSpec};
 use crate::primitives::{QuantizedBody, primitives};
-use crate::sparse::unsupported_by;
+use crate::unsupported::unsupported_by;
 use crate::value::{Arg, Output, Target};
 use crate::variants::check_out;
 

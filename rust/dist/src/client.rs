@@ -165,15 +165,18 @@ fn greet(stream: TcpStream, token: &[u8], deadline: Instant, pause: &mut Pause<'
     Err(Error::new(ErrorKind::PermissionDenied, "the store did not accept the token"))
 }
 
-pub(crate) fn attempt(host: &str, port: u16, deadline: Instant) -> Result<TcpStream> {
+/// Whether a connection is one of a socket with itself: where nobody listens, a socket whose own port is the one that it
+/// seeks gets that.
+pub(crate) fn is_itself(stream: &TcpStream) -> Result<bool> {
+    Ok(stream.local_addr()? == stream.peer_addr()?)
+}
+
+fn attempt(host: &str, port: u16, deadline: Instant) -> Result<TcpStream> {
     let mut last = Error::new(ErrorKind::NotFound, format!("{host} has no address"));
     for address in (host, port).to_socket_addrs()? {
         let left = deadline.saturating_duration_since(Instant::now()).clamp(POLL_INTERVAL, Duration::from_secs(2));
         match TcpStream::connect_timeout(&address, left) {
-            // Where nobody listens, a socket whose own port is the one that it seeks is connected with itself.
-            Ok(stream) if stream.local_addr()? == stream.peer_addr()? => {
-                last = ErrorKind::ConnectionRefused.into();
-            }
+            Ok(stream) if is_itself(&stream)? => last = ErrorKind::ConnectionRefused.into(),
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }

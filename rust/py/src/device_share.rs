@@ -12,7 +12,7 @@ use rushlight_cuda::stream;
 use crate::errors::raise;
 use crate::reclaim::DeferredDrop;
 
-/// Holds a storage of ours in place for another library.
+/// Holds a storage in place for another library.
 pub struct Lent {
     /// Declared first, so that it is dropped before the storage it points into.
     _pin: ExportedOn<'static>,
@@ -33,7 +33,7 @@ impl Lent {
     }
 }
 
-/// Another library's memory on a device. It is given back when our work with it has run.
+/// Another library's memory on a device. It is given back when the work that uses it has run.
 struct Borrowed {
     address: usize,
     bytes: usize,

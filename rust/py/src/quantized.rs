@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use rushlight::quantized::{choose, convert, linear};
 use rushlight::{Device, Tensor};
 use rushlight_autograd::Quantizer;
-use rushlight_dispatch::sparse::unsupported_by;
+use rushlight_dispatch::unsupported::unsupported_by;
 
 use crate::dtype::{extract_dtype, extract_quantized, qscheme_object};
 use crate::errors::raise;

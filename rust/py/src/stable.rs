@@ -4,11 +4,11 @@
 use std::cell::Cell;
 use std::path::PathBuf;
 
-use pyo3::exceptions::{PyOSError, PyRuntimeError};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 use rushlight::{Error, Result};
-use rushlight_stable::{Kernel, Number, Registration, call, dtype_of, set_dispatch, take_last, values};
+use rushlight_stable::{Enumeration, Kernel, Registration, call, dtype_of, set_dispatch, take_last, values};
 
 use crate::dtype::{
     MEMORY_FORMATS, PyLayout, PyMemoryFormat, device_object, dtype_object, extract_device, extract_dtype, layout_object,
@@ -82,9 +82,9 @@ impl Kind {
                 let dtype = extract_dtype(object).ok_or_else(|| unlike("dtype", object))?;
                 dtype as u64
             }
-            Kind::Layout => Number::LAYOUT.of(object.cast::<PyLayout>()?.get().0).map_err(raise)? as u64,
+            Kind::Layout => Enumeration::LAYOUT.of(object.cast::<PyLayout>()?.get().0).map_err(raise)? as u64,
             Kind::MemoryFormat => {
-                Number::MEMORY_FORMAT.of(object.cast::<PyMemoryFormat>()?.get().0).map_err(raise)? as u64
+                Enumeration::MEMORY_FORMAT.of(object.cast::<PyMemoryFormat>()?.get().0).map_err(raise)? as u64
             }
             Kind::Device => {
                 let device = extract_device(object)?.ok_or_else(|| unlike("device", object))?;
@@ -126,9 +126,11 @@ impl Kind {
                 Kind::Bool => (value & 0xff != 0).into_pyobject(py)?.to_owned().into_any(),
                 Kind::Text => values::take_text(value).map_err(raise)?.into_pyobject(py)?.into_any(),
                 Kind::DType => dtype_object(py, dtype_of(value as i32).map_err(raise)?)?.into_bound(py).into_any(),
-                Kind::Layout => layout_object(py, Number::LAYOUT.name(value as i32).map_err(raise)?)?.into_bound(py),
+                Kind::Layout => {
+                    layout_object(py, Enumeration::LAYOUT.name(value as i32).map_err(raise)?)?.into_bound(py)
+                }
                 Kind::MemoryFormat => {
-                    let name = Number::MEMORY_FORMAT.name(value as i32).map_err(raise)?;
+                    let name = Enumeration::MEMORY_FORMAT.name(value as i32).map_err(raise)?;
                     debug_assert!(MEMORY_FORMATS.contains(&name));
                     py.import("rushlight")?.getattr(name)?
                 }
@@ -161,11 +163,14 @@ impl Kind {
 }
 
 fn unlike(what: &str, object: &Bound<'_, PyAny>) -> PyErr {
-    pyo3::exceptions::PyTypeError::new_err(format!("expected a {what}, but got {}", crate::errors::kind_of(object)))
+    PyTypeError::new_err(format!("expected a {what}, but got {}", crate::errors::kind_of(object)))
 }
 
 thread_local! {
-    /// The exception of the last operator that a library called in vain.
+    /// How many functions of libraries run on this thread, one called by another.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+    /// The exception of the last operator that such a function called in vain. A function takes it as it ends, with the
+    /// GIL held; nothing is kept on other threads.
     static CAUSE: Cell<Option<PyErr>> = const { Cell::new(None) };
 }
 
@@ -184,6 +189,13 @@ impl PyKernel {
     /// Calls the function with one object for each parameter of its schema; returns a list of results.
     #[pyo3(signature = (*arguments))]
     fn __call__<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        if arguments.len() != self.arguments.len() {
+            return Err(PyTypeError::new_err(format!(
+                "expected {} arguments of a compiled function, but got {}",
+                self.arguments.len(),
+                arguments.len()
+            )));
+        }
         let mut stack = Vec::with_capacity(self.arguments.len().max(self.results.len()));
         for (kind, object) in self.arguments.iter().zip(arguments) {
             match kind.lower(&object) {
@@ -199,10 +211,12 @@ impl PyKernel {
         stack.resize(stack.capacity().max(self.results.len()), 0);
         CAUSE.take();
         take_last();
+        DEPTH.set(DEPTH.get() + 1);
         let (given, wanted) = (self.arguments.len() as u64, self.results.len() as u64);
         let place = stack.as_mut_ptr();
         // SAFETY: the stack has the function's arguments and room for its results.
         let called = attach::release(py, || unsafe { call(self.kernel, place, given, wanted) });
+        DEPTH.set(DEPTH.get() - 1);
         if let Err(thrown) = called {
             let exception = raise(thrown.into());
             let cause = CAUSE.take().or_else(|| take_last().map(raise));
@@ -232,7 +246,9 @@ unsafe fn dispatch(name: &str, overload: &str, stack: *mut u64) -> Result<()> {
         // SAFETY: guaranteed by the caller.
         unsafe { call_operator(py, name, overload, stack) }.map_err(|exception| {
             let text = exception.value(py).to_string();
-            CAUSE.set(Some(exception));
+            if DEPTH.get() > 0 {
+                CAUSE.set(Some(exception));
+            }
             Error::runtime(text)
         })
     })
@@ -241,11 +257,12 @@ unsafe fn dispatch(name: &str, overload: &str, stack: *mut u64) -> Result<()> {
 /// # Safety
 /// As for `dispatch`.
 unsafe fn call_operator(py: Python<'_>, name: &str, overload: &str, stack: *mut u64) -> PyResult<()> {
-    let module = py.import("rushlight._library.compiled")?;
+    let module = py.import("rushlight._library.stable")?;
     let found = module.call_method1("operator_of", (name, overload))?;
     let (function, arguments, results): (Bound<'_, PyAny>, Vec<String>, Vec<String>) = found.extract()?;
     let (arguments, results) = (Kind::read_all(arguments)?, Kind::read_all(results)?);
-    // SAFETY: the arguments are those of the operator. All are taken, whether or not one of them is an error.
+    // SAFETY: the arguments are those of the operator. All are taken, whether or not one of them is an error. Without the
+    // operator's schema none can be, and they are lost.
     let lifted: Vec<_> =
         arguments.iter().enumerate().map(|(place, kind)| unsafe { kind.lift(py, *stack.add(place)) }).collect();
     let lifted = lifted.into_iter().collect::<PyResult<Vec<_>>>()?;
@@ -258,10 +275,18 @@ unsafe fn call_operator(py: Python<'_>, name: &str, overload: &str, stack: *mut 
             results.len()
         )));
     }
-    for (place, (kind, object)) in results.iter().zip(returned).enumerate() {
-        // SAFETY: the stack has room for the results.
-        unsafe { *stack.add(place) = kind.lower(&object)? };
+    let mut lowered = Vec::with_capacity(results.len());
+    for (kind, object) in results.iter().zip(returned) {
+        match kind.lower(&object) {
+            Ok(value) => lowered.push(value),
+            Err(error) => {
+                results.iter().zip(&lowered).for_each(|(kind, value)| kind.drop_all(py, &[*value]));
+                return Err(error);
+            }
+        }
     }
+    // SAFETY: the stack has room for the results.
+    unsafe { std::ptr::copy_nonoverlapping(lowered.as_ptr(), stack, lowered.len()) };
     Ok(())
 }
 

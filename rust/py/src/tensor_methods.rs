@@ -9,7 +9,7 @@ use rushlight::{Device, Layout, Storage, Tensor};
 use rushlight_autograd::{Form, TensorMeta};
 use rushlight_core::layout::{checked_numel, to_dims};
 use rushlight_dispatch::allocate::storage;
-use rushlight_dispatch::sparse::unsupported_by;
+use rushlight_dispatch::unsupported::unsupported_by;
 use rushlight_dispatch::{interpreter, op, subgraph};
 
 use crate::errors::{kind_of, raise};

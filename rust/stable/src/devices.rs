@@ -21,6 +21,21 @@ fn index_of(device: i32) -> Result<u8> {
     u8::try_from(device).map_err(|_| Error::runtime("Device index is out of range"))
 }
 
+/// Makes a device current; `end` makes the one before current again.
+fn guard(device: i32) -> Result<*mut Guard> {
+    Ok(Box::into_raw(Box::new(Guard(card::set_current(index_of(device)?)?))))
+}
+
+/// # Safety
+/// The guard is null, or one of `guard` that has not ended.
+unsafe fn end(guard: *mut Guard) -> Result<()> {
+    if !guard.is_null() {
+        // SAFETY: guaranteed by the caller.
+        card::set_current(unsafe { Box::from_raw(guard) }.0)?;
+    }
+    Ok(())
+}
+
 /// The current stream of a device.
 fn current(device: i32) -> Result<Stream> {
     let device = index_of(device)?;
@@ -34,13 +49,11 @@ fn native(stream: Stream) -> *mut c_void {
 
 export! {
     fn aoti_torch_create_device_guard(device: i32, result: *mut *mut Guard) {
-        *result = Box::into_raw(Box::new(Guard(card::set_current(index_of(device)?)?)));
+        *result = guard(device)?;
     }
 
     fn aoti_torch_delete_device_guard(guard: *mut Guard) {
-        if !guard.is_null() {
-            card::set_current(Box::from_raw(guard).0)?;
-        }
+        end(guard)?;
     }
 
     fn aoti_torch_device_guard_set_index(_guard: *mut Guard, device: i32) {
@@ -48,13 +61,11 @@ export! {
     }
 
     fn aoti_torch_create_cuda_guard(device: i32, result: *mut *mut Guard) {
-        *result = Box::into_raw(Box::new(Guard(card::set_current(index_of(device)?)?)));
+        *result = guard(device)?;
     }
 
     fn aoti_torch_delete_cuda_guard(guard: *mut Guard) {
-        if !guard.is_null() {
-            card::set_current(Box::from_raw(guard).0)?;
-        }
+        end(guard)?;
     }
 
     fn aoti_torch_cuda_guard_set_index(_guard: *mut Guard, device: i32) {
@@ -64,7 +75,7 @@ export! {
     /// A text without an index has the index -1.
     fn torch_parse_device_string(text: *const c_char, kind: *mut u32, index: *mut i32) {
         let (device, number) = Device::parse(&CStr::from_ptr(text).to_string_lossy())?;
-        *kind = numbers::of_device(device)?.0 as u32;
+        *kind = numbers::device_numbers(device)?.0 as u32;
         *index = number.map_or(-1, i32::from);
     }
 

@@ -7,6 +7,7 @@ use rushlight_core::{Error, Result};
 
 use crate::errors::export;
 use crate::handles::Handle;
+use crate::numbers::packed;
 use crate::values::{of_handle, of_list, of_optional, of_text};
 
 /// Calls an operator by its name and overload. It takes the arguments from the stack and puts the results there.
@@ -23,7 +24,7 @@ pub fn set_dispatch(dispatch: Dispatch) {
 ///
 /// # Safety
 /// The stack has the operator's arguments, and room for its results.
-unsafe fn call(name: &str, overload: &str, stack: *mut u64) -> Result<()> {
+unsafe fn call_operator(name: &str, overload: &str, stack: *mut u64) -> Result<()> {
     let dispatch = DISPATCH.get().ok_or_else(|| Error::runtime("no operators can be called yet"))?;
     // SAFETY: guaranteed by the caller.
     unsafe { dispatch(name, overload, stack) }
@@ -32,10 +33,10 @@ unsafe fn call(name: &str, overload: &str, stack: *mut u64) -> Result<()> {
 /// Calls an operator with one tensor as its result.
 ///
 /// # Safety
-/// The arguments are a caller's, as the ABI has them.
+/// The stack has the arguments of this operator.
 unsafe fn result_of(name: &str, overload: &str, mut stack: Vec<u64>) -> Result<Handle> {
     // SAFETY: the stack was made for this operator.
-    unsafe { call(name, overload, stack.as_mut_ptr()) }?;
+    unsafe { call_operator(name, overload, stack.as_mut_ptr()) }?;
     Ok(std::ptr::with_exposed_provenance_mut(stack[0] as usize))
 }
 
@@ -48,7 +49,7 @@ unsafe fn call_named(name: *const c_char, overload: *const c_char, stack: *mut u
         return Err(Error::runtime("the name of an operator is not UTF-8"));
     };
     // SAFETY: the caller's stack.
-    unsafe { call(name, overload, stack) }
+    unsafe { call_operator(name, overload, stack) }
 }
 
 /// Integers of a caller.
@@ -86,8 +87,7 @@ impl Options {
     unsafe fn values(&self) -> [u64; 4] {
         // SAFETY: the caller's pointers.
         unsafe {
-            let device =
-                self.device.as_ref().map(|kind| (u64::from(*kind as u32) << 32) | u64::from(self.device_index as u32));
+            let device = self.device.as_ref().map(|kind| packed(*kind, self.device_index));
             [optional(self.dtype), optional(self.layout), of_optional(device), optional(self.pin_memory)]
         }
     }

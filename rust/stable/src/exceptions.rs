@@ -8,23 +8,21 @@ use std::ffi::{CStr, c_char, c_void};
 
 use rushlight_core::{Class, Error};
 
-/// The class of an exception, as pybind11 translates C++'s.
-pub type Kind = Class;
-
 /// What a function threw.
 pub struct Thrown {
-    pub kind: Kind,
+    /// As pybind11 translates C++'s classes.
+    pub class: Class,
     pub text: String,
 }
 
 impl From<Thrown> for Error {
     fn from(thrown: Thrown) -> Error {
-        Error::new(thrown.kind, thrown.text)
+        Error::new(thrown.class, thrown.text)
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-mod call {
+mod guarded {
     use std::ffi::{c_int, c_void};
 
     std::arch::global_asm!(
@@ -77,7 +75,7 @@ mod call {
     /// Asked by the unwinder about the frame of the call: catches everything but the end of the thread.
     ///
     /// # Safety
-    /// The arguments are a caller's, as the ABI has them.
+    /// Only the unwinder calls it, with the exception and the context of the frame.
     unsafe extern "C" fn personality(
         _version: c_int,
         actions: c_int,
@@ -107,11 +105,11 @@ pub const SUPPORTED: bool = cfg!(all(target_arch = "x86_64", target_os = "linux"
 ///
 /// # Safety
 /// The function takes these arguments, and no result of it is needed.
-pub unsafe fn call(function: *const c_void, first: u64, second: u64, third: u64) -> Result<(), Thrown> {
+pub unsafe fn call_guarded(function: *const c_void, first: u64, second: u64, third: u64) -> Result<(), Thrown> {
     #[cfg(target_arch = "x86_64")]
     {
         // SAFETY: guaranteed by the caller.
-        let exception = unsafe { call::rushlight_stable_call(function, first, second, third) };
+        let exception = unsafe { guarded::rushlight_stable_call(function, first, second, third) };
         if exception.is_null() {
             return Ok(());
         }
@@ -126,14 +124,14 @@ pub unsafe fn call(function: *const c_void, first: u64, second: u64, third: u64)
 }
 
 /// The classes of the C++ library that stand for another class than RuntimeError, the derived ones first.
-const KINDS: [(&CStr, Kind); 7] = [
-    (c"_ZTISt9bad_alloc", Kind::Memory),
-    (c"_ZTISt12domain_error", Kind::Value),
-    (c"_ZTISt16invalid_argument", Kind::Value),
-    (c"_ZTISt12length_error", Kind::Value),
-    (c"_ZTISt12out_of_range", Kind::Index),
-    (c"_ZTISt11range_error", Kind::Value),
-    (c"_ZTISt14overflow_error", Kind::Overflow),
+const KINDS: [(&CStr, Class); 7] = [
+    (c"_ZTISt9bad_alloc", Class::Memory),
+    (c"_ZTISt12domain_error", Class::Value),
+    (c"_ZTISt16invalid_argument", Class::Value),
+    (c"_ZTISt12length_error", Class::Value),
+    (c"_ZTISt12out_of_range", Class::Index),
+    (c"_ZTISt11range_error", Class::Value),
+    (c"_ZTISt14overflow_error", Class::Overflow),
 ];
 
 /// The class of exceptions that C++ compilers of GNU's ABI throw. Those that `std::rethrow_exception` throws have another.
@@ -144,7 +142,7 @@ const HEADER: usize = 32;
 /// Ends the handling of an exception and returns what it says.
 ///
 /// # Safety
-/// The arguments are a caller's, as the ABI has them.
+/// The exception is one that `rushlight_stable_call` returned, handled once.
 unsafe fn caught(exception: *mut c_void) -> Thrown {
     // SAFETY: a name of the C++ library, if it is loaded, which it is if anything was thrown.
     let library = unsafe { libc::dlopen(c"libstdc++.so.6".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
@@ -153,7 +151,7 @@ unsafe fn caught(exception: *mut c_void) -> Thrown {
         unsafe { libc::dlsym(library, name.as_ptr()) }
     };
     let unknown =
-        || Thrown { kind: Kind::Runtime, text: "a library threw an exception that is no std::exception".into() };
+        || Thrown { class: Class::Runtime, text: "a library threw an exception that is no std::exception".into() };
     let names = [
         c"__cxa_begin_catch",
         c"__cxa_end_catch",
@@ -189,7 +187,7 @@ unsafe fn caught(exception: *mut c_void) -> Thrown {
                 let table = standard.cast::<*const unsafe extern "C" fn(*mut c_void) -> *const c_char>().read();
                 let text = CStr::from_ptr((*table.add(2))(standard)).to_string_lossy().into_owned();
                 let class = KINDS.iter().find(|(name, _)| as_one_of(find(name)).is_some());
-                Thrown { kind: class.map_or(Kind::Runtime, |(_, kind)| *kind), text }
+                Thrown { class: class.map_or(Class::Runtime, |(_, class)| *class), text }
             }
         };
         end();

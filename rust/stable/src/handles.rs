@@ -199,16 +199,16 @@ export! {
     }
 
     fn aoti_torch_get_device_type(handle: Handle, result: *mut i32) {
-        *result = numbers::of_device(tensor(handle)?.device())?.0;
+        *result = numbers::device_numbers(tensor(handle)?.device())?.0;
     }
 
     fn aoti_torch_get_device_index(handle: Handle, result: *mut i32) {
-        *result = numbers::of_device(tensor(handle)?.device())?.1;
+        *result = numbers::device_numbers(tensor(handle)?.device())?.1;
     }
 
     fn aoti_torch_get_layout(handle: Handle, result: *mut i32) {
         let tensor = tensor(handle)?;
-        *result = numbers::Number::LAYOUT.of(match (tensor.compressed_parts(), tensor.is_sparse()) {
+        *result = numbers::Enumeration::LAYOUT.of(match (tensor.compressed_parts(), tensor.is_sparse()) {
             (Some(parts), _) => parts.format.name(),
             (None, true) => "sparse_coo",
             (None, false) => "strided",
@@ -265,11 +265,11 @@ export! {
         deleter: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
         context: *mut c_void,
     ) {
-        if numbers::Number::LAYOUT.name(kind)? != "strided" {
+        if numbers::Enumeration::LAYOUT.name(kind)? != "strided" {
             return Err(Error::not_implemented("torch_from_blob makes strided tensors only"));
         }
         let device = numbers::device_of(device_type, device_index)?;
-        // Without a tensor the memory stays the caller's.
+        // If this fails, the memory stays the caller's: the first try has no deleter.
         let mut owner = Owner { data, context, deleter: None };
         let layout = layout(rank, sizes, strides, offset)?;
         over(Owner { data, context, deleter: None }, layout.clone(), dtype, device)?;

@@ -28,7 +28,7 @@ pub use dispatcher::set_dispatch;
 pub use errors::take_last;
 pub use exceptions::Thrown;
 pub use load::load;
-pub use numbers::{Number, dtype_of};
+pub use numbers::{Enumeration, dtype_of};
 pub use registry::{Kernel, Registration};
 
 /// Calls a function of a library.
@@ -41,5 +41,5 @@ pub use registry::{Kernel, Registration};
 pub unsafe fn call(kernel: Kernel, stack: *mut u64, arguments: u64, results: u64) -> Result<(), Thrown> {
     let stack = stack.expose_provenance() as u64;
     // SAFETY: guaranteed by the caller.
-    unsafe { exceptions::call(kernel as *const () as *const c_void, stack, arguments, results) }
+    unsafe { exceptions::call_guarded(kernel as *const () as *const c_void, stack, arguments, results) }
 }

@@ -101,8 +101,8 @@ fn prepare(needs: &Needs) -> Result<(), String> {
             stand_in::load(&stand_in::object(name, &[], &[]), false)?;
             made.push(name.clone());
         }
-        // The functions have versions. The loader does not accept one without from the object that is named for the
-        // version, but from any other that all libraries see.
+        // The library asks for functions with a version, of an object with this name. The loader refuses a function
+        // without a version in that object, and accepts it from any object that all libraries see.
         let of_runtime = |name: &&str| name.starts_with("cuda") || name.starts_with("__cuda");
         let functions: Vec<&str> = needs.functions.iter().map(String::as_str).filter(of_runtime).collect();
         stand_in::load(&stand_in::object("rushlight-without-cuda", &[], &functions), true)?;

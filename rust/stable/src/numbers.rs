@@ -3,13 +3,13 @@
 use rushlight_core::{DType, Device, Error, Result};
 
 /// An enumeration as names and numbers.
-pub struct Number {
+pub struct Enumeration {
     what: &'static str,
     names: &'static [(&'static str, i32)],
 }
 
-impl Number {
-    pub const LAYOUT: Number = Number {
+impl Enumeration {
+    pub const LAYOUT: Enumeration = Enumeration {
         what: "layout",
         names: &[
             ("strided", 0),
@@ -21,7 +21,7 @@ impl Number {
             ("jagged", 7),
         ],
     };
-    pub const MEMORY_FORMAT: Number = Number {
+    pub const MEMORY_FORMAT: Enumeration = Enumeration {
         what: "memory format",
         names: &[("contiguous_format", 0), ("preserve_format", 1), ("channels_last", 2), ("channels_last_3d", 3)],
     };
@@ -50,13 +50,18 @@ const CUDA: i32 = 1;
 const META: i32 = 14;
 
 /// The type and the index of a device.
-pub fn of_device(device: Device) -> Result<(i32, i32)> {
+pub fn device_numbers(device: Device) -> Result<(i32, i32)> {
     match device {
         Device::Cpu => Ok((CPU, -1)),
         Device::Cuda(index) => Ok((CUDA, i32::from(index))),
         Device::Meta => Ok((META, -1)),
         Device::Absent(_) => Err(Error::runtime(format!("{device} has no number in the stable ABI"))),
     }
+}
+
+/// A type and an index as one value: the type in the upper half.
+pub fn packed(kind: i32, index: i32) -> u64 {
+    (u64::from(kind as u32) << 32) | u64::from(index as u32)
 }
 
 /// The device of a type and an index. An index of -1 is the current device.

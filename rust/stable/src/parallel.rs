@@ -23,7 +23,7 @@ export! {
     /// The range is split at multiples of `grain`, whatever the number of threads.
     fn torch_parallel_for(begin: i64, end: i64, grain: i64, body: Body, context: *mut c_void) {
         let len = end.checked_sub(begin).and_then(|len| usize::try_from(len).ok()).unwrap_or(0);
-        // As in torch, a grain of 0 leaves the split to the pool.
+        // A grain of 0 makes 64 pieces.
         let grain = usize::try_from(grain).ok().filter(|grain| *grain > 0).unwrap_or(len.div_ceil(64));
         let (function, context) = (body as *const () as usize, context.expose_provenance() as u64);
         let (this, threads) = (LOOPS.fetch_add(1, Ordering::Relaxed), AtomicU32::new(0));
@@ -34,7 +34,7 @@ export! {
             }
             let (first, last) = (begin + piece.start as i64, begin + piece.end as i64);
             let function = std::ptr::with_exposed_provenance(function);
-            exceptions::call(function, first as u64, last as u64, context).map_err(Error::from)
+            exceptions::call_guarded(function, first as u64, last as u64, context).map_err(Error::from)
         });
         PLACE.set(before);
         done?;

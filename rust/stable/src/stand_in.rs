@@ -10,6 +10,8 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use object::elf::{DT_HASH, DT_NEEDED, DT_NULL, DT_SONAME, DT_STRSZ, DT_STRTAB, DT_SYMENT, DT_SYMTAB};
+
 /// The status that functions of CUDA's runtime return if there is no device (`cudaErrorNoDevice`).
 const NO_DEVICE: u8 = 100;
 
@@ -43,15 +45,15 @@ pub fn object(name: &str, needed: &[&str], functions: &[&str]) -> Vec<u8> {
     let read_end = code_at + code.len() as u64;
     let dynamic_at = read_end.next_multiple_of(PAGE);
 
-    let mut dynamic: Vec<(u64, u64)> = needed.into_iter().map(|place| (1, place)).collect();
+    let mut dynamic: Vec<(u64, u64)> = needed.into_iter().map(|place| (DT_NEEDED.0 as u64, place)).collect();
     dynamic.extend([
-        (14, own_name),
-        (4, hash_at),
-        (5, strings_at),
-        (10, strings.len() as u64),
-        (6, symbols_at),
-        (11, SYMBOL as u64),
-        (0, 0),
+        (DT_SONAME.0 as u64, own_name),
+        (DT_HASH.0 as u64, hash_at),
+        (DT_STRTAB.0 as u64, strings_at),
+        (DT_STRSZ.0 as u64, strings.len() as u64),
+        (DT_SYMTAB.0 as u64, symbols_at),
+        (DT_SYMENT.0 as u64, SYMBOL as u64),
+        (DT_NULL.0 as u64, 0),
     ]);
     let dynamic_bytes = 16 * dynamic.len() as u64;
 

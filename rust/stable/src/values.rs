@@ -88,10 +88,11 @@ pub unsafe fn take_generator(value: u64) -> Result<Generator> {
 pub fn of_optional(value: Option<u64>) -> u64 {
     let Some(value) = value else { return 0 };
     let cell = new_cell();
-    if !cell.is_null() {
-        // SAFETY: eight bytes that were just allocated.
-        unsafe { cell.write(value) };
+    if cell.is_null() {
+        std::alloc::handle_alloc_error(std::alloc::Layout::new::<u64>());
     }
+    // SAFETY: eight bytes that were just allocated.
+    unsafe { cell.write(value) };
     cell.expose_provenance() as u64
 }
 
@@ -115,10 +116,10 @@ fn new_cell() -> *mut u64 {
     unsafe { libc::malloc(size_of::<u64>()).cast() }
 }
 
-/// A device: its type in the upper half, its index in the lower one.
+/// A device, as `numbers::packed` has it.
 pub fn of_device(device: Device) -> Result<u64> {
-    let (kind, index) = numbers::of_device(device)?;
-    Ok((u64::from(kind as u32) << 32) | u64::from(index as u32))
+    let (kind, index) = numbers::device_numbers(device)?;
+    Ok(numbers::packed(kind, index))
 }
 
 pub fn device_of(value: u64) -> Result<Device> {
@@ -219,7 +220,7 @@ export! {
 
     fn torch_generator_get_device(handle: GeneratorHandle, kind: *mut i32, index: *mut i32) {
         let generator = handle.as_ref().ok_or_else(|| Error::runtime("the handle of a generator is null"))?;
-        (*kind, *index) = numbers::of_device(generator.device())?;
+        (*kind, *index) = numbers::device_numbers(generator.device())?;
     }
 }
 

@@ -41,7 +41,7 @@ class _Tracer(fx.Tracer):
         self._names, self._defaults = names, defaults
 
     def is_leaf_module(self, module, module_qualified_name):
-        """Whether no cut lies in a module."""
+        """Whether a module is called as a whole: no cut lies in it. Without names of cuts, the tracer's own rule decides."""
         if not self._names:
             return super().is_leaf_module(module, module_qualified_name)
         return not any(name.startswith(f"{module_qualified_name}.") for name in self._names)

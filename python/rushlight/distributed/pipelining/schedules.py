@@ -400,8 +400,8 @@ class ScheduleLoopedBFS(PipelineScheduleMulti):
 class ScheduleInterleaved1F1B(PipelineScheduleMulti):
     """As `Schedule1F1B`, with several stages on each rank, so that ranks wait less for each other.
 
-    The microbatches are taken in rounds of as many as ranks, so that their number is a multiple of it. The arguments are those of
-    `PipelineScheduleMulti`.
+    The microbatches are taken in ``max(1, n_microbatches // ranks)`` rounds of one size, and their number is a multiple of the
+    number of rounds. The arguments are those of `PipelineScheduleMulti`.
 
     >>> torch.distributed.pipelining.ScheduleInterleaved1F1B.__name__
     'ScheduleInterleaved1F1B'

@@ -124,16 +124,16 @@ template <class T> DEVICE T ctc_slope(T log, T paths, T loss, T grad) {
     return (ctc_exp(log) - ctc_exp(paths + loss - log)) * grad;
 }
 
-/// Whether a sequence has no gradient: its labelling is impossible, and `forgives` counts it as zero.
-template <class T> DEVICE bool ctc_is_forgiven(T loss, bool forgives) { return forgives && loss == infinity<T>(); }
+/// Whether a sequence has no gradient: its labelling is impossible, and counts as zero.
+template <class T> DEVICE bool ctc_counts_as_zero(T loss, bool zero_infinity) { return zero_infinity && loss == infinity<T>(); }
 
 /// The gradients of the logarithms of all classes as if no path went through them.
 template <class T>
-DEVICE void ctc_unlabelled(const T* logs, const T* losses, const T* grads, T* out, const CtcBatch& batch, bool forgives) {
+DEVICE void ctc_unlabelled(const T* logs, const T* losses, const T* grads, T* out, const CtcBatch& batch, bool zero_infinity) {
     const u64 row = batch.items * batch.classes;
     for (u64 element = first_element(); element < batch.time * row; element += element_step()) {
         const u64 item = element % row / batch.classes;
-        const bool counts = element / row < batch.sequence(item).steps && !ctc_is_forgiven(losses[item], forgives);
+        const bool counts = element / row < batch.sequence(item).steps && !ctc_counts_as_zero(losses[item], zero_infinity);
         out[element] = counts ? ctc_slope(logs[element], neg_infinity<T>(), losses[item], grads[item]) : T(0);
     }
 }
@@ -142,12 +142,12 @@ DEVICE void ctc_unlabelled(const T* logs, const T* losses, const T* grads, T* ou
 /// adds all of them.
 template <class T>
 DEVICE void ctc_labelled(const T* logs, const T* alphas, const T* betas, const T* losses, const T* grads, T* out,
-                         const CtcBatch& batch, bool forgives) {
+                         const CtcBatch& batch, bool zero_infinity) {
     for (u64 element = first_element(); element < batch.items * batch.time * batch.width; element += element_step()) {
         const u64 place = element % batch.width, row = element / batch.width;
         const u64 item = row / batch.time, step = row % batch.time;
         const CtcSequence own = batch.sequence(item);
-        if (step >= own.steps || place >= own.places() || ctc_is_forgiven(losses[item], forgives)) {
+        if (step >= own.steps || place >= own.places() || ctc_counts_as_zero(losses[item], zero_infinity)) {
             continue;
         }
         const i64 label = own.label(place);

@@ -13,7 +13,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
 
 use self::errors::unsupported_operator;
-pub use self::errors::{no_memory, unsupported, unsupported_by};
+pub use self::errors::{no_memory, unsupported};
 use crate::call::through_copy::through_copy;
 use crate::copy::copy;
 use crate::interceptors::Rest;

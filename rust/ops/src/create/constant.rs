@@ -271,7 +271,7 @@ fn spec_like(args: &Args) -> Result<(Options, TensorSpec)> {
     let (own, options) = (args.tensor(Arg::FIRST)?, Options::of_any_layout(args)?);
     if let Some(layout) = options.sparse_layout() {
         let backend = if layout == "sparse_coo" { "SparseCPU" } else { "SparseCsrCPU" };
-        return Err(sparse::unsupported_by("empty_strided", backend));
+        return Err(rushlight_dispatch::unsupported::unsupported_by("empty_strided", backend));
     }
     let format = args.op.schema().arg("memory_format").and_then(|format| args.optional_str(format));
     let layout = Layout {

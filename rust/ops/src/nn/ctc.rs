@@ -228,7 +228,7 @@ fn backward<T: Float>(args: &Args, result: &Tensor) -> Result<()> {
         (plain(args.tensor(NEG_LOG_LIKELIHOOD)?, T::DTYPE)?, plain(args.tensor(LOG_ALPHA)?, T::DTYPE)?);
     let (time, items, width) = (logs.sizes()[0] as usize, logs.sizes()[1] as usize, batch.width());
     batch.check_sums(&logs, [&grad, &losses, &alphas])?;
-    let forgives = args.bool(ZERO_INFINITY)?;
+    let zero_infinity = args.bool(ZERO_INFINITY)?;
     create::fill(result, rushlight_core::Scalar::ZERO)?;
     let pins = (grad.storage().pin()?, logs.storage().pin()?, losses.storage().pin()?, alphas.storage().pin()?);
     let to = result.storage().pin()?;
@@ -242,7 +242,7 @@ fn backward<T: Float>(args: &Args, result: &Tensor) -> Result<()> {
             // checked.
             unsafe {
                 let loss = *losses.at(item);
-                if forgives && loss.wide() == f64::INFINITY {
+                if zero_infinity && loss.wide() == f64::INFINITY {
                     continue;
                 }
                 let alpha = std::slice::from_raw_parts(alphas.at(item * time * width), sequence.steps * width);
@@ -365,20 +365,20 @@ fn ctc_loss(args: &Args) -> Result<Output> {
         (lengths(args, INPUT_LENGTHS, "input_lengths")?, lengths(args, TARGET_LENGTHS, "target_lengths")?);
     let alone = logs.rank() == 2;
     let logs = if alone { op!(UNSQUEEZE, logs, 1i64)? } else { logs.clone() };
-    let forgives = args.bool(ZERO_INFINITY)?;
+    let zero_infinity = args.bool(ZERO_INFINITY)?;
     let both = CTC.call([
         (&logs).into(),
         args.tensor(TARGETS)?.into(),
         steps.into(),
         counts.clone().into(),
         args.int(BLANK)?.into(),
-        forgives.into(),
+        zero_infinity.into(),
     ])?;
     let Some(losses) = both.into_tensors().into_iter().next() else {
         return Err(Error::runtime("the losses are missing"));
     };
     let mut losses = losses;
-    if forgives {
+    if zero_infinity {
         let infinite = Expr::new(handled::detach(&losses)).equals(f64::INFINITY);
         losses = infinite.choose(0.0, Expr::from(losses)).done()?;
     }

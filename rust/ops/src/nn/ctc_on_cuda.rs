@@ -72,7 +72,7 @@ pub fn gradients(
     batch: &Batch,
     known: [&Tensor; 3],
     result: &Tensor,
-    forgives: bool,
+    zero_infinity: bool,
 ) -> Result<()> {
     let dtype = result.dtype();
     let own = |tensor: &Tensor| plain(&tensor.detach(), dtype);
@@ -85,6 +85,6 @@ pub fn gradients(
         let [grads, losses, alphas, betas] = held.addresses([&grads, &losses, &alphas, &betas])?;
         let known = Known { alphas, betas, losses, grads };
         // SAFETY: row-major operands of the sizes of the batch, which was checked, held for the stream.
-        unsafe { ctc::gradients(held.card, held.stream, dtype, operands, known, own, forgives) }
+        unsafe { ctc::gradients(held.card, held.stream, dtype, operands, known, own, zero_infinity) }
     })
 }

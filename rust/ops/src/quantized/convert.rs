@@ -63,7 +63,7 @@ fn check_zero_point(function: &str, zero_point: i64, dtype: DType) -> Result<()>
 /// The tensor on the host, for functions whose arguments must be float32.
 fn numbers(tensor: &Tensor, function: &str) -> Result<Tensor> {
     if tensor.is_quantized() {
-        return Err(rushlight_dispatch::sparse::unsupported_by(function, "QuantizedCPU"));
+        return Err(rushlight_dispatch::unsupported::unsupported_by(function, "QuantizedCPU"));
     }
     if tensor.is_sparse() {
         return Err(rushlight_dispatch::sparse::unsupported(function));

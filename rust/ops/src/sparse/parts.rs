@@ -7,7 +7,7 @@ use rushlight_autograd::{CompressedFormat, SparseParts, Tensor};
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Dims, Error, Result, Storage};
 use rushlight_dispatch::operator::Args;
-use rushlight_dispatch::sparse::unsupported_by;
+use rushlight_dispatch::unsupported::unsupported_by;
 use rushlight_dispatch::value::{Ints, Target, Value};
 use rushlight_dispatch::{create, op};
 

@@ -10,7 +10,8 @@ use rushlight_dispatch::operator::{
     Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Sparse, formula,
     operator,
 };
-use rushlight_dispatch::sparse::{ON_HOST, dense, unsupported, unsupported_by};
+use rushlight_dispatch::sparse::{ON_HOST, dense, unsupported};
+use rushlight_dispatch::unsupported::unsupported_by;
 use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
 
 use super::compressed::convert::to_layout;

@@ -20,7 +20,7 @@ use crate::{attach, convert, object};
 
 struct PyHandler;
 
-/// The operators whose gradients torch computes together, by one operator.
+/// The operators whose gradients torch computes together, by one operator: `_GRADIENTS` in `_engine_calls.py` has the functions.
 const TOGETHER: [&str; 4] = ["_conv", "_conv_input", "_slice", "select"];
 
 impl Handler for PyHandler {

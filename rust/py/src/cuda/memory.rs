@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use rushlight_core::layout::Layout;
-use rushlight_cuda::allocator::{Habits, PoolId};
+use rushlight_cuda::allocator::{PoolId, PoolOptions};
 use rushlight_cuda::card::{self, Card};
 use rushlight_cuda::mem_pool::MemPool;
 use rushlight_cuda::statistics::Count;
@@ -97,7 +97,7 @@ pub struct PyMemPool(MemPool);
 impl PyMemPool {
     #[new]
     fn new(use_on_oom: bool, no_split: bool) -> PyResult<Self> {
-        MemPool::new(Habits { on_oom: use_on_oom, no_split }).map(PyMemPool).map_err(raise)
+        MemPool::new(PoolOptions { on_oom: use_on_oom, no_split }).map(PyMemPool).map_err(raise)
     }
 
     /// The number of the pool.

@@ -1,5 +1,5 @@
 //! What happens inside a function that torch writes in Python when an argument has a wrong kind, if `_in_python.py` has no form
-//! of the function: an operation that the argument does not have, or an error of the operator that the function calls.
+//! of the function, or its form leaves the refusal to the operator: an operation that the argument does not have, or an error of the operator that the function calls.
 
 use pyo3::class::basic::CompareOp;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};

@@ -1,4 +1,4 @@
-// A library for `test_compiled_libraries.py`, which uses the stable ABI of LibTorch. It declares the functions itself, because the
+// A library for `test_stable_libraries.py`, which uses the stable ABI of LibTorch. It declares the functions itself, because the
 // tests have no headers of torch.
 
 #include <cstdint>
@@ -119,7 +119,7 @@ void fail(Value* stack, uint64_t, uint64_t) {
     }
 }
 
-// total(Tensor x) -> (float, int): the sum by all threads, and the number of threads whose numbers were seen.
+// total(Tensor x) -> (float, int): the sum by all threads, and the number of threads that a loop may have.
 struct Sums {
     const double* data;
     std::vector<double> of_thread;

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import rushlight as torch
-from rushlight._library import compiled as compiled_operators
+from rushlight import _C
+from rushlight._library import stable
 
 COMPILER = shutil.which("c++")
 pytestmark = pytest.mark.skipif(
@@ -39,7 +40,7 @@ def against_torch(folder: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def ops(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compiled")
-    source = (Path(__file__).parent / "compiled_library.cpp").read_text()
+    source = (Path(__file__).parent / "stable_library.cpp").read_text()
     torch.ops.load_library(compiled(folder, source, "library.so", *against_torch(folder)))
     return torch.ops.tests_compiled
 
@@ -103,7 +104,7 @@ def test_exceptions_of_cpp_become_those_of_python(ops, kind, exception, message)
         assert type(raised.value) is exception and str(raised.value) == message
 
 
-def test_loops_run_on_all_threads(ops):
+def test_sums_are_right_for_any_number_of_threads(ops):
     x = torch.arange(100_000.0, dtype=torch.float64)
     before = torch.get_num_threads()
     try:
@@ -130,10 +131,16 @@ def test_a_library_calls_operators(ops):
 
 
 def test_every_schema_is_that_of_an_operator():
-    for qualified in compiled_operators._schemas():
+    for qualified in stable._schemas():
         name, _, overload = qualified.partition(".")
-        function, arguments, results = compiled_operators.operator_of(name, overload)
+        function, arguments, results = stable.operator_of(name, overload)
         assert callable(function) and "Tensor" in "".join(arguments + results)
+
+
+def test_every_operator_has_a_schema():
+    """`aten_schemas.txt` has the schemas of torch. A new operator needs those of its overloads there."""
+    known = {qualified.partition(".")[0].removeprefix("aten::") for qualified in stable._schemas()}
+    assert not {name for name in _C._functions[""] if not name.startswith("_")} - known
 
 
 def test_results_are_recorded_only_if_composed_or_told(ops):
