@@ -3,6 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::broadcast;
 use rushlight_core::{DType, Dims, Error, Result};
+use rushlight_dispatch::call::devices::check_devices;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Ints, Output};
@@ -69,6 +70,8 @@ pub static COSINE_SIMILARITY: Operator = Operator {
             return Err(Error::runtime(format!("eps must be non-negative, got: {eps}")));
         }
         let sizes = broadcast(args.tensor(X1)?.sizes(), args.tensor(X2)?.sizes())?;
+        // Each operand is expanded and reduced before they meet, which may be long.
+        check_devices(args)?;
         let unit = |arg| -> Result<Expr> {
             let own = crate::convert::to_dtype(args.tensor(arg)?, dtype)?;
             let own = op!(EXPAND, &own, value::sizes_value(&sizes))?;
