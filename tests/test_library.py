@@ -356,6 +356,30 @@ def test_operators_live_as_long_as_their_library():
     assert again.define("f(Tensor x) -> Tensor") == "f"
 
 
+def test_functions_may_be_registered_before_their_operator():
+    library = torch.library.Library("tests_later", "FRAGMENT")
+    torch.library.impl("tests_later::first", "CPU", lambda x: x + 1)
+    library.impl("second", lambda x: x + 2, "CompositeExplicitAutograd")
+    library.define("first(Tensor x) -> Tensor")
+    library.define("second(Tensor x) -> Tensor")
+    assert (
+        torch.ops.tests_later.first(torch.ones(1)).item() == 2
+        and torch.ops.tests_later.second(torch.ones(1)).item() == 3
+    )
+
+
+def test_values_are_converted_for_their_types():
+    library = torch.library.Library("tests_converted", "DEF")
+    library.define("f(int a, float b, bool c, int[2] d, float[2]? e, int[] f) -> Tensor")
+    seen = []
+    library.impl("f", lambda *args: seen.append(args) or torch.ones(1), "CompositeExplicitAutograd")
+    torch.ops.tests_converted.f(torch.tensor(2), torch.tensor([3]), torch.tensor(True), 4, 1.5, [torch.tensor(5), 6])
+    assert repr(seen) == "[(2, 3.0, True, [4, 4], [1.5, 1.5], [5, 6])]"
+    for a in (torch.tensor(2.5), torch.ones(2, dtype=torch.int64), 2**63):
+        with pytest.raises(RuntimeError, match="Expected a value of type 'int' for argument 'a'"):
+            torch.ops.tests_converted.f(a, 1.0, True, 4, None, [])
+
+
 def test_unknown_dispatch_keys_are_refused():
     library = torch.library.Library("keyed", "DEF")
     library.define("f(Tensor x) -> Tensor")

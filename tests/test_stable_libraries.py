@@ -1,10 +1,12 @@
 """Compiled libraries that use the stable ABI of LibTorch (`torch.ops.load_library`)."""
 
+import ctypes
 import gc
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import weakref
 from pathlib import Path
 
@@ -145,7 +147,10 @@ def test_every_operator_has_a_schema():
 
 def test_results_are_recorded_only_if_composed_or_told(ops):
     x = torch.ones(1, 2, requires_grad=True)
-    assert not ops.add_one(x).requires_grad
+    result = ops.add_one(x)
+    with pytest.warns(UserWarning, match="tests_compiled::add_one: an autograd kernel was not registered"):
+        (result.sum() + x.sum() * 2).backward()
+    assert x.grad.tolist() == [[2, 2]]
     y = ops.squared(x * 3)
     assert y.requires_grad and torch.autograd.grad(y.sum(), x)[0].tolist() == [[18, 18]]
     torch.library.register_autograd("tests_compiled::add_one", lambda ctx, gradient: gradient * 7)
@@ -176,16 +181,19 @@ def test_nothing_keeps_arguments_alive(ops):
     assert ref() is None
 
 
-@pytest.mark.parametrize(
-    ("made", "message"),
-    [
-        (lambda x: x.to_sparse(), "elements are not stored one by one"),
-        (lambda x: torch.complex(x, x).conj().imag, "elements are not stored one by one"),
-    ],
-)
-def test_a_library_sees_no_elements_that_are_not_stored(ops, made, message):
-    with pytest.raises(RuntimeError, match=message):
-        ops.add_one(made(torch.ones(2, 2)))
+def test_a_library_sees_elements_as_they_are(ops):
+    x = torch.complex(torch.ones(2, 2), torch.full((2, 2), 3.0))
+    assert ops.add_one(x.conj().imag).tolist() == [[-2, -2], [-2, -2]], "negated as it is read"
+    with pytest.raises(RuntimeError, match="elements are not stored one by one"):
+        ops.add_one(torch.ones(2, 2).to_sparse())
+    with pytest.raises(RuntimeError, match="elements are not stored one by one"):
+        ops.double_(x.conj().imag)
+
+
+def test_vmap_calls_a_kernel_for_each_sample(ops):
+    x = torch.arange(12.0).reshape(3, 2, 2)
+    assert torch.equal(torch.vmap(ops.add_one)(x), x + 1)
+    assert torch.equal(torch.vmap(ops.add_one, in_dims=1)(x), x.transpose(0, 1) + 1)
 
 
 def test_a_library_cannot_write_what_is_read_only(ops, tmp_path):
@@ -265,7 +273,7 @@ def test_functions_of_cuda_are_left_out_without_its_runtime(tmp_path):
             void* library;
             aoti_torch_library_init_fragment("NAME", "", 0, &library);
             aoti_torch_library_def(library, "status() -> int");
-            for (auto key : {"CompositeExplicitAutograd", "CUDA", "NoSuchKey"}) {
+            for (auto key : {"CompositeExplicitAutograd", "CUDA", "Functionalize"}) {
                 aoti_torch_library_init_impl("NAME", key, "", 0, &library);
                 torch_library_impl(library, "status", code, 0);
             }
@@ -286,3 +294,72 @@ def test_a_library_is_loaded_once(tmp_path):
     torch.ops.load_library(path)
     torch.ops.load_library(path)
     assert path in torch.ops.loaded_libraries
+
+
+REGISTERING = """
+    #include <initializer_list>
+    extern "C" {
+    int aoti_torch_library_init_fragment(const char*, const char*, unsigned, void**);
+    int aoti_torch_library_init_impl(const char*, const char*, const char*, unsigned, void**);
+    int aoti_torch_library_def(void*, const char*);
+    int torch_library_impl(void*, const char*, void (*)(unsigned long*, unsigned long, unsigned long), unsigned long);
+    }
+    static void one(unsigned long* stack, unsigned long, unsigned long) { stack[0] = 1; }
+    static int registered = [] {
+        void* library;
+        aoti_torch_library_init_impl("NAME", "CompositeExplicitAutograd", "", 0, &library);
+        torch_library_impl(library, "one", one, 0);
+        aoti_torch_library_init_fragment("NAME", "", 0, &library);
+        for (auto schema : {SCHEMAS}) aoti_torch_library_def(library, schema);
+        return 0;
+    }();
+"""
+
+
+def registering(folder: Path, name: str, *schemas: str) -> str:
+    source = REGISTERING.replace("NAME", name).replace("SCHEMAS", ", ".join(f'"{schema}"' for schema in schemas))
+    return compiled(folder, source, f"{name}.so", *against_torch(folder))
+
+
+def test_an_operator_that_cannot_be_registered_is_told_each_time(tmp_path):
+    path = registering(tmp_path, "tests_wrong", "wrong(Nonsense", "one() -> int", "one() -> int")
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="expected a schema such as"):
+            torch.ops.load_library(path)
+        assert path not in torch.ops.loaded_libraries
+    assert torch.ops.tests_wrong.one() == 1, "the others are registered"
+
+
+def test_libraries_that_others_load_are_registered(ops, tmp_path):
+    path = registering(tmp_path, "tests_by_ctypes", "one() -> int")
+    ctypes.CDLL(path)
+    assert torch.ops.tests_by_ctypes.one() == 1
+    torch.ops.load_library(path)
+    assert torch.ops.tests_by_ctypes.one() == 1
+
+
+def test_threads_that_load_one_library_find_its_operators(tmp_path):
+    path = registering(tmp_path, "tests_by_threads", "one() -> int")
+    found, errors = [], []
+
+    def load():
+        try:
+            torch.ops.load_library(path)
+            found.append(torch.ops.tests_by_threads.one())
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=load) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found == [1] * 8 and not errors
+
+
+def test_what_is_no_file_is_not_read(tmp_path):
+    refused("/dev/zero")
+    refused("")
+    with (tmp_path / "large.so").open("wb") as file:
+        file.truncate(1 << 42)
+    refused(str(tmp_path / "large.so"))

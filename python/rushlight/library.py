@@ -9,10 +9,9 @@ import rushlight as torch
 from rushlight._absent import declare
 from rushlight._library.keys import check_key, check_runs
 from rushlight._library.opcheck import opcheck as opcheck
-from rushlight._library.operator import registry
 from rushlight._library.register import CustomOpDef as CustomOpDef
 from rushlight._library.register import custom_op as custom_op
-from rushlight._library.register import define_operator, found, remove_operator
+from rushlight._library.register import define_operator, kernels_of, remove_operator
 from rushlight._library.register import register_autocast as register_autocast
 from rushlight._library.register import register_autograd as register_autograd
 from rushlight._library.register import register_fake as register_fake
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     *declare(
         globals(),
-        "there are no compiled kernels, and sizes are never symbols",
+        "kernels of Triton do not exist, and sizes are never symbols",
         "get_ctx get_kernel triton_op wrap_triton",
     ),
     "CustomOpDef",
@@ -159,12 +158,12 @@ class Library:
                 f"torch.library cannot replace {qualified}: the operators of the engine are fixed. A class of tensors "
                 "overrides them with __torch_function__."
             )
-        operator = found(qualified)
+        kernels = kernels_of(qualified)
         if fn is fallthrough_kernel:
-            operator.kernels.pop(key, None)
+            kernels.pop(key, None)
             return
         check_runs(key)
-        operator.kernels[key] = _with_keys(fn) if with_keyset else fn
+        kernels[key] = _with_keys(fn) if with_keyset else fn
         self._taken.append((qualified, key))
 
     def _destroy(self) -> None:
@@ -174,8 +173,7 @@ class Library:
 def _remove(ns: str, kind: str, names: list[str], taken: list[tuple[str, str]]) -> None:
     """Takes back what a library has registered."""
     for name, key in taken:
-        if name in registry:
-            registry[name].kernels.pop(key, None)
+        kernels_of(name).pop(key, None)
     for name in names:
         remove_operator(name)
     if kind == "DEF":

@@ -35,6 +35,7 @@ def load_library(path: str) -> None:
 
     Raises:
         OSError: there is no such library, or it uses functions of torch that are not in the stable ABI.
+        RuntimeError: an operator cannot be registered. The others are.
 
     >>> try:
     ...     torch.ops.load_library("ops.so")
@@ -42,8 +43,6 @@ def load_library(path: str) -> None:
     ...     print(str(error).splitlines()[0])
     Could not load this library: ops.so
     """
-    if path in loaded_libraries:
-        return
     try:
         load("rushlight._library.stable").load(path)
     except OSError as error:
@@ -51,7 +50,6 @@ def load_library(path: str) -> None:
         raise OSError(
             f"Could not load this library: {path}\n  {error}\n  rushlight loads libraries that use the stable ABI of LibTorch."
         ) from error
-    loaded_libraries.add(path)
 
 
 class OpOverload:
@@ -164,6 +162,8 @@ class _OpNamespace(ModuleType):
 
     def __getattr__(self, name: str) -> OpOverloadPacket:
         function = None if name.startswith("__") else _function_of(self._name, name)
+        if function is None and not name.startswith("__") and load("rushlight._library.stable").register_others():
+            return getattr(self, name)
         if function is None:
             raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
         value = self.__dict__[name] = OpOverloadPacket(self._name, name, function)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+import warnings
 from typing import Any, NamedTuple
 
 import rushlight as torch
@@ -53,6 +54,8 @@ class Operator:
         self.backward: Callable[..., Any] | None = None
         self.setup: Callable[..., Any] | None = None
         self.vmap: Callable[..., Any] | None = None
+        #: What backward warns of if no derivative is registered, for functions whose own operators are not recorded.
+        self.unrecorded: str | None = None
         self.autocast: dict[str, torch.dtype] = {}
         self._functions: dict[str, type[Function]] = {}
 
@@ -82,7 +85,7 @@ class Operator:
             if key in self.kernels:
                 return self._result(self.kernels[key](*args, **kwargs))
         recorded = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-        if self.owner is None and self.backward is None:
+        if self.owner is None and self.backward is None and self.unrecorded is None:
             # The function's own operators are recorded.
             return self._run(tensors, args, kwargs)
         if self.schema.is_mutable or not recorded:
@@ -174,6 +177,9 @@ class Operator:
             return (*results, structure)
 
         def backward(ctx: Any, *gradients: Any) -> Any:
+            if op.backward is None and op.unrecorded is not None:
+                warnings.warn(op.unrecorded.format(op.schema.name), stacklevel=2)
+                return (None,) * spec.num_leaves
             if op.backward is None:
                 raise RuntimeError(
                     f"Trying to backward through {op.overload()} but no autograd formula was registered. Please use "

@@ -23,6 +23,7 @@ __all__ = [
     "custom_op",
     "define_operator",
     "found",
+    "kernels_of",
     "register_autocast",
     "register_autograd",
     "register_fake",
@@ -31,6 +32,16 @@ __all__ = [
     "register_vmap",
     "remove_operator",
 ]
+
+
+#: Functions that were registered for operators before these were defined, by names and dispatch keys.
+_waiting: dict[str, dict[str, Callable[..., Any]]] = {}
+
+
+def kernels_of(name: str) -> dict[str, Callable[..., Any]]:
+    """The functions of an operator by its name, which may be defined later."""
+    name = name.removesuffix(".default")
+    return registry[name].kernels if name in registry else _waiting.setdefault(name, {})
 
 
 def define_operator(text: str, owner: Any = None) -> Operator:
@@ -47,6 +58,8 @@ def define_operator(text: str, owner: Any = None) -> Operator:
             "overload's schema should only be registered with a single call to def()."
         )
     made = registry[name] = Operator(schema, owner)
+    if owner is None:
+        made.kernels.update(_waiting.pop(name, {}))
     namespace, short = schema.name.split("::")
     home = getattr(ops, namespace)
     packet = vars(home).get(short)
@@ -194,11 +207,12 @@ def register_kernel(
     """
 
     def register(kernel: Callable[..., Any]) -> Callable[..., Any]:
-        operator = found(op)
+        later = isinstance(op, str) and "::" in op and op.removesuffix(".default") not in registry
+        kernels, owner = (kernels_of(op), None) if later else (found(op).kernels, found(op).owner)
         devices = [device_types] if isinstance(device_types, str) else device_types
-        key = key_of if operator.owner is None else backend_key
+        key = key_of if owner is None else backend_key
         keys = ["CompositeExplicitAutograd"] if devices is None else [key(device) for device in devices]
-        operator.kernels.update(dict.fromkeys(keys, kernel))
+        kernels.update(dict.fromkeys(keys, kernel))
         return kernel
 
     return register if func is None else register(func)

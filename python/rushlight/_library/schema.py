@@ -100,6 +100,7 @@ class Schema:
         return tuple(values.values())[:count], dict(list(values.items())[count:])
 
     def _checked(self, parameter: Parameter, value: Any) -> Any:
+        value = _converted(parameter.type, value)
         if not _accepts(parameter.type, value):
             shown = parameter.type.replace("SymInt", "int")
             found = re.fullmatch(r"(.+?)(\?)?\[\d*\](\?)?", shown)
@@ -110,7 +111,23 @@ class Schema:
                 f"{self.name}() Expected a value of type '{shown}' for argument '{parameter.name}' but instead found type "
                 f"'{type(value).__name__}'."
             )
-        return float(value) if parameter.type in ("float", "float?") and type(value) is int else value
+        return value
+
+
+def _converted(kind: str, value: Any) -> Any:
+    """A value as torch converts it for a type: a tensor of one element to a number, an integer to a float, and a number for a
+    list of fixed length to as many."""
+    kind = kind.removesuffix("?")
+    if kind.endswith("]"):
+        element, _, size = kind[:-1].rpartition("[")
+        if isinstance(value, (list, tuple)):
+            return type(value)(_converted(element, item) for item in value) if type(value) in (list, tuple) else value
+        one = _converted(element, value)
+        return [one] * int(size) if size and value is not None and _accepts(element, one) else value
+    if kind in ("int", "SymInt", "float", "bool") and isinstance(value, torch.Tensor) and value.numel() == 1:
+        fits = kind == "float" or kind == "bool" or not (value.is_floating_point() or value.is_complex())
+        value = value.item() if fits and not value.is_complex() else value
+    return float(value) if kind == "float" and type(value) is int else value
 
 
 def _accepts(kind: str, value: Any) -> bool:
@@ -118,10 +135,10 @@ def _accepts(kind: str, value: Any) -> bool:
     if kind.endswith("?"):
         return value is None or _accepts(kind[:-1], value)
     if kind.endswith("]"):
-        element, _, size = kind[:-1].rpartition("[")
-        if size and _accepts(element, value):
-            return True
+        element = kind[:-1].rpartition("[")[0]
         return isinstance(value, (list, tuple)) and all(_accepts(element, item) for item in value)
+    if kind in ("int", "SymInt") and isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return False
     known = _CLASSES.get(kind)
     return known is None or isinstance(value, known)
 

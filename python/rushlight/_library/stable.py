@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache
+import os
+import threading
+from functools import cache, partial
 from pathlib import Path
 
 import rushlight as torch
 from rushlight import _C
-from rushlight._library.keys import runs
-from rushlight._library.operator import registry
-from rushlight._library.register import define_operator, found
+from rushlight._library.keys import check_key, runs
+from rushlight._library.operator import find, registry
+from rushlight._library.register import define_operator
 from rushlight._library.schema import parse
 
 TYPE_CHECKING = False
@@ -17,12 +19,34 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from rushlight._library.operator import Operator
     from rushlight._library.schema import Schema
 
-__all__ = ["load", "operator_of"]
+__all__ = ["load", "operator_of", "register_others"]
 
 #: The keys of functions that see a call before it is recorded. The operators that other functions call are not recorded.
 _ABOVE_AUTOGRAD = ("Autograd", "CompositeImplicitAutograd")
+
+
+#: Held while a library is loaded and registered, so that another thread that loads it too finds its operators.
+_lock = threading.RLock()
+#: The errors of libraries that were loaded and whose operators could not all be registered, by their paths.
+_errors: dict[str, Exception] = {}
+
+_NOT_RECORDED = (
+    "{}: an autograd kernel was not registered to the Autograd key(s) but we are trying to backprop through it. This may lead to "
+    "silently incorrect behavior. Register a derivative with torch.library.register_autograd, or call the operator in torch.no_grad()."
+)
+
+
+def _renew_lock() -> None:
+    """In a forked child no other thread loads anything."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def load(path: str) -> None:
@@ -30,20 +54,62 @@ def load(path: str) -> None:
 
     Raises:
         OSError: the loader refuses the library, or it uses functions of torch that are not in the stable ABI.
+        RuntimeError: an operator cannot be registered. The others are.
     """
-    registered = _C._load_stable_library(path)
-    for namespace, schema, function in registered:
-        if function is None:
-            define_operator(f"{namespace}::{schema}")
-    for namespace, key, function in registered:
-        if function is not None and runs(key):
-            name, compiled = function
-            operator = found(name if "::" in name else f"{namespace}::{name}")
-            operator.kernels[key] = _function(operator.schema, key, compiled)
+    with _lock:
+        if path in torch.ops.loaded_libraries:
+            return
+        if path not in _errors:
+            error = _register(_C._load_stable_library(path))
+            if error is not None:
+                _errors[path] = error
+        if path in _errors:
+            raise _errors[path].with_traceback(None)
+        torch.ops.loaded_libraries.add(path)
 
 
-def _function(schema: Schema, key: str, compiled: _C._StableFunction) -> Callable[..., Any]:
+def register_others() -> bool:
+    """Registers the operators of libraries that were loaded otherwise, such as by `ctypes`; whether there were any."""
+    with _lock:
+        registered = _C._stable_registrations()
+        error = _register(registered)
+        if error is not None:
+            raise error
+        return bool(registered)
+
+
+def _register(registered: list[Any]) -> Exception | None:
+    """Registers what libraries told; returns the first error."""
+    first: Exception | None = None
+    # Functions may be told before the operators.
+    for wanted in (False, True):
+        for namespace, text, function in registered:
+            if (function is not None) is wanted:
+                try:
+                    _define(namespace, text) if function is None else _implement(namespace, text, *function)
+                except Exception as error:
+                    first = first or error
+    return first
+
+
+def _define(namespace: str, schema: str) -> None:
+    define_operator(f"{namespace}::{schema}")
+
+
+def _implement(namespace: str, key: str, name: str, compiled: _C._StableFunction) -> None:
+    check_key(key)
+    qualified = name if "::" in name else f"{namespace}::{name}"
+    if runs(key):
+        operator = find(qualified)
+        operator.kernels[key] = _function(operator, key, compiled)
+        if not key.startswith(_ABOVE_AUTOGRAD):
+            operator.unrecorded = _NOT_RECORDED
+            operator.vmap = operator.vmap or partial(_one_by_one, operator)
+
+
+def _function(operator: Operator, key: str, compiled: _C._StableFunction) -> Callable[..., Any]:
     """The function of a library as one of Python."""
+    schema = operator.schema
     parameters = schema.parameters
     names = [parameter.name for parameter in parameters if parameter.keyword_only]
     mutated = [parameter.mutated for parameter in parameters]
@@ -51,12 +117,38 @@ def _function(schema: Schema, key: str, compiled: _C._StableFunction) -> Callabl
     below = not key.startswith(_ABOVE_AUTOGRAD)
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        recorded = torch.is_grad_enabled() and not below
-        with torch.set_grad_enabled(recorded):
-            results = call(*args, *[kwargs[name] for name in names])
+        given = [*args, *[kwargs[name] for name in names]]
+        given = [value if changed else _stored(value) for value, changed in zip(given, mutated)]
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not below):
+            results = call(*given)
         return results[0] if len(results) == 1 else tuple(results) or None
 
     return function
+
+
+def _stored(value: Any) -> Any:
+    """A value whose tensors have elements that are stored as they are."""
+    if isinstance(value, torch.Tensor):
+        lazy = value.layout is torch.strided and (value.is_conj() or value.is_neg())
+        return value.resolve_conj().resolve_neg() if lazy else value
+    return [_stored(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def _one_by_one(operator: Operator, info: Any, in_dims: Any, *args: Any, **kwargs: Any) -> Any:
+    """The rule for `vmap` of a function that knows nothing of it: a call for each sample."""
+
+    def sample(value: Any, dim: Any, place: int) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [sample(one, own, place) for one, own in zip(value, dim)]
+        return value if dim is None else value.select(dim, place)
+
+    results = [
+        operator(*[sample(value, dim, place) for value, dim in zip(args, in_dims)], **kwargs)
+        for place in range(info.batch_size)
+    ]
+    if isinstance(results[0], tuple):
+        return tuple(torch.stack(each) for each in zip(*results)), (0,) * len(results[0])
+    return torch.stack(results), 0
 
 
 @cache

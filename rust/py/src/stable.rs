@@ -8,7 +8,9 @@ use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 use rushlight::{Error, Result};
-use rushlight_stable::{Enumeration, Kernel, Registration, call, dtype_of, set_dispatch, take_last, values};
+use rushlight_stable::{
+    Enumeration, Kernel, Registration, call, dtype_of, set_dispatch, take_last, take_registrations, values,
+};
 
 use crate::dtype::{
     MEMORY_FORMATS, PyLayout, PyMemoryFormat, device_object, dtype_object, extract_device, extract_dtype, layout_object,
@@ -306,18 +308,28 @@ impl PyFunction {
 /// What a library registers: a namespace and a schema, or a namespace, a dispatch key, and a name with its function.
 type Registered = (String, String, Option<(String, PyFunction)>);
 
-/// Loads a library; returns what it has registered.
+/// Loads a library; returns what it has registered, and those that were loaded otherwise.
 #[pyfunction]
 fn _load_stable_library(py: Python<'_>, path: PathBuf) -> PyResult<Vec<Registered>> {
-    let loaded = attach::idle(py, || rushlight_stable::load(&path)).map_err(PyOSError::new_err)?;
+    attach::idle(py, || rushlight_stable::load(&path)).map(told).map_err(PyOSError::new_err)
+}
+
+/// What libraries have registered that were loaded otherwise.
+#[pyfunction]
+fn _stable_registrations() -> Vec<Registered> {
+    told(take_registrations())
+}
+
+fn told(registered: Vec<Registration>) -> Vec<Registered> {
     let told = |one| match one {
         Registration::Define { namespace, schema } => (namespace, schema, None),
         Registration::Implement { namespace, key, name, kernel } => (namespace, key, Some((name, PyFunction(kernel)))),
     };
-    Ok(loaded.into_iter().map(told).collect())
+    registered.into_iter().map(told).collect()
 }
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     set_dispatch(dispatch);
-    module.add_function(wrap_pyfunction!(_load_stable_library, module)?)
+    module.add_function(wrap_pyfunction!(_load_stable_library, module)?)?;
+    module.add_function(wrap_pyfunction!(_stable_registrations, module)?)
 }

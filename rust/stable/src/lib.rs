@@ -29,7 +29,7 @@ pub use errors::take_last;
 pub use exceptions::Thrown;
 pub use load::load;
 pub use numbers::{Enumeration, dtype_of};
-pub use registry::{Kernel, Registration};
+pub use registry::{Kernel, Registration, take as take_registrations};
 
 /// Calls a function of a library.
 ///

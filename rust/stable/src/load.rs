@@ -1,12 +1,14 @@
 //! Loading a library, with stand-ins for the libraries of torch that it depends on.
 
 use std::ffi::{CStr, CString, c_void};
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use object::Endianness;
 use object::elf::{DT_NEEDED, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, Sym};
+use object::read::{ReadCache, ReadRef};
 use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_cuda::library::Library;
 
@@ -28,7 +30,7 @@ struct Needs {
 }
 
 /// Reads a library's tables. What is no library of this processor is left to the loader, which says so.
-fn needs(file: &[u8]) -> object::read::Result<Needs> {
+fn needs<'data, R: ReadRef<'data>>(file: R) -> object::read::Result<Needs> {
     let header = FileHeader64::<Endianness>::parse(file)?;
     let endian = header.endian()?;
     let sections = header.sections(endian, file)?;
@@ -110,7 +112,25 @@ fn prepare(needs: &Needs) -> Result<(), String> {
     Ok(())
 }
 
-/// Loads a library and returns what it has registered. Functions for CUDA count only if CUDA's runtime is there.
+/// Makes `std::cerr` and its like usable. Compilers since GCC 13 leave that to the C++ library, and older libraries to each
+/// file that includes `<iostream>`: with a new compiler and an old library nobody does it.
+fn initialise_streams() {
+    // SAFETY: names of the C++ library. The constructor counts its calls and writes nothing to the object.
+    unsafe {
+        let library = libc::dlopen(c"libstdc++.so.6".as_ptr(), libc::RTLD_NOW);
+        if library.is_null() {
+            return;
+        }
+        let found = libc::dlsym(library, c"_ZNSt8ios_base4InitC1Ev".as_ptr());
+        if !found.is_null() {
+            let construct: unsafe extern "C" fn(*mut c_void) = std::mem::transmute(found);
+            let mut object = 0u64;
+            construct((&raw mut object).cast());
+        }
+    }
+}
+
+/// Loads a library and returns what it has registered, after what libraries have registered that were loaded otherwise. Functions for CUDA count only if CUDA's runtime is there.
 ///
 /// # Errors
 /// The loader's sentence, or why there is no way to load this library.
@@ -119,7 +139,12 @@ pub fn load(path: &Path) -> Result<Vec<Registration>, String> {
         return Err("libraries for torch can be loaded on Linux for x86-64 only".into());
     }
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| "a path with a null character".to_string())?;
-    let has_cuda = match std::fs::read(path).ok().and_then(|file| needs(&file).ok()) {
+    if name.is_empty() {
+        return Err("a library has no name".into());
+    }
+    let is_file = path.metadata().is_ok_and(|data| data.is_file());
+    let file = is_file.then(|| File::open(path).ok()).flatten().map(ReadCache::new);
+    let has_cuda = match file.as_ref().and_then(|file| needs(file).ok()) {
         None => true,
         Some(needs) => {
             prepare(&needs)?;
@@ -127,13 +152,16 @@ pub fn load(path: &Path) -> Result<Vec<Registration>, String> {
             !needs.libraries.iter().any(|name| is_cuda_runtime(name) && made.contains(name))
         }
     };
-    registry::take();
+    initialise_streams();
     // SAFETY: the caller asked for this library, whose initialisers run now.
     let loaded = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    let mut registered = registry::take();
     if loaded.is_null() {
-        return Err(loader_error());
+        let told = loader_error();
+        let of_cpp = told.contains("undefined symbol: _ZNSt") || told.contains("undefined symbol: _ZNKSt");
+        let hint = if of_cpp { "\n  It needs a newer libstdc++.so.6 than the one that is installed." } else { "" };
+        return Err(told + hint);
     }
+    let mut registered = registry::take();
     if !has_cuda {
         registered.retain(|one| !matches!(one, Registration::Implement { key, .. } if key.contains("CUDA")));
     }

@@ -1,8 +1,8 @@
 //! What a library registers while it is loaded: operators by their schemas, and functions for dispatch keys.
 
-use std::cell::RefCell;
 use std::ffi::{CStr, c_char};
 
+use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::{Error, Result};
 
 use crate::errors::export;
@@ -22,13 +22,11 @@ pub struct Library {
     key: Option<String>,
 }
 
-thread_local! {
-    static MADE: RefCell<Vec<Registration>> = const { RefCell::new(Vec::new()) };
-}
+static MADE: ForkMutex<Vec<Registration>> = ForkMutex::new(Rank::Tables, Vec::new());
 
-/// What this thread has registered since the last call.
+/// What libraries have registered since the last call.
 pub fn take() -> Vec<Registration> {
-    MADE.take()
+    std::mem::take(&mut MADE.lock())
 }
 
 /// # Safety
@@ -56,7 +54,7 @@ unsafe fn define(library: *mut Library, schema: *const c_char) -> Result<()> {
     // SAFETY: the caller's library and text.
     let (library, schema) = unsafe { (library.as_ref(), text(schema)?) };
     let library = library.ok_or_else(|| Error::runtime("the handle of a library is null"))?;
-    MADE.with_borrow_mut(|made| made.push(Registration::Define { namespace: library.namespace.clone(), schema }));
+    MADE.lock().push(Registration::Define { namespace: library.namespace.clone(), schema });
     Ok(())
 }
 
@@ -69,7 +67,7 @@ unsafe fn implement(library: *mut Library, name: *const c_char, kernel: Option<K
     let kernel = kernel.ok_or_else(|| Error::runtime(format!("the function of {name} is a null pointer")))?;
     let key = library.key.clone().unwrap_or_else(|| "CompositeImplicitAutograd".to_string());
     let namespace = library.namespace.clone();
-    MADE.with_borrow_mut(|made| made.push(Registration::Implement { namespace, key, name, kernel }));
+    MADE.lock().push(Registration::Implement { namespace, key, name, kernel });
     Ok(())
 }
 
