@@ -356,6 +356,10 @@ def _lie(rank):
             assert found.stride() == expected.stride() and torch.equal(found.full_tensor(), expected)
     with pytest.raises(IndexError):
         distribute_tensor(x, mesh, [Shard(0)]).sort(2)
+    with pytest.raises(AssertionError, match="^Sharding dim 5 greater than tensor ndim 2$"):
+        distribute_tensor(x, mesh, [Shard(5)])
+    with pytest.raises(TypeError, match="object is not iterable"):
+        torch.distributed.fsdp.fully_shard(5)
     with pytest.raises(RuntimeError):
         distribute_tensor(x, mesh, [Shard(0)]).expand(3, 4)
 

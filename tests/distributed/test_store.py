@@ -50,6 +50,8 @@ def test_values(store):
     store.append("ap", "1")
     store.append("ap", "2")
     assert store.multi_get(["ap", "a"]) == [b"12", b"xyz"]
+    with pytest.raises(torch.distributed.DistStoreError, match="multiSet keys and values vectors must be of same size"):
+        store.multi_set(["x"], ["1", "2"])
     store.multi_set(["x", "y"], ["1", "2"])
     assert store.check(["x", "y"]) and not store.check(["x", "z"])
     assert (store.delete_key("x"), store.delete_key("x")) == (True, False)

@@ -10,6 +10,7 @@ epilogue_fusion: bool = True
 force_fuse_int_mm_with_mul: bool = False
 fx_graph_cache: bool = True
 max_autotune: bool = False
+max_autotune_gemm_search_space: str = "DEFAULT"
 use_mixed_mm: bool = False
 
 #: The settings of parts of the compiler.

@@ -155,7 +155,9 @@ class Store:
     def multi_set(self, keys, values):
         """Sets several keys."""
         if len(keys) != len(values):
-            raise ValueError(f"{len(keys)} keys and {len(values)} values")
+            raise DistStoreError(
+                f"multiSet keys and values vectors must be of same size\n  {len(keys)} keys and {len(values)} values"
+            )
         for key, value in zip(keys, values):
             self.set(key, value)
 

@@ -193,7 +193,7 @@ def fully_shard(
     ((Shard(dim=0),), torch.Size([1, 3]))
     >>> dist.destroy_process_group()
     """
-    modules = list(module) if isinstance(module, (list, tuple)) else [module]
+    modules = [module] if isinstance(module, torch.nn.Module) else list(module)
     if not modules:
         raise IndexError("tuple index out of range")
     for one in modules:

@@ -196,7 +196,7 @@ def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_ran
     Raises:
         RuntimeError: there is no mesh, or something else than a placement.
         ValueError: the number of placements is not that of the mesh's dimensions.
-        IndexError: the tensor has no such dimension.
+        AssertionError: the tensor has no such dimension.
     """
     if isinstance(tensor, DTensor):
         if tensor.device_mesh != device_mesh:
@@ -211,6 +211,8 @@ def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_ran
             raise RuntimeError(
                 f"Trying to distribute tensor with unsupported placements {placement} on device mesh dimension {dim}!"
             )
+        if is_cut(placement) and not -tensor.dim() <= placement.dim < tensor.dim():
+            raise AssertionError(f"Sharding dim {placement.dim} greater than tensor ndim {tensor.dim()}")
     placements = checked(placements, device_mesh, tensor.dim())
     spec = Spec(device_mesh, placements, tensor.shape)
     with torch.no_grad():
