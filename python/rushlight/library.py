@@ -11,7 +11,7 @@ from rushlight._library.keys import check_key, check_runs
 from rushlight._library.opcheck import opcheck as opcheck
 from rushlight._library.register import CustomOpDef as CustomOpDef
 from rushlight._library.register import custom_op as custom_op
-from rushlight._library.register import define_operator, kernels_of, remove_operator
+from rushlight._library.register import define_operator, kernels_of, remove_kernel, remove_operator
 from rushlight._library.register import register_autocast as register_autocast
 from rushlight._library.register import register_autograd as register_autograd
 from rushlight._library.register import register_fake as register_fake
@@ -158,12 +158,11 @@ class Library:
                 f"torch.library cannot replace {qualified}: the operators of the engine are fixed. A class of tensors "
                 "overrides them with __torch_function__."
             )
-        kernels = kernels_of(qualified)
         if fn is fallthrough_kernel:
-            kernels.pop(key, None)
+            remove_kernel(qualified, key)
             return
         check_runs(key)
-        kernels[key] = _with_keys(fn) if with_keyset else fn
+        kernels_of(qualified)[key] = _with_keys(fn) if with_keyset else fn
         self._taken.append((qualified, key))
 
     def _destroy(self) -> None:
@@ -173,7 +172,7 @@ class Library:
 def _remove(ns: str, kind: str, names: list[str], taken: list[tuple[str, str]]) -> None:
     """Takes back what a library has registered."""
     for name, key in taken:
-        kernels_of(name).pop(key, None)
+        remove_kernel(name, key)
     for name in names:
         remove_operator(name)
     if kind == "DEF":

@@ -30,6 +30,7 @@ __all__ = [
     "register_kernel",
     "register_torch_dispatch",
     "register_vmap",
+    "remove_kernel",
     "remove_operator",
 ]
 
@@ -42,6 +43,12 @@ def kernels_of(name: str) -> dict[str, Callable[..., Any]]:
     """The functions of an operator by its name, which may be defined later."""
     name = name.removesuffix(".default")
     return registry[name].kernels if name in registry else _waiting.setdefault(name, {})
+
+
+def remove_kernel(name: str, key: str) -> None:
+    """Takes back the function of an operator, which may not be defined yet, for a dispatch key."""
+    kernels = registry[name].kernels if name in registry else _waiting.get(name, {})
+    kernels.pop(key, None)
 
 
 def define_operator(text: str, owner: Any = None) -> Operator:

@@ -93,6 +93,15 @@ impl Options {
     }
 }
 
+/// Calls an operator that makes a tensor of two arguments and options.
+///
+/// # Safety
+/// The arguments are those of this operator, and the options a caller's.
+unsafe fn new_tensor(name: &str, arguments: [u64; 2], options: Options) -> Result<Handle> {
+    // SAFETY: guaranteed by the caller.
+    unsafe { result_of(name, "", [&arguments[..], &options.values()].concat()) }
+}
+
 export! {
     fn aoti_torch_call_dispatcher(name: *const c_char, overload: *const c_char, stack: *mut u64) {
         call_named(name, overload, stack)?;
@@ -147,8 +156,7 @@ export! {
         result: *mut Handle,
     ) {
         let options = Options { dtype, layout, device, device_index, pin_memory };
-        let stack = [&[ints(size, count), value.to_bits()][..], &options.values()].concat();
-        *result = result_of("aten::full", "", stack)?;
+        *result = new_tensor("aten::full", [ints(size, count), value.to_bits()], options)?;
     }
 
     fn aoti_torch_aten_new_empty(
@@ -163,8 +171,7 @@ export! {
         result: *mut Handle,
     ) {
         let options = Options { dtype, layout, device, device_index, pin_memory };
-        let stack = [&[of_handle(tensor), ints(size, count)][..], &options.values()].concat();
-        *result = result_of("aten::new_empty", "", stack)?;
+        *result = new_tensor("aten::new_empty", [of_handle(tensor), ints(size, count)], options)?;
     }
 
     fn aoti_torch_aten_new_zeros(
@@ -179,8 +186,7 @@ export! {
         result: *mut Handle,
     ) {
         let options = Options { dtype, layout, device, device_index, pin_memory };
-        let stack = [&[of_handle(tensor), ints(size, count)][..], &options.values()].concat();
-        *result = result_of("aten::new_zeros", "", stack)?;
+        *result = new_tensor("aten::new_zeros", [of_handle(tensor), ints(size, count)], options)?;
     }
 
     fn aoti_torch_clone(tensor: Handle, result: *mut Handle) {

@@ -73,12 +73,15 @@ unsafe fn layout(rank: i64, sizes: *const i64, strides: *const i64, offset: i64)
     Ok(Layout { sizes, strides, offset: offset as isize })
 }
 
-/// Memory of a library, which its deleter frees.
-struct Owner {
+/// Memory of a library, and how it is freed.
+struct Memory {
     data: *mut c_void,
     context: *mut c_void,
     deleter: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
 }
+
+/// Memory that a tensor has taken over.
+struct Owner(Memory);
 
 // SAFETY: only the deleter uses the pointers, and the ABI lets it be called on any thread.
 unsafe impl Send for Owner {}
@@ -87,23 +90,23 @@ unsafe impl Sync for Owner {}
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if let Some(deleter) = self.deleter {
+        if let Some(deleter) = self.0.deleter {
             // SAFETY: the memory's last user is gone.
-            unsafe { deleter(self.data, self.context) };
+            unsafe { deleter(self.0.data, self.0.context) };
         }
     }
 }
 
-/// A tensor over memory of a caller.
+/// A tensor over memory of a caller, to whom the memory still belongs if this fails.
 ///
 /// # Safety
 /// The arguments are a caller's, as the ABI has them.
-unsafe fn over(owner: Owner, layout: Layout, dtype: i32, device: Device) -> Result<Tensor> {
+unsafe fn over(memory: Memory, layout: Layout, dtype: i32, device: Device) -> Result<Tensor> {
     if device != Device::Cpu {
         return Err(Error::not_implemented(format!("torch_from_blob makes no tensors of memory on {device}")));
     }
     let dtype: DType = numbers::dtype_of(dtype)?;
-    let data = owner.data.cast::<u8>();
+    let data = memory.data.cast::<u8>();
     let span = layout.checked_span().ok_or_else(|| Error::runtime("Storage size calculation overflowed"))?;
     let (low, high) = span.unwrap_or((0, -1));
     if low < 0 {
@@ -115,7 +118,7 @@ unsafe fn over(owner: Owner, layout: Layout, dtype: i32, device: Device) -> Resu
         return Err(Error::runtime("a tensor over memory of a library has elements, but no memory"));
     }
     // SAFETY: the caller's memory has these elements until the deleter is called.
-    let block = unsafe { Block::foreign(data, bytes, false, Box::new(owner)) };
+    let block = unsafe { Block::foreign(data, bytes, false, Box::new(Owner(memory))) };
     Ok(Tensor::new(Storage::new(block), layout, dtype, device))
 }
 
@@ -245,8 +248,8 @@ export! {
         result: *mut Handle,
     ) {
         let device = numbers::device_of(device_type, device_index)?;
-        let owner = Owner { data, context: std::ptr::null_mut(), deleter: None };
-        *result = handle(over(owner, layout(rank, sizes, strides, offset)?, dtype, device)?);
+        let memory = Memory { data, context: std::ptr::null_mut(), deleter: None };
+        *result = handle(over(memory, layout(rank, sizes, strides, offset)?, dtype, device)?);
     }
 
     fn torch_from_blob(
@@ -269,12 +272,8 @@ export! {
             return Err(Error::not_implemented("torch_from_blob makes strided tensors only"));
         }
         let device = numbers::device_of(device_type, device_index)?;
-        // If this fails, the memory stays the caller's: the first try has no deleter.
-        let mut owner = Owner { data, context, deleter: None };
         let layout = layout(rank, sizes, strides, offset)?;
-        over(Owner { data, context, deleter: None }, layout.clone(), dtype, device)?;
-        owner.deleter = deleter;
-        *result = handle(over(owner, layout, dtype, device)?);
+        *result = handle(over(Memory { data, context, deleter }, layout, dtype, device)?);
     }
 }
 

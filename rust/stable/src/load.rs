@@ -130,7 +130,8 @@ fn initialise_streams() {
     }
 }
 
-/// Loads a library and returns what it has registered, after what libraries have registered that were loaded otherwise. Functions for CUDA count only if CUDA's runtime is there.
+/// Loads a library and returns what it has registered, after what libraries have registered that were loaded otherwise.
+/// Functions for CUDA count only if CUDA's runtime is there.
 ///
 /// # Errors
 /// The loader's sentence, or why there is no way to load this library.
