@@ -154,12 +154,29 @@ def test_spdiags():
         torch.sparse.spdiags(diagonals, offsets, (3, 3), torch.sparse_bsr)
 
 
+def test_legacy_types_are_deprecated():
+    torch.set_warn_always(True)
+    try:
+        for arguments in (
+            (2, 3),
+            (torch.tensor([[0, 1]]), torch.ones(2)),
+            (torch.tensor([[0, 1]]), torch.ones(2), (3,)),
+        ):
+            with pytest.warns(UserWarning, match=r"^torch.sparse.SparseTensor\(.*\) is deprecated"):
+                torch.sparse.FloatTensor(*arguments)
+    finally:
+        torch.set_warn_always(False)
+
+
+@pytest.mark.filterwarnings("ignore:torch.sparse.SparseTensor")
 def test_legacy_types():
     indices, values = torch.tensor([[0, 1]]), torch.tensor([1.0, 2.0])
     assert torch.sparse.FloatTensor(indices, values, (3,)).to_dense().tolist() == [1.0, 2.0, 0.0]
     assert torch.sparse.FloatTensor(indices, values).shape == (2,)
     assert torch.sparse.DoubleTensor(2, 3).shape == (2, 3) and torch.sparse.LongTensor(2).dtype == torch.int64
     assert torch.sparse.FloatTensor(torch.Size([2, 3]))._nnz() == 0 and torch.sparse.FloatTensor().shape == (0,)
+    with pytest.raises(RuntimeError, match="^legacy constructor expects device type: cpu but device type: meta"):
+        torch.sparse.FloatTensor(indices, values, device="meta")
     own = WHOLE.to_sparse()
     assert isinstance(own, torch.sparse.FloatTensor) and not isinstance(own, torch.sparse.DoubleTensor)
     assert not isinstance(own, torch.FloatTensor) and not isinstance(WHOLE, torch.sparse.FloatTensor)
