@@ -298,10 +298,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) join(const __grid_constant
             format!(
                 r#"#include "convolution.cuh"
 using namespace rushlight;
-extern "C" __global__ void __launch_bounds__(THREADS, 4) threads(const __grid_constant__ Convolution call) {{
+extern "C" __global__ void __launch_bounds__(THREADS, 2) threads(const __grid_constant__ Convolution call) {{
     convolve_by_threads<{element}, {compute}, {place}>(call);
 }}
-extern "C" __global__ void __launch_bounds__(THREADS) blocks(const __grid_constant__ Convolution call) {{
+extern "C" __global__ void __launch_bounds__(THREADS, 2) blocks(const __grid_constant__ Convolution call) {{
     convolve_by_blocks<{element}, {compute}, {place}>(call);
 }}
 "#
