@@ -71,6 +71,7 @@ def test_the_modules_that_refuse_have_no_names_of_python():
 def test_questions_about_devices_and_profiles():
     assert torch._C._get_accelerator().type == "cpu" or torch.accelerator.is_available()
     assert torch.autograd.DeviceType.CUDA.value == 1 and torch.autograd._profiler_enabled() is False
+    assert torch.cuda._initialized is torch.cuda.is_initialized()
     with torch.profiler.profile():
         assert torch.autograd._profiler_enabled() is True
     with pytest.raises(RuntimeError, match=r"Cannot execute isOnMacOSorNewer\(\) without MPS backend"):

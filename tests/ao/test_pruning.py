@@ -220,3 +220,29 @@ def test_levels_follow_a_schedule(capsys):
         LambdaSL(sparsifier, [len])
     with pytest.raises(ValueError, match="Expected variable of length 2, but got 1"):
         CubicSL(sparsifier, init_sl=[1])
+
+
+def test_configurations_of_observers_are_removed():
+    """torchao's sparsifiers keep the norms of activations by observers and remove them so."""
+    from rushlight.ao.quantization.quantize import _remove_qconfig
+
+    net = model()
+    net.qconfig = net[2][0].qconfig = torch.ao.quantization.default_qconfig
+    torch.ao.quantization.prepare(net, inplace=True)
+    assert hasattr(net[2][0], "activation_post_process")
+    _remove_qconfig(net)
+    assert not any(hasattr(one, "qconfig") or hasattr(one, "activation_post_process") for one in net.modules())
+
+
+def test_observers_without_a_memory_see_the_arguments():
+    from rushlight.ao.quantization import MovingAverageMinMaxObserver, QConfig, default_weight_observer, prepare
+
+    for constant, expected in ((1, 5.0), (0.5, 10.0)):
+        net = nn.Sequential(nn.Linear(1, 1, bias=False))
+        net[0].weight.data.fill_(2)
+        net.qconfig = QConfig(
+            MovingAverageMinMaxObserver.with_args(averaging_constant=constant), default_weight_observer
+        )
+        prepare(net, inplace=True)
+        net(torch.tensor([[5.0]]))
+        assert net[0].activation_post_process.max_val.item() == expected
