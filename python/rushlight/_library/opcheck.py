@@ -137,13 +137,14 @@ def opcheck(
     {'test_schema': 'SUCCESS'}
     """
     from rushlight._library.register import CustomOpDef, found
+    from rushlight._ops import OpOverload, OpOverloadPacket
 
-    if isinstance(op, torch._ops.OpOverloadPacket) and len(op.overloads()) > 1:
+    if isinstance(op, OpOverloadPacket) and len(op.overloads()) > 1:
         raise RuntimeError(
             f"opcheck can only test operators without overloads. Got the following overloads for {op._qualified_op_name}: "
             f"{['' if name == 'default' else name for name in op.overloads()]}"
         )
-    if not isinstance(op, (torch._ops.OpOverload, torch._ops.OpOverloadPacket, CustomOpDef)):
+    if not isinstance(op, (OpOverload, OpOverloadPacket, CustomOpDef)):
         raise ValueError(
             "opcheck(op, ...): op must be instance of torch._ops.OpOverload, e.g. torch.ops.aten.sin.default, got "
             f"{type(op)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import rushlight as torch
+from rushlight._shapes import _shape_as_tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def shape_as_tensor(x: Tensor) -> Tensor:
     >>> torch.onnx.operators.shape_as_tensor(torch.ones(2, 3))
     tensor([2, 3])
     """
-    return torch._shape_as_tensor(x)
+    return _shape_as_tensor(x)
 
 
 def reshape_from_tensor_shape(x: Tensor, shape: Tensor) -> Tensor:
@@ -27,3 +27,7 @@ def reshape_from_tensor_shape(x: Tensor, shape: Tensor) -> Tensor:
     torch.Size([2, 2])
     """
     return x.reshape(shape.tolist())
+
+
+def __dir__() -> list[str]:
+    return __all__

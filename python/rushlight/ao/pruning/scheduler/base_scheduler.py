@@ -131,7 +131,7 @@ def _counted(step: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def counted(*args: Any, **kwargs: Any) -> None:
-        sparsifier = owner()
+        sparsifier: Any = owner()
         sparsifier._step_count += 1
         function(sparsifier, *args, **kwargs)
 

@@ -42,7 +42,7 @@ class LambdaSL(BaseScheduler):
         verbose: bool = False,
     ) -> None:
         count = len(sparsifier.groups)
-        self.sl_lambdas = list(sl_lambda) if isinstance(sl_lambda, (list, tuple)) else [sl_lambda] * count
+        self.sl_lambdas: list[Factor] = [sl_lambda] * count if callable(sl_lambda) else list(sl_lambda)
         if len(self.sl_lambdas) != count:
             raise ValueError(f"Expected {count} lr_lambdas, but got {len(self.sl_lambdas)}")
         super().__init__(sparsifier, last_epoch, verbose)
