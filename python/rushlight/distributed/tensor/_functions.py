@@ -276,6 +276,15 @@ def of_lists(func, args, kwargs):
     return type(result)(wrapped(one, spec) if spec else one for one, spec in zip(result, specs))
 
 
+@handles("rand_like", "randn_like", "randint_like")
+def _drawn_like(func, input, *args, **kwargs):
+    # Every rank draws the whole tensor, so that the numbers do not depend on how it is cut.
+    spec = input._spec
+    drawn = func(elements(input).new_empty(spec.shape), *args, **kwargs)
+    placements = [placement if is_cut(placement) else Replicate() for placement in spec.placements]
+    return on_every_rank(drawn, spec.mesh).redistribute(placements=placements)
+
+
 @handles("_fused_step")
 def _fused_step(func, tensors, *args):
     specs = {tensor._spec for tensor in tensors if isinstance(tensor, DTensor)}
