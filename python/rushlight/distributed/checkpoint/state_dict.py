@@ -179,7 +179,7 @@ def get_optimizer_state_dict(model, optimizers, *, submodules=None, options=None
     Args:
         model: the module whose parameters they have.
         optimizers: an optimizer or several.
-        submodules: accepted for None only.
+        submodules: accepted; as in torch, the states of all parameters are returned.
         options: a `StateDictOptions`.
     """
     options = options or StateDictOptions()

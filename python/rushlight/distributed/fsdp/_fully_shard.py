@@ -189,6 +189,8 @@ def share_comm_ctx(modules):
 
     Raises:
         ValueError: a module is another one.
+
+    >>> torch.distributed.fsdp.share_comm_ctx([])
     """
     for module in modules:
         if not isinstance(module, FSDPModule):
