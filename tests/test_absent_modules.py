@@ -23,7 +23,7 @@ REFUSED = {
     "distributed.autograd": "backward get_gradients context",
     "distributed.optim": "DistributedOptimizer as_functional_optim",
     "distributed.checkpoint": "HuggingFaceStorageReader",
-    "distributed.fsdp": "share_comm_ctx DataParallelMeshDims",
+    "distributed.fsdp": "DataParallelMeshDims",
     "distributed.nn": "RemoteModule",
     "utils.cpp_extension": "load CUDAExtension BuildExtension",
 }
