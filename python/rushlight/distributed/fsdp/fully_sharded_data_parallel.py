@@ -349,13 +349,8 @@ class FullyShardedDataParallel(Module):
         if not self.check_is_root():
             raise RuntimeError("`clip_grad_norm_()` should only be called on the root FSDP instance")
         units = [part._fsdp_unit for part in self.fsdp_modules(self)]
-        cut = {
-            parameter
-            for unit in units
-            if unit.group is not None
-            for piece in unit.pieces
-            for parameter in piece.parameters()
-        }
+        pieces = [piece for unit in units if unit.group is not None for piece in unit.pieces]
+        cut = {parameter for piece in pieces for parameter in piece.parameters()}
         return clipped(self.parameters(), cut, self.process_group, max_norm, float(norm_type))
 
     @contextlib.contextmanager
