@@ -1,4 +1,4 @@
-"""Private functions and options of torch that libraries use: shapes, loops, switches of compilers, states of several ranks."""
+"""Private functions and options of torch that libraries use: shapes, loops, switches of compilers."""
 
 import importlib
 import inspect
@@ -11,7 +11,6 @@ from rushlight.distributed import checkpoint
 from rushlight.distributed.checkpoint.format_utils import _EmptyStateDictLoadPlanner, _load_state_dict
 from rushlight.distributed.fsdp.wrap import ModuleWrapPolicy, _or_policy
 from rushlight.distributed.tensor import Shard
-from rushlight.distributed.utils import _sync_module_states
 
 
 def test_shapes():
@@ -137,16 +136,3 @@ def test_parts_of_a_checkpoint_are_read_into_an_empty_state(tmp_path):
         _load_state_dict(state, storage_reader=reader, planner=_EmptyStateDictLoadPlanner(keys), no_dist=True)
         assert set(state) == expected
     assert state["step"] == 3 and list(state["net"]) == ["bias"]
-
-
-def test_states_of_a_module_are_those_of_one_rank(tmp_path):
-    dist = torch.distributed
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    try:
-        module = torch.nn.BatchNorm1d(2)
-        _sync_module_states(module, dist.group.WORLD, 1 << 20, 0, {"weight"})
-        tensors = [torch.ones(2, requires_grad=True)]
-        dist._broadcast_coalesced(dist.group.WORLD, tensors, 1 << 20)
-        assert tensors[0].tolist() == [1, 1] and module.weight.tolist() == [1, 1]
-    finally:
-        dist.destroy_process_group()

@@ -345,6 +345,7 @@ SKELETONS.update(
 
 # With products of matrices by warps.
 SKELETONS["convolution in half precision"] = SKELETONS["convolution 0 f16"].replace("false", "true")
+assert SKELETONS["convolution in half precision"] != SKELETONS["convolution 0 f16"]
 
 # With packs of eight elements.
 SKELETONS["reduce of packs"] = (

@@ -82,7 +82,6 @@ class PackagingErrorReason(enum.Enum):
 class _Pattern(NamedTuple):
     action: _Action
     names: GlobGroup
-    allow_empty: bool
 
 
 class EmptyMatchError(Exception):
@@ -423,7 +422,7 @@ class PackageExporter:
         names = GlobGroup(include, exclude=exclude)
         if not allow_empty:
             self._unmatched[len(self._patterns)] = names
-        self._patterns.append(_Pattern(action, names, allow_empty))
+        self._patterns.append(_Pattern(action, names))
 
     def register_extern_hook(self, hook: Hook) -> RemovableHandle:
         """Calls ``hook(exporter, module_name)`` for each external module when the package is written."""
@@ -501,7 +500,8 @@ class PackageExporter:
             EmptyMatchError: a pattern with ``allow_empty=False`` matched no module.
         """
         with self._file:
-            for names in self._unmatched.values():
+            if self._unmatched:
+                names = next(iter(self._unmatched.values()))
                 raise EmptyMatchError(
                     f"Exporter did not match any modules to {names}, which was marked as allow_empty=False"
                 )

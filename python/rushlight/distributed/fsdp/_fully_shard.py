@@ -144,7 +144,10 @@ class FSDPModule:
         self._set("after_reduction", hook, False)
 
     def set_reduce_scatter_unused_params(self, reduce_scatter_unused_params, *, recurse=True):
-        """Whether parameters without a gradient on any rank get zeros, also if that is so for the whole unit on some ranks."""
+        """Whether parameters without a gradient on any rank get zeros, also if that is so for the whole unit on some ranks.
+
+        Backward must reach the unit on every rank: one that backward does not enter reduces nothing, and the others then raise.
+        """
         self._set("counts_unused", reduce_scatter_unused_params, recurse)
 
     def reset_iter_state(self):

@@ -74,7 +74,7 @@ class BaseSparsifier(abc.ABC):
         Raises:
             RuntimeError: the model lacks a module of the state, and `strict` is true.
         """
-        groups, states = copy.deepcopy(state_dict["groups"]), state_dict["state"]
+        groups, states = copy.deepcopy(state_dict["groups"]), copy.deepcopy(state_dict["state"])
         for name, state in states.items():
             where = get_arg_info_from_tensor_fqn(self.model, name)
             module, tensor_name = where["module"], where["tensor_name"]
@@ -88,7 +88,7 @@ class BaseSparsifier(abc.ABC):
                 found = FakeSparsity(torch.ones(getattr(module, tensor_name).shape))
                 parametrize.register_parametrization(module, tensor_name, found)
             if state.get("mask") is not None:
-                found.mask = state.pop("mask")
+                found.mask = state["mask"]
             for group in groups:
                 if group["tensor_fqn"] == name:
                     group.update(where)
