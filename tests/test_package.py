@@ -418,6 +418,11 @@ def test_an_exporter_refuses_what_it_cannot_write(sources, tmp_path):
         write(lambda exporter: exporter.save_module(math))
     with pytest.raises(ValueError, match="'../x' must be only a file name"):
         write(lambda exporter: exporter.save_pickle("a", "../x", 1))
+    for protocol in (None, 0, 2, 5, "x"):
+        with pytest.raises(AssertionError, match="^torch.package only supports pickle protocols 3 and 4, got "):
+            write(lambda exporter, protocol=protocol: exporter.save_pickle("a", "b", 1, pickle_protocol=protocol))
+    with pytest.raises(RuntimeError, match="^PytorchStreamWriter failed writing file"):
+        write(lambda exporter: exporter.save_text("a", "", "c"))
     with pytest.raises(AssertionError, match="Tried to write file 'a/b', but it already exists in this archive"):
         write(lambda exporter: (exporter.save_text("a", "b", "c"), exporter.save_text("a", "b", "c")))
     with pytest.raises(pickle.PicklingError, match="Can't pickle <function"):

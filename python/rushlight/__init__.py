@@ -442,6 +442,10 @@ if TYPE_CHECKING:
     from rushlight._scalars import sym_sqrt as sym_sqrt
     from rushlight._scalars import sym_sum as sym_sum
     from rushlight._scalars import thread_safe_generator as thread_safe_generator
+    from rushlight._shapes import (
+        _nested_compute_contiguous_strides_offsets as _nested_compute_contiguous_strides_offsets,
+    )
+    from rushlight._shapes import _shape_as_tensor as _shape_as_tensor
     from rushlight._shapes import legacy_contiguous_format as legacy_contiguous_format
     from rushlight._sparse_compressed import _convert_indices_from_coo_to_csr as _convert_indices_from_coo_to_csr
     from rushlight._sparse_compressed import _convert_indices_from_csr_to_coo as _convert_indices_from_csr_to_coo

@@ -195,29 +195,36 @@ class _SparseType(_LegacyType):
     """The metaclass of ``torch.sparse.FloatTensor`` and the others. Sparse tensors of its dtype are its instances."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
-        parts = 2 <= len(args) <= 3 and all(isinstance(part, _C.Tensor) for part in args[:2])
-        given, device = _read(args[:1] if parts else args, kwargs)
-        _check_device(device, _HOST)
-        if parts:
-            given = args
-            _warn_of_sparse("indices, values, shape" if len(given) == 3 else "indices, values")
-            return torch.sparse_coo_tensor(*given)
-        if given and not isinstance(given[0], torch.Size) and not all(_is_size(size) for size in given):
-            raise TypeError(
-                "torch.sparse.SparseTensor(sequence) only accepts sizes.  Please use torch.sparse_coo_tensor() or "
-                "construct a strided tensor and convert it to sparse via to_sparse."
+        made = build_sparse(cls.dtype, args, kwargs, "torch.sparse.SparseTensor")
+        if args:
+            named = (
+                ", ".join(("indices", "values", "shape")[: len(args)]) if isinstance(args[0], _C.Tensor) else "shape"
             )
-        if given:
-            _warn_of_sparse("shape")
-        size = given[0] if given and isinstance(given[0], torch.Size) else given or (0,)
-        return torch.sparse_coo_tensor(tuple(size), dtype=cls.dtype)
+            warn_once(
+                f"torch.sparse.SparseTensor({named}, *, device=) is deprecated.  "
+                f"Please use torch.sparse_coo_tensor({named}, dtype=, device=)."
+            )
+        return made
 
 
-def _warn_of_sparse(arguments: str) -> None:
-    warn_once(
-        f"torch.sparse.SparseTensor({arguments}, *, device=) is deprecated.  "
-        f"Please use torch.sparse_coo_tensor({arguments}, dtype=, device=)."
-    )
+def build_sparse(
+    dtype: torch.dtype, args: tuple[Any, ...], kwargs: dict[str, Any], form: str = "SparseTensor.new"
+) -> torch.Tensor:
+    """A sparse tensor of indices and values, whose dtype it has, or of a size, without entries and of the dtype."""
+    parts = 2 <= len(args) <= 3 and all(isinstance(part, _C.Tensor) for part in args[:2])
+    given, device = _read(args[:1] if parts else args, kwargs)
+    _check_device(device, _HOST)
+    if parts:
+        if args[0].dtype != _C.int64:
+            raise RuntimeError(f"expected scalar type Long but found {_storage_name(args[0].dtype)}")
+        return torch.sparse_coo_tensor(*args)
+    if given and not isinstance(given[0], torch.Size) and not all(_is_size(size) for size in given):
+        raise TypeError(
+            f"{form}(sequence) only accepts sizes.  Please use torch.sparse_coo_tensor() or "
+            "construct a strided tensor and convert it to sparse via to_sparse."
+        )
+    size = given[0] if given and isinstance(given[0], torch.Size) else given or (0,)
+    return torch.sparse_coo_tensor(tuple(size), dtype=dtype)
 
 
 def sparse_type(name: str) -> _SparseType:

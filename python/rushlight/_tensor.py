@@ -281,6 +281,8 @@ def new(self, *args, **kwargs):
     >>> torch.ones(2).double().new([1, 2])
     tensor([1., 2.], dtype=torch.float64)
     """
+    if self.layout is _C.sparse_coo:
+        return load("rushlight._legacy").build_sparse(self.dtype, args, kwargs)
     form = "new of the form tensor.new(tensor, device=device)"
     return load("rushlight._legacy").build(self.dtype, args, kwargs, self.device, form, "torch.as_tensor(...)")
 

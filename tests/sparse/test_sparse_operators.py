@@ -176,6 +176,16 @@ def test_new_tensors_have_the_layout():
         assert made.layout == torch.sparse_coo and made.shape == (2, 3) and made._nnz() == 0
     assert own.to_sparse_csr().new_empty((2, 3)).layout == torch.sparse_csr
     assert own.new_ones((2,), layout=torch.strided).tolist() == [1.0, 1.0]
+    assert (
+        own.new(2, 3).layout == torch.sparse_coo
+        and own.new().shape == (0,)
+        and own.double().new(1).dtype == torch.float64
+    )
+    assert torch.equal(own.new(own._indices(), own._values()).to_dense(), torch.eye(2))
+    with pytest.raises(TypeError, match=r"^SparseTensor.new\(sequence\) only accepts sizes"):
+        own.new([1, 2])
+    with pytest.raises(RuntimeError, match="^expected scalar type Long but found Float"):
+        own.new(torch.zeros(1, 1), torch.ones(1))
     for make in (own.new_ones, lambda size: own.new_full(size, 2.0)):
         with pytest.raises(
             NotImplementedError, match="^Could not run 'aten::fill_.Scalar' with arguments from the 'SparseCPU'"

@@ -346,11 +346,14 @@ class PackageExporter:
             resource: the name of the file.
             obj: the object.
             dependencies: whether to add the modules of its classes.
-            pickle_protocol: the version of the pickle.
+            pickle_protocol: the version of the pickle, 3 or 4.
 
         Raises:
+            AssertionError: another version.
             pickle.PicklingError: a class is not found under its name by the importers.
         """
+        if pickle_protocol not in (3, 4):
+            raise AssertionError(f"torch.package only supports pickle protocols 3 and 4, got {pickle_protocol}")
         filename = self._filename(package, resource)
         data = io.BytesIO()
         known = len(self._shared[0])
@@ -547,6 +550,8 @@ class PackageExporter:
             )
         if not hasattr(self, "zip_file"):
             raise AttributeError("'PackageExporter' object has no attribute 'zip_file'\n  The package is closed.")
+        if filename.endswith("/"):
+            raise RuntimeError(f"PytorchStreamWriter failed writing file {filename}: a resource needs a name")
         self._written.add(filename)
         data = content.encode("utf-8") if isinstance(content, str) else content
         translated(lambda: self.zip_file.record(filename, data))
