@@ -166,6 +166,13 @@ def test_norms_and_conjugates():
     assert not own.is_conj() and own.to_dense().tolist() == [[-3j, 0], [0, -4j]]
 
 
+def test_few_entries_are_coalesced():
+    for count in (0, 1):
+        own = torch.sparse_coo_tensor(torch.ones(2, count, dtype=torch.int64), torch.ones(count), (2, 3))
+        assert own.is_coalesced() and own.indices().shape == (2, count) and own.values().shape == (count,)
+    assert not torch.sparse_coo_tensor(torch.tensor([[0, 0]]), torch.ones(2), (2,)).is_coalesced()
+
+
 def test_new_tensors_have_the_layout():
     own = torch.eye(2).to_sparse()
     for made in (

@@ -104,6 +104,8 @@ fn checked(indices: &Tensor, values: &Tensor, sizes: Option<&[isize]>, coalesced
             Shape(values.sizes())
         )));
     }
+    // As in torch, no entry and a single one are in order.
+    let coalesced = coalesced || count < 2;
     if without_data {
         return build(&sizes, SparseParts { indices, values, coalesced });
     }
