@@ -277,6 +277,8 @@ def __getattr__(name: str) -> Any:
         from rushlight import _errors
 
         return getattr(_errors, name)
+    if name == "_initialized":
+        return is_initialized()
     if name.endswith("Storage"):
         from rushlight import storage
 
