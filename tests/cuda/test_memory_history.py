@@ -90,7 +90,7 @@ memory._record_memory_history()
 def fails():
     held = torch.ones(1, device="cuda")
     raise KeyError("kept")
-raises(KeyError, "kept", fails)
+raises(KeyError, "'kept'", fails)
 """
     )
 

@@ -50,7 +50,7 @@ def _profiler_enabled() -> bool:
     ...     torch.autograd._profiler_enabled()
     True
     """
-    return _C._profile_begin() is not None
+    return _C._profile_is_on()
 
 
 class profile:

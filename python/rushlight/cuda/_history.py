@@ -43,11 +43,11 @@ def _settings(
     skip_actions: list[str] | None = None,
 ) -> tuple[Any, bool]:
     if enabled not in (None, "state", "all"):
-        raise RuntimeError(f"expected state to be 'state', 'all', or None, but got '{enabled}'")
+        raise RuntimeError("expected state to be 'state', 'all', or None")
     if context not in (None, "state", "alloc", "all"):
-        raise RuntimeError(f"expected context to be 'state', 'alloc', 'all', or None, but got '{context}'")
+        raise RuntimeError("expected context to be 'state', 'alloc', 'all', or None")
     if stacks not in ("python", "all"):
-        raise RuntimeError(f"expected stacks to be 'python', or 'all', but got '{stacks}'")
+        raise RuntimeError("expected stacks to be 'python', or 'all'")
     if enabled is None:
         return None, clear_history
     known = (None, "state", "alloc", "all")
@@ -71,12 +71,12 @@ def _record_memory_history(enabled: Any = "all", *args: Any, **kwargs: Any) -> N
     Raises:
         RuntimeError: a name is unknown, or there is no GPU.
     """
-    _C._cuda_init()
     if isinstance(enabled, bool):
         settings, clear = _legacy_settings(*args, **kwargs)
         settings = settings if enabled else None
     else:
         settings, clear = _settings(enabled, *args, **kwargs)
+    _C._cuda_init()
     _C._cuda_record_history(settings, clear)
 
 

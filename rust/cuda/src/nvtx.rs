@@ -58,11 +58,14 @@ static CALLBACKS: Callbacks = Callbacks { size: size_of::<Callbacks>(), find: fi
 static VERSION: Version = Version { size: size_of::<Version>(), version: 3, reserved: 0, tell: hear_version };
 
 /// The table of slots of a module.
+///
+/// # Safety
+/// The pointers are null or the addresses of variables.
 unsafe extern "C" fn find_table(module: c_int, table: *mut *const AtomicPtr<Slot>, size: *mut u32) -> c_int {
     let Some(module) = usize::try_from(module).ok().filter(|module| (CORE..SIZES.len()).contains(module)) else {
         return 0;
     };
-    // SAFETY: tools pass null or the address of a variable.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if !size.is_null() {
             *size = SIZES[module] as u32;
@@ -74,9 +77,14 @@ unsafe extern "C" fn find_table(module: c_int, table: *mut *const AtomicPtr<Slot
     1
 }
 
+/// # Safety
+/// A tool may call it with any number.
 unsafe extern "C" fn hear_version(_version: u32) {}
 
 /// The table of an id: the callbacks are 1, and the version is 3.
+///
+/// # Safety
+/// A tool may call it with any number.
 unsafe extern "C" fn export(id: u32) -> *const c_void {
     match id {
         1 => (&raw const CALLBACKS).cast(),
@@ -177,14 +185,18 @@ fn enqueue(device: u8, stream: StreamId, run: sys::CUhostFn, range: &DeviceRange
     check(unsafe { sys::cuLaunchHostFunc(stream::handle(stream), run, shared.cast_mut().cast()) })
 }
 
+/// # Safety
+/// The pointer is that of `enqueue`, which has given its count away.
 unsafe extern "C" fn start_now(range: *mut c_void) {
-    // SAFETY: the pointer is that of `enqueue`, which has given its count away.
+    // SAFETY: guaranteed by the caller.
     let range = unsafe { Arc::from_raw(range.cast::<(CString, AtomicU64)>()) };
     range.1.store(start(&range.0), Ordering::Release);
 }
 
+/// # Safety
+/// As of `start_now`.
 unsafe extern "C" fn end_now(range: *mut c_void) {
-    // SAFETY: as above.
+    // SAFETY: guaranteed by the caller.
     let range = unsafe { Arc::from_raw(range.cast::<(CString, AtomicU64)>()) };
     end(range.1.load(Ordering::Acquire));
 }

@@ -134,11 +134,13 @@ pub fn compiler_version() -> Option<(c_int, c_int)> {
 
 /// The architectures for which NVRTC compiles, such as 90; none if it is not installed.
 pub fn architectures() -> Vec<c_int> {
+    if !has_compiler() {
+        return Vec::new();
+    }
     let mut count = 0;
     // SAFETY: NVRTC is loaded, and the pointer is that of a local variable.
-    if !has_compiler()
-        || unsafe { nvrtc::nvrtcGetNumSupportedArchs(&raw mut count) } != nvrtc::nvrtcResult::NVRTC_SUCCESS
-    {
+    let status = unsafe { nvrtc::nvrtcGetNumSupportedArchs(&raw mut count) };
+    if status != nvrtc::nvrtcResult::NVRTC_SUCCESS {
         return Vec::new();
     }
     let mut all = vec![0; count as usize];

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
-use std::sync::OnceLock;
 
+use once_cell::race::OnceBox;
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::{Error, Result};
 
@@ -23,7 +23,7 @@ pub struct UserAllocator {
 }
 
 /// The allocator of all memory, once a program has chosen one.
-static CURRENT: OnceLock<UserAllocator> = OnceLock::new();
+static CURRENT: OnceBox<UserAllocator> = OnceBox::new();
 
 impl UserAllocator {
     /// # Safety
@@ -70,7 +70,7 @@ pub fn choose(allocator: UserAllocator) -> Result<()> {
     if driver::is_initialized() {
         return Err(refused().hint("Change it before the first call that uses a GPU."));
     }
-    CURRENT.set(allocator).map_err(|_| refused())
+    CURRENT.set(Box::new(allocator)).map_err(|_| refused())
 }
 
 /// The allocators of pools.

@@ -177,7 +177,8 @@ fn over_device_array(data: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
 /// The data as a tensor, over the same memory and with the same history if dtype and device allow it.
 ///
 /// Args:
-///     data: a tensor, a NumPy array, an object with ``__dlpack__`` or ``__cuda_array_interface__``, a number or nested sequences.
+///     data: a tensor, a NumPy array, an object with ``__dlpack__`` or ``__cuda_array_interface__``, a number or
+///         nested sequences.
 ///     dtype: by default the data's own, and the default dtype for Python's floats.
 ///     device: by default the default device.
 ///

@@ -44,6 +44,12 @@ fn _profile_stop(since: u64) -> (Vec<(PyEvent, bool)>, usize) {
     (taken.events.into_iter().map(told).collect(), taken.dropped)
 }
 
+/// Whether calls are recorded, or ranges of NVIDIA's profilers.
+#[pyfunction]
+fn _profile_is_on() -> bool {
+    profile::begin().is_some()
+}
+
 /// Begins an interval, if a recording is active: its start, and whether it is a range of NVIDIA's profilers too.
 #[pyfunction]
 fn _profile_begin(name: &str) -> Option<(u64, bool)> {
@@ -66,6 +72,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_profile_start, module)?)?;
     module.add_function(wrap_pyfunction!(_profile_stop, module)?)?;
     module.add_function(wrap_pyfunction!(_profile_stop_devices, module)?)?;
+    module.add_function(wrap_pyfunction!(_profile_is_on, module)?)?;
     module.add_function(wrap_pyfunction!(_profile_begin, module)?)?;
     module.add_function(wrap_pyfunction!(_profile_end, module)?)
 }

@@ -1,4 +1,5 @@
 //! A tool of NVTX, which writes a line for each mark and range to a file.
+#![allow(non_snake_case, clippy::missing_safety_doc)]
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -66,7 +67,6 @@ unsafe extern "C" fn end(range: u64) {
 /// # Safety
 /// NVTX calls it.
 #[unsafe(no_mangle)]
-#[allow(non_snake_case)]
 pub unsafe extern "C" fn InitializeInjectionNvtx2(tables: unsafe extern "C" fn(u32) -> *const c_void) -> c_int {
     let (mut slots, mut size) = (std::ptr::null(), 0);
     // SAFETY: the tables are those of NVTX: one of callbacks, which finds the slots of the core's functions.
