@@ -47,6 +47,7 @@ softcuda: ## build the card made of software, for tests, into target/softcuda
 	ln -sf libcuda.so.1 target/softcuda/libcufft.so.12
 	ln -sf libcuda.so.1 target/softcuda/libcusolver.so.12
 	ln -sf libcuda.so.1 target/softcuda/libnccl.so.2
+	ln -sf libcuda.so.1 target/softcuda/libnvidia-ml.so.1
 
 test-cuda: build softcuda $(BIN)/pytest ## run the tests of GPUs on the card made of software
 	LD_LIBRARY_PATH=target/softcuda RUSHLIGHT_KERNEL_CACHE=target/softcuda/kernels \

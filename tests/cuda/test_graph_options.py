@@ -1,4 +1,4 @@
-"""Options of graphs: what runs again after the program has changed it, and what is refused."""
+"""Options of graphs: what runs again after the program has changed it, pictures of the work, and what is refused."""
 
 from card import needs_card, run
 from test_runtime import RAISES
@@ -30,6 +30,32 @@ with torch.cuda.graph(plain):
     x += 1
 assert plain.raw_cuda_graph_exec() > 0
 raises(RuntimeError, "instantiate() is intended to be called by the user only when keep_graph=true", plain.instantiate)
+"""
+    )
+
+
+def test_the_work_is_drawn(tmp_path):
+    run(
+        RAISES
+        + f"path = {str(tmp_path / 'graph.dot')!r}\n"
+        + """
+import os, warnings
+x = torch.zeros(3, device="cuda")
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    x += 1
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    graph.debug_dump(path)
+assert [str(one.message) for one in told] == ["CUDA Graphs debug not enabled, set with [graph].enable_debug_mode()"]
+assert not os.path.exists(path)
+graph.enable_debug_mode()
+graph.debug_dump(path)
+with open(path) as file:
+    assert file.read().startswith("digraph")
+empty = torch.cuda.CUDAGraph()
+empty.enable_debug_mode()
+raises(RuntimeError, "capture_end() must have been called before calling debug_dump", lambda: empty.debug_dump(path))
 """
     )
 

@@ -50,7 +50,7 @@ def _profiler_enabled() -> bool:
     ...     torch.autograd._profiler_enabled()
     True
     """
-    return _C._profile_begin() is not None
+    return _C._profile_is_on()
 
 
 class profile:
@@ -183,7 +183,7 @@ class profile:
 
 
 class _Emit:
-    """A context manager that would send the events of operators to a profiler of a vendor.
+    """A context manager that sends the events of operators to a profiler of a vendor.
 
     Args:
         enabled: False does nothing.
@@ -213,10 +213,10 @@ class _Emit:
 
 
 class emit_nvtx(_Emit):
-    """A context manager that sends the events of operators to NVIDIA's profilers. There is no support for them.
+    """Makes a range of each operator and each node of a backward pass, for NVIDIA's profilers; see `torch.cuda.nvtx`.
 
     Raises:
-        RuntimeError: on entry, unless ``enabled`` is False.
+        RuntimeError: on entry, if there is no driver or it is entered twice, unless ``enabled`` is False.
 
     >>> with torch.autograd.profiler.emit_nvtx(enabled=False):
     ...     torch.ones(1)
@@ -224,7 +224,16 @@ class emit_nvtx(_Emit):
     """
 
     def _begin(self) -> None:
-        _C._refuse_cuda()
+        _C._cuda_init()
+        _C._cuda_synchronize(_C._cuda_current_device())
+        _C._nvtx_emit(True, self.record_shapes)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.enabled:
+            _C._cuda_synchronize(_C._cuda_current_device())
+            _C._nvtx_emit(False, self.record_shapes)
 
 
 class emit_itt(_Emit):
@@ -255,10 +264,10 @@ class record_function:
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name = name
         self.args = args
-        self._began: list[int | None] = []
+        self._began: list[tuple[int, bool] | None] = []
 
     def __enter__(self) -> Self:
-        self._began.append(_C._profile_begin())
+        self._began.append(_C._profile_begin(self.name))
         return self
 
     def __exit__(

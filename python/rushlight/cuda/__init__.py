@@ -1,15 +1,15 @@
 """`torch.cuda`: GPUs, their memory, streams and events.
 
-The driver is loaded when it is first needed. Without a driver, functions behave as in torch on a machine without a GPU. With one, names
-that have nothing behind them (`cudart`, `power_draw`) raise a NotImplementedError. Operators without kernels run through the host.
+The driver is loaded when it is first needed. Without a driver, functions behave as in torch on a machine without a GPU. Operators
+without kernels run through the host.
 """
 
 from __future__ import annotations
 
 from rushlight import _C
-from rushlight._absent import declare
 from rushlight._set_module import set_public_module
 
+from ._allocators import CUDAPluggableAllocator, change_current_allocator, get_allocator_backend
 from ._contexts import StreamContext, caching_allocator_disabled, device, device_of, stream
 from ._devices import (
     _CudaDeviceProperties as _CudaDeviceProperties,
@@ -21,24 +21,32 @@ from ._devices import (
     _queued_calls as _queued_calls,
 )
 from ._devices import (
+    current_blas_handle,
     current_device,
+    current_solver_handle,
     device_count,
     existing,
+    get_arch_list,
     get_device_capability,
     get_device_name,
     get_device_properties,
+    get_gencode_flags,
+    get_sync_debug_mode,
     init,
     is_available,
     is_bf16_supported,
     is_initialized,
     is_tf32_supported,
     set_device,
+    set_sync_debug_mode,
     synchronize,
 )
 from ._graphs import CUDAGraph, graph, graph_pool_handle, make_graphed_callables
+from ._kernels import _compile_kernel as _compile_kernel
 from ._memory import (
     caching_allocator_alloc,
     caching_allocator_delete,
+    caching_allocator_enable,
     empty_cache,
     get_per_process_memory_fraction,
     host_memory_stats,
@@ -63,6 +71,15 @@ from ._memory import (
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
+from ._nvml import (
+    clock_rate,
+    device_memory_used,
+    list_gpu_processes,
+    memory_usage,
+    power_draw,
+    temperature,
+    utilization,
+)
 from ._pools import MemPool, use_mem_pool
 from ._random import (
     get_rng_state,
@@ -75,6 +92,7 @@ from ._random import (
     set_rng_state,
     set_rng_state_all,
 )
+from ._runtime import CudaError, DeferredCudaCallError, check_error, cudart, cudaStatus
 from ._streams import (
     Event,
     ExternalStream,
@@ -109,46 +127,38 @@ from ._utils import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import Any
 
     from rushlight import Generator
 
     default_generators: tuple[Generator, ...]
 
 
-def _refuse(name: str) -> NoReturn:
-    if _C._cuda_device_count() > 0:
-        raise NotImplementedError(f"torch.cuda.{name} is not available yet.")
-    _C._refuse_cuda()
-
-
 has_half = False
 has_magma = False
 
-_WITHOUT_GPU = """
-    class CUDAPluggableAllocator(path_to_so_file, alloc_fn_name, free_fn_name)
-    caching_allocator_enable(value=True) = None
-    change_current_allocator(allocator)
-    clock_rate(device=None)
-    cudart()
-    current_blas_handle()
-    current_solver_handle()
-    device_memory_used(device=None)
-    get_allocator_backend() = 'native'
-    get_arch_list() = []
-    get_gencode_flags() = ''
-    get_sync_debug_mode()
-    list_gpu_processes(device=None)
-    memory_usage(device=None)
-    power_draw(device=None)
-    set_sync_debug_mode(debug_mode)
-    temperature(device=None)
-    utilization(device=None)
-"""
-
 __all__ = [
-    *declare(globals(), "this is not available yet", _WITHOUT_GPU),
+    "CUDAPluggableAllocator",
     "GreenContext",
+    "caching_allocator_enable",
+    "change_current_allocator",
+    "clock_rate",
+    "cudart",
+    "current_blas_handle",
+    "current_solver_handle",
+    "device_memory_used",
+    "get_allocator_backend",
+    "get_arch_list",
+    "get_gencode_flags",
+    "get_sync_debug_mode",
+    "list_gpu_processes",
+    "memory_usage",
+    "power_draw",
+    "set_sync_debug_mode",
+    "temperature",
+    "utilization",
+    "jiterator",
+    "profiler",
     "sparse",
     "tunable",
     "AcceleratorError",
@@ -231,45 +241,6 @@ __all__ = [
 ]
 
 
-class CudaError(RuntimeError):
-    """An error that a function of CUDA reports. rushlight does not raise it yet.
-
-    >>> str(torch.cuda.CudaError(2))
-    'CUDA error (2)'
-    """
-
-    def __init__(self, code: int) -> None:
-        super().__init__(f"CUDA error ({code})")
-
-
-class DeferredCudaCallError(Exception):
-    """A call that was put off until the driver was loaded has failed. rushlight does not raise it.
-
-    >>> issubclass(torch.cuda.DeferredCudaCallError, Exception)
-    True
-    """
-
-
-class cudaStatus:
-    """Codes that functions of CUDA return.
-
-    >>> torch.cuda.cudaStatus.SUCCESS
-    0
-    """
-
-    SUCCESS: int = 0
-    ERROR_NOT_READY: int = 34
-
-
-def check_error(res: int) -> None:
-    """Raises a `CudaError` unless a function of CUDA has succeeded.
-
-    >>> torch.cuda.check_error(torch.cuda.cudaStatus.SUCCESS)
-    """
-    if res != cudaStatus.SUCCESS:
-        raise CudaError(res)
-
-
 def can_device_access_peer(device: Any, peer_device: Any) -> bool:
     """Whether a GPU can read and write the memory of another one.
 
@@ -286,7 +257,9 @@ _lazy_init = init
 _is_in_bad_fork = _C._cuda_is_in_bad_fork
 _maybe_exchange_device = _exchange_device
 
-_MODULES = "amp comm gds graphs green_contexts memory nccl nvtx random sparse streams tunable".split()
+_MODULES = (
+    "amp comm gds graphs green_contexts jiterator memory nccl nvtx profiler random sparse streams tunable".split()
+)
 
 
 def __getattr__(name: str) -> Any:

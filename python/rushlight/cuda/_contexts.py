@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import contextmanager
 
 from rushlight import _C
 from rushlight._set_module import set_module
@@ -12,17 +12,23 @@ from ._streams import current_stream, set_stream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
     from typing import Any
 
 
-def caching_allocator_disabled() -> AbstractContextManager[None]:
-    """Has no effect: the memory of GPUs is always kept for later requests, as with `caching_allocator_enable`.
+@contextmanager
+def caching_allocator_disabled() -> Iterator[None]:
+    """Gives the memory that tensors give up in a ``with`` block back to the driver at once.
 
     >>> with torch.cuda.caching_allocator_disabled():
     ...     pass
     """
-    return nullcontext()
+    before = _C._cuda_is_caching()
+    _C._cuda_set_caching(False)
+    try:
+        yield
+    finally:
+        _C._cuda_set_caching(before)
 
 
 class device:

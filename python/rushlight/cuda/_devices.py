@@ -68,6 +68,84 @@ def is_tf32_supported() -> bool:
     return is_available() and get_device_capability() >= (8, 0)
 
 
+def get_arch_list() -> list[str]:
+    """The architectures for which kernels can be compiled, as NVRTC lists them; none if it is not installed.
+
+    >>> all(name.startswith("sm_") for name in torch.cuda.get_arch_list())
+    True
+    """
+    return [f"sm_{number}" for number in _C._cuda_architectures()]
+
+
+def get_gencode_flags() -> str:
+    """The options of NVIDIA's compiler for the architectures of `get_arch_list`.
+
+    >>> torch.cuda.get_gencode_flags().count("-gencode") == len(torch.cuda.get_arch_list())
+    True
+    """
+    return " ".join(
+        f"-gencode compute=compute_{number},code=sm_{number}" for number in (name[3:] for name in get_arch_list())
+    )
+
+
+_SYNC_MODES = ("default", "warn", "error")
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """Sets what happens when a call waits for a GPU: a copy to the CPU, `item`, or the check of an index.
+
+    Args:
+        debug_mode: ``"default"`` or 0 for nothing, ``"warn"`` or 1 for a warning, ``"error"`` or 2 for a RuntimeError.
+
+    Raises:
+        RuntimeError: the mode is something else, or there is no GPU.
+    """
+    _C._cuda_init()
+    if isinstance(debug_mode, str):
+        if debug_mode not in _SYNC_MODES:
+            raise RuntimeError("invalid value of debug_mode, expected one of `default`, `warn`, `error`")
+        debug_mode = _SYNC_MODES.index(debug_mode)
+    if debug_mode not in (0, 1, 2):
+        raise RuntimeError("invalid value of debug_mode, expected 0,1,2")
+    _C._cuda_set_sync_debug_mode(debug_mode)
+
+
+def get_sync_debug_mode() -> int:
+    """What `set_sync_debug_mode` has set, as a number.
+
+    Raises:
+        RuntimeError: there is no GPU.
+    """
+    _C._cuda_init()
+    return _C._cuda_get_sync_debug_mode()
+
+
+def _library_handle(solver: bool, package: str) -> int:
+    _C._cuda_init()
+    handle = _C._cuda_library_handle(solver)
+    if handle is None:
+        raise RuntimeError(f"the library is not installed\n  pip install {package}")
+    return handle
+
+
+def current_blas_handle() -> int:
+    """The handle of cuBLAS for the current stream, for other libraries. It has cuBLAS's own settings.
+
+    Raises:
+        RuntimeError: there is no GPU, or cuBLAS is not installed.
+    """
+    return _library_handle(False, "nvidia-cublas")
+
+
+def current_solver_handle() -> int:
+    """The handle of cuSOLVER for the current stream, for other libraries.
+
+    Raises:
+        RuntimeError: there is no GPU, or cuSOLVER is not installed.
+    """
+    return _library_handle(True, "nvidia-cusolver")
+
+
 def init() -> None:
     """Initialises the driver, which otherwise happens when a GPU is first used.
 

@@ -49,6 +49,7 @@ class CUDAGraph:
         self._graph, self._keeps = _C._CudaGraph(), keep_graph
         # Whether what runs is the recorded work as the program has left it.
         self._is_instantiated = False
+        self._is_debugged = False
 
     def register_generator_state(self, generator: Any) -> None:
         """Lets the work that is recorded later draw of a generator, besides the default one of the GPU.
@@ -139,6 +140,27 @@ class CUDAGraph:
         """Forgets the recorded work and gives up its memory."""
         self._graph.reset()
         self._is_instantiated = False
+
+    def enable_debug_mode(self) -> None:
+        """Lets `debug_dump` write the recorded work."""
+        self._is_debugged = True
+
+    def debug_dump(self, debug_path: str) -> None:
+        """Writes the recorded work to a file, as a picture in the language of Graphviz. It warns instead unless `enable_debug_mode` was
+        called or the graph was made with ``keep_graph``.
+
+        Args:
+            debug_path: the file.
+
+        Raises:
+            RuntimeError: nothing was recorded.
+        """
+        from rushlight._warnings import warn
+
+        if not (self._is_debugged or self._keeps):
+            warn("CUDA Graphs debug not enabled, set with [graph].enable_debug_mode()")
+            return
+        self._graph.print(debug_path)
 
     def pool(self) -> tuple[int, int]:
         """The name of the graph's pool of memory, for other graphs."""

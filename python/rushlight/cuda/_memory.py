@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rushlight import _C
 
+from ._allocators import need_caching
 from ._devices import device_count, index_of
 
 TYPE_CHECKING = False
@@ -22,8 +23,9 @@ def empty_cache() -> None:
         _C._cuda_empty_cache()
 
 
-def _counted(device: Any) -> int:
+def _counted(device: Any, function: str) -> int:
     """The number of a device whose allocator exists."""
+    need_caching(function)
     index = index_of(device)
     if not 0 <= index < device_count():
         raise RuntimeError(f"Invalid device argument {index}: did you call init?")
@@ -70,7 +72,7 @@ def memory_stats(device: Any = None) -> dict[str, int]:
     """
     if not _C._cuda_is_initialized():
         return {}
-    flat = _flat(_C._cuda_memory_statistics(_counted(device)))
+    flat = _flat(_C._cuda_memory_statistics(_counted(device, "getDeviceStats")))
     # Blocks above a limit would not be divided, and there is no limit.
     flat["max_split_size"] = -1
     for name in ("oversize_allocations", "oversize_segments"):
@@ -147,7 +149,7 @@ def reset_peak_memory_stats(device: Any = None) -> None:
     >>> torch.cuda.reset_peak_memory_stats()
     """
     if _C._cuda_is_initialized():
-        _C._cuda_reset_memory_peaks(_counted(device))
+        _C._cuda_reset_memory_peaks(_counted(device, "resetPeakStats"))
 
 
 def reset_max_memory_allocated(device: Any = None) -> None:
@@ -172,7 +174,7 @@ def reset_accumulated_memory_stats(device: Any = None) -> None:
     >>> torch.cuda.reset_accumulated_memory_stats()
     """
     if _C._cuda_is_initialized():
-        _C._cuda_reset_memory_sums(_counted(device))
+        _C._cuda_reset_memory_sums(_counted(device, "resetAccumulatedStats"))
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
@@ -206,10 +208,12 @@ def get_per_process_memory_fraction(device: Any = None) -> float:
 
 
 def memory_snapshot(mempool_id: Any = None, include_traces: bool = True) -> list[dict[str, Any]]:
-    """The segments of all GPUs with their blocks. There is no history, so that `include_traces` has no effect.
+    """The segments of all GPUs with their blocks.
 
     Args:
         mempool_id: the pool of a graph, whose segments alone are shown.
+        include_traces: whether blocks have the lines of Python that asked for them (``frames``), if they were recorded: see
+            `memory._record_memory_history`.
 
     >>> torch.cuda.memory_snapshot()
     []
@@ -217,8 +221,9 @@ def memory_snapshot(mempool_id: Any = None, include_traces: bool = True) -> list
     segments: dict[tuple[int, int], dict[str, Any]] = {}
     if not _C._cuda_is_initialized():
         return []
+    need_caching("snapshot")
     for device in range(_C._cuda_device_count()):
-        for address, size, requested, start, stream, state, small, pool in _C._cuda_memory_blocks(device):
+        for address, size, requested, start, stream, state, small, pool, lines in _C._cuda_memory_blocks(device):
             segment = segments.setdefault(
                 (device, start),
                 {
@@ -240,7 +245,14 @@ def memory_snapshot(mempool_id: Any = None, include_traces: bool = True) -> list
             segment["allocated_size"] += size if state == "active_allocated" else 0
             segment["active_size"] += size if state != "inactive" else 0
             segment["requested_size"] += requested
-            block = {"address": address, "size": size, "requested_size": requested, "state": state, "frames": []}
+            frames = [{"filename": file, "line": line, "name": name} for file, line, name in lines]
+            block = {
+                "address": address,
+                "size": size,
+                "requested_size": requested,
+                "state": state,
+                "frames": frames if include_traces else [],
+            }
             segment["blocks"].append(block)
     found = list(segments.values())
     return found if mempool_id is None else [one for one in found if one["segment_pool_id"] == tuple(mempool_id)]
@@ -349,6 +361,14 @@ def reset_accumulated_host_memory_stats() -> None:
     >>> torch.cuda.reset_accumulated_host_memory_stats()
     """
     _C._cuda_reset_host_sums()
+
+
+def caching_allocator_enable(value: bool = True) -> None:
+    """Sets whether memory that tensors give up is kept for later ones. Otherwise it goes back to the driver at once.
+
+    >>> torch.cuda.caching_allocator_enable(True)
+    """
+    _C._cuda_set_caching(value)
 
 
 # Memory that programs hold by its address.

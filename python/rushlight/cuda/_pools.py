@@ -23,20 +23,18 @@ class MemPool:
     pool's `id`.
 
     Args:
-        allocator: None: other allocators are not supported.
+        allocator: functions of a program that give out the pool's memory (`CUDAPluggableAllocator.allocator`), by default the driver.
         use_on_oom: whether other work may use the pool's free memory when there is no other.
         no_split: whether each tensor gets memory that the driver gave at once, so that tensors of other sizes cannot divide it.
 
     Raises:
         RuntimeError: there is no GPU.
-        NotImplementedError: an `allocator` is given.
     """
 
     def __init__(self, allocator: Any = None, use_on_oom: bool = False, no_split: bool = False) -> None:
         _C._cuda_init()
-        if allocator is not None:
-            raise NotImplementedError("torch.cuda.MemPool with an allocator is not available yet.")
-        self._pool = _C._CudaMemPool(use_on_oom, no_split)
+        self._allocator = allocator
+        self._pool = _C._CudaMemPool(use_on_oom, no_split, allocator)
 
     @property
     def id(self) -> tuple[int, int]:
@@ -44,9 +42,9 @@ class MemPool:
         return 0, self._pool.number
 
     @property
-    def allocator(self) -> None:
-        """None: the memory comes from the driver."""
-        return None
+    def allocator(self) -> Any:
+        """The functions that give out the memory; None for the driver."""
+        return self._allocator
 
     def use_count(self) -> int:
         """How many owners and users the pool has: itself, ``with`` blocks and graphs."""

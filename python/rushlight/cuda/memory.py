@@ -2,6 +2,15 @@
 
 from rushlight import cuda as _home
 
+from ._allocators import _CUDAAllocator as _CUDAAllocator
+from ._allocators import _get_current_allocator as _get_current_allocator
+from ._history import _allocation_traceback as _allocation_traceback
+from ._history import _dump_snapshot as _dump_snapshot
+from ._history import _get_memory_metadata as _get_memory_metadata
+from ._history import _record_memory_history as _record_memory_history
+from ._history import _set_memory_metadata as _set_memory_metadata
+from ._history import _snapshot as _snapshot
+
 _NAMES = (
     "caching_allocator_alloc caching_allocator_delete caching_allocator_disabled caching_allocator_enable get_per_process_memory_fraction "
     "set_per_process_memory_fraction empty_cache memory_stats memory_stats_as_nested_dict "

@@ -23,7 +23,7 @@ class _Range:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._began = _C._profile_begin()
+        self._began = _C._profile_begin(name)
 
     def close(self) -> None:
         """Ends the range; a second time it has no effect."""

@@ -238,7 +238,7 @@ class FlopCounterMode:
     @staticmethod
     def _this_thread() -> int:
         since = _C._profile_start(False, False)
-        began = _C._profile_begin()
+        began = _C._profile_begin("thread")
         if began is not None:
             _C._profile_end(began, "thread")
         events, _ = _C._profile_stop(since)

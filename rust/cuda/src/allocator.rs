@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rushlight_core::device_memory::StreamId;
 
+use crate::history::{Action, History};
 use crate::statistics::{Amounts, Statistics};
 
 /// Sizes are multiples of this.
@@ -22,11 +23,19 @@ const MEDIUM: usize = 10 * MIB;
 const MEDIUM_SEGMENT: usize = 20 * MIB;
 const LARGE_UNIT: usize = 2 * MIB;
 
+/// A segment of a pool, for work of a stream.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    pub bytes: usize,
+    pub stream: StreamId,
+    pub pool: PoolId,
+}
+
 /// Where segments come from.
 pub trait Source {
     /// A new segment; `None` if there is not enough memory.
-    fn allocate(&mut self, bytes: usize) -> Option<usize>;
-    fn free(&mut self, address: usize);
+    fn allocate(&mut self, wanted: Wanted) -> Option<usize>;
+    fn free(&mut self, address: usize, was: Wanted);
 }
 
 /// The pool of a block. `PoolId::SHARED` is that of all work outside of graphs and of programs' pools.
@@ -96,6 +105,7 @@ pub struct Allocator {
     /// The most bytes to take from the source.
     pub limit: Option<usize>,
     pub statistics: Statistics,
+    pub history: History,
 }
 
 /// The size of the block for a request.
@@ -145,14 +155,16 @@ impl Allocator {
     /// A new segment, as one free block.
     fn new_segment(&mut self, size: usize, stream: StreamId, pool: PoolId, source: &mut dyn Source) -> Option<usize> {
         let (length, small) = (segment_size(size), size <= SMALL);
-        let address = match self.grow_from(length, source) {
+        let wanted = Wanted { bytes: length, stream, pool };
+        let address = match self.grow_from(wanted, source) {
             Some(address) => address,
             None => {
                 self.statistics.retries += 1;
                 self.release(source);
-                self.grow_from(length, source)?
+                self.grow_from(wanted, source)?
             }
         };
+        self.history.note(Action::SegmentAlloc, address, length, stream, pool.0);
         self.statistics.device_allocations += 1;
         self.statistics.add(small, |all| [(&mut all.segment, 1), (&mut all.reserved_bytes, length)]);
         self.segments.insert(address, Segment { length, small, pool });
@@ -160,12 +172,12 @@ impl Allocator {
         Some(address)
     }
 
-    fn grow_from(&self, length: usize, source: &mut dyn Source) -> Option<usize> {
+    fn grow_from(&self, wanted: Wanted, source: &mut dyn Source) -> Option<usize> {
         let reserved = self.statistics.all().reserved_bytes.current;
-        if self.limit.is_some_and(|limit| reserved + length > limit) {
+        if self.limit.is_some_and(|limit| reserved + wanted.bytes > limit) {
             return None;
         }
-        source.allocate(length)
+        source.allocate(wanted)
     }
 
     fn segment_of(&self, block: &Block) -> Segment {
@@ -211,6 +223,7 @@ impl Allocator {
             block.size = size;
         }
         self.blocks.insert(address, Block { state: State::Used, requested, ..block });
+        self.history.note(Action::Alloc, address, block.size, block.stream, pool.0);
         self.statistics
             .add(small, |all| [(&mut all.allocation, 1), (&mut all.active, 1), (&mut all.allocated_bytes, block.size)]);
         self.statistics.add(small, |all| [(&mut all.active_bytes, block.size), (&mut all.requested_bytes, requested)]);
@@ -219,8 +232,9 @@ impl Allocator {
     /// Marks a block that no tensor has any more, and that other streams still use.
     pub fn set_waiting(&mut self, address: usize) {
         let Some(block) = self.blocks.get(&address).copied().filter(|block| block.state == State::Used) else { return };
-        let small = self.segment_of(&block).small;
+        let Segment { small, pool, .. } = self.segment_of(&block);
         self.blocks.insert(address, Block { state: State::Waiting, ..block });
+        self.history.note(Action::FreeRequested, address, block.size, block.stream, pool.0);
         self.statistics.subtract(small, |all| [(&mut all.allocation, 1), (&mut all.allocated_bytes, block.size)]);
     }
 
@@ -230,7 +244,8 @@ impl Allocator {
         let Some(block) = self.blocks.get(&address).copied().filter(|block| block.state == State::Waiting) else {
             return;
         };
-        let small = self.segment_of(&block).small;
+        let Segment { small, pool, .. } = self.segment_of(&block);
+        self.history.note(Action::FreeCompleted, address, block.size, block.stream, pool.0);
         self.statistics.subtract(small, |all| {
             [(&mut all.active, 1), (&mut all.active_bytes, block.size), (&mut all.requested_bytes, block.requested)]
         });
@@ -270,10 +285,11 @@ impl Allocator {
         let unused: Vec<(usize, Block)> = self.segments.iter().filter_map(unused).collect();
         for (address, block) in unused {
             self.take_free(address, &block);
-            let Some(Segment { length, small, .. }) = self.segments.remove(&address) else { continue };
+            let Some(Segment { length, small, pool }) = self.segments.remove(&address) else { continue };
+            self.history.note(Action::SegmentFree, address, length, block.stream, pool.0);
             self.statistics.subtract(small, |all| [(&mut all.segment, 1), (&mut all.reserved_bytes, length)]);
             self.statistics.device_frees += 1;
-            source.free(address);
+            source.free(address, Wanted { bytes: length, stream: block.stream, pool });
         }
     }
 

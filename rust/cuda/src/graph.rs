@@ -3,6 +3,7 @@
 //! Captured work does not run. Its memory comes from a pool of the graph, so that it stays where the graph expects it. Its random
 //! numbers come from generators that are registered before; see `replayed`.
 
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -247,6 +248,17 @@ impl Graph {
             Stage::Captured(_, graph, ready) => Some([graph.expose_provenance(), ready.expose_provenance()]),
             _ => None,
         })
+    }
+
+    /// Writes the recorded work to a file as a picture of Graphviz.
+    pub fn print(&self, path: &CStr) -> Result<()> {
+        let Stage::Captured(device, graph, _) = self.state()?.stage else {
+            return Err(Error::runtime("capture_end() must have been called before calling debug_dump"));
+        };
+        card::select(device)?;
+        let verbose = sys::CUgraphDebugDot_flags_enum::CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE as u32;
+        // SAFETY: a context is current, the graph is alive, and the path ends with a zero byte.
+        check(unsafe { sys::cuGraphDebugDotPrint(graph, path.as_ptr(), verbose) })
     }
 
     /// The pool of the graph, if it was captured.

@@ -2,14 +2,17 @@
 //!
 //! - `driver` finds the driver and makes errors of its statuses.
 //! - `card` is a device: its context and properties, and the current device of a thread.
+//! - `runtime` has functions of the CUDA runtime, for programs that call them.
 //! - `stream` has streams and events, and the current stream of a thread.
 //! - `allocator` divides memory into blocks and keeps freed ones, `statistics` counts them; `memory` is the memory of a tensor
-//!   or of a library's call, `mem_pool` a pool that a program makes.
+//!   or of a library's call, `mem_pool` a pool that a program makes, `user_allocator` functions of a program in place of the driver;
+//!   `history` records what was allocated and freed.
 //! - `pinned` is page-locked memory of the host; `ipc` is memory of devices that several processes use, `sent` what this one has sent.
 //! - `graph` records work and enqueues it again; `capture` tells whether work is being recorded, `replayed` has its random numbers.
-//! - `profile` measures how long kernels and copies run.
+//! - `profile` measures how long kernels and copies run; `nvtx` tells tools of other makers what the program does, `nvml` how busy
+//!   devices are.
 //! - `library` finds NVIDIA's other libraries, and their functions.
-//! - `program` compiles the source of a kernel and keeps the result, in memory and on disk.
+//! - `program` compiles the source of a kernel and keeps the result, in memory and on disk; `user_kernel` launches those of programs.
 //! - `blas` gives products of matrices to cuBLASLt, where it is installed, `dnn` convolutions to cuDNN, `fft` transforms to cuFFT,
 //!   and `solver` factorisations to cuSOLVER.
 //! - `nccl` exchanges tensors with the devices of other processes, where NCCL is installed; `failures` are its calls that were given up.
@@ -35,6 +38,7 @@ pub mod elementwise;
 pub mod failures;
 pub mod fft;
 pub mod graph;
+pub mod history;
 pub mod indexed;
 pub mod ipc;
 pub mod kernels;
@@ -48,6 +52,8 @@ pub mod memory;
 pub mod nccl;
 pub mod nll;
 pub mod normalize;
+pub mod nvml;
+pub mod nvtx;
 pub mod optimizer;
 pub mod order;
 pub mod pairs;
@@ -61,6 +67,7 @@ pub mod recurrent;
 pub mod reduce;
 pub mod rejection;
 pub mod replayed;
+pub mod runtime;
 pub mod sampling;
 pub mod search;
 pub mod sent;
@@ -68,5 +75,7 @@ pub mod softmax;
 pub mod solver;
 pub mod statistics;
 pub mod stream;
+pub mod user_allocator;
+pub mod user_kernel;
 
 pub use driver::device_count;

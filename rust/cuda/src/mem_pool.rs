@@ -3,6 +3,7 @@
 use rushlight_core::{Result, fork};
 
 use crate::allocator::{PoolId, PoolOptions};
+use crate::user_allocator::UserAllocator;
 use crate::{card, graph, memory};
 
 /// `torch.cuda.MemPool`: a pool of the device that was current when it was made.
@@ -13,11 +14,12 @@ pub struct MemPool {
 }
 
 impl MemPool {
-    pub fn new(options: PoolOptions) -> Result<MemPool> {
+    /// A new pool; `user` gives out its memory in place of the driver.
+    pub fn new(options: PoolOptions, user: Option<UserAllocator>) -> Result<MemPool> {
         let device = card::current();
         card::select(device)?;
         let id = graph::new_pool();
-        memory::make_pool(device, id, options);
+        memory::make_pool(device, id, options, user);
         Ok(MemPool { id, device, generation: fork::generation() })
     }
 

@@ -3,24 +3,25 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::sys::{self, CUresult};
-use once_cell::race::OnceBool;
 use rushlight_core::block::Block;
 use rushlight_core::device_memory::{DeviceMemory, StreamId};
 use rushlight_core::fork::{self, ForkMutex, Rank};
 use rushlight_core::{Class, Device, Error, Result, Storage};
 use smallvec::SmallVec;
 
-use crate::allocator::{Allocator, Piece, PoolId, PoolOptions, Source, State};
+use crate::allocator::{Allocator, Piece, PoolId, PoolOptions, Source, State, Wanted};
 use crate::capture::{self, CaptureId};
 use crate::card;
 use crate::copy;
+use crate::history::{Action, Call, Entry, Frames};
 use crate::sent;
 use crate::statistics::Statistics;
 use crate::stream::{self, Event};
+use crate::user_allocator::{self, OfPools, UserAllocator};
 
 /// The allocator of a device, and the blocks that other streams still use.
 #[derive(Default)]
@@ -31,6 +32,8 @@ struct Pool {
     deferred: Vec<(usize, Streams)>,
     /// The pools of the graphs that are being captured, and their captures once they have begun.
     capturing: Vec<(PoolId, Option<CaptureId>)>,
+    /// The allocators of pools whose memory a program's functions give out. They stay, because tensors may outlive their pool.
+    users: OfPools,
 }
 
 type Streams = SmallVec<[StreamId; 1]>;
@@ -42,28 +45,48 @@ thread_local! {
 
 static POOLS: ForkMutex<BTreeMap<u8, Pool>> = ForkMutex::new(Rank::Pool, BTreeMap::new());
 
-/// Memory of the driver, in the current context.
-struct Driver;
+/// Memory of the driver, in the current context, or of a program's functions for its pools.
+struct Driver<'a>(&'a OfPools);
 
-impl Source for Driver {
-    fn allocate(&mut self, bytes: usize) -> Option<usize> {
+impl Source for Driver<'_> {
+    fn allocate(&mut self, Wanted { bytes, stream, pool }: Wanted) -> Option<usize> {
         let _relaxed = capture::Relaxed::begin();
+        if let Some(user) = self.0.get(&pool) {
+            return user.allocate(bytes, card::current_context(), stream);
+        }
         let mut address = 0;
         // SAFETY: a context is current, and the pointer is that of a local variable.
         let status = unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes) };
         (status == CUresult::CUDA_SUCCESS).then_some(address as usize)
     }
 
-    fn free(&mut self, address: usize) {
+    fn free(&mut self, address: usize, Wanted { bytes, stream, pool }: Wanted) {
+        if let Some(user) = self.0.get(&pool) {
+            return user.free(address, bytes, card::current_context(), stream);
+        }
         // SAFETY: the segment came from `allocate`, and no block of it is in use.
         unsafe { sys::cuMemFree_v2(address as u64) };
     }
 }
 
-/// Whether freed memory is kept, unless torch's variable says otherwise.
-fn caches() -> bool {
-    static CACHES: OnceBool = OnceBool::new();
-    CACHES.get_or_init(|| std::env::var("PYTORCH_NO_CUDA_MEMORY_CACHING").is_err())
+/// Whether freed memory is kept: 0 if torch's variable decides, 1 if not, 2 if so.
+static CACHES: AtomicU8 = AtomicU8::new(0);
+
+/// Whether freed memory is kept.
+pub fn is_caching() -> bool {
+    match CACHES.load(Ordering::Relaxed) {
+        0 => {
+            let caches = std::env::var("PYTORCH_NO_CUDA_MEMORY_CACHING").is_err();
+            set_caching(caches);
+            caches
+        }
+        chosen => chosen == 2,
+    }
+}
+
+/// Sets whether freed memory is kept. Otherwise it goes back to the driver at once.
+pub fn set_caching(caches: bool) {
+    CACHES.store(1 + u8::from(caches), Ordering::Relaxed);
 }
 
 impl Pool {
@@ -112,8 +135,8 @@ impl Pool {
 
     fn give_back(&mut self, address: usize) {
         self.allocator.give_back(address);
-        if !caches() && self.capturing.is_empty() {
-            self.allocator.release(&mut Driver);
+        if !is_caching() && self.capturing.is_empty() {
+            self.allocator.release(&mut Driver(&self.users));
         }
     }
 
@@ -195,7 +218,17 @@ impl Drop for Memory {
         if self.shared.load(Ordering::Acquire) {
             others = std::mem::take(self.others.get_mut().unwrap_or_else(PoisonError::into_inner));
         }
-        POOLS.lock().entry(self.device).or_default().give_back_after(self.address, &others);
+        if let Some(user) = user_allocator::current() {
+            // Such functions do not know which other streams use the memory.
+            others.iter().for_each(|&other| drop(stream::synchronize(self.device, other)));
+            return user.free(self.address, self.bytes, self.device, self.stream);
+        }
+        let call = Call::new(false);
+        let mut pools = POOLS.lock();
+        let pool = pools.entry(self.device).or_default();
+        pool.allocator.history.call = call;
+        pool.give_back_after(self.address, &others);
+        pool.allocator.history.call = None;
     }
 }
 
@@ -254,13 +287,22 @@ impl Workspace {
     }
 }
 
+/// The address of new memory for work of a stream.
 fn take(device: u8, bytes: usize, stream: StreamId) -> Result<usize> {
+    if let Some(user) = user_allocator::current() {
+        let table = Table { statistics: Statistics::default(), largest: None, limit: None };
+        return user.allocate(bytes, device, stream).ok_or_else(|| out_of_memory(device, bytes, &table));
+    }
     let attempt = |wait: bool| {
+        let call = Call::new(true);
         let mut pools = POOLS.lock();
         let pool = pools.entry(device).or_default();
+        pool.allocator.history.call = call;
         pool.collect(wait);
         let home = pool.of(device, stream);
-        pool.allocator.allocate(bytes, stream, home, &mut Driver)
+        let taken = pool.allocator.allocate(bytes, stream, home, &mut Driver(&pool.users));
+        pool.allocator.history.call = None;
+        taken
     };
     if let Some(address) = attempt(false) {
         return Ok(address);
@@ -270,9 +312,16 @@ fn take(device: u8, bytes: usize, stream: StreamId) -> Result<usize> {
     if let Some(address) = attempt(true) {
         return Ok(address);
     }
+    let (call, free) = (Call::new(true), card::select(device)?.memory_info().map_or(0, |(free, _)| free));
     let mut pools = POOLS.lock();
     let allocator = &mut pools.entry(device).or_default().allocator;
-    if let Some(address) = allocator.last_resort(bytes, stream) {
+    allocator.history.call = call;
+    let found = allocator.last_resort(bytes, stream);
+    if found.is_none() {
+        allocator.history.note(Action::Oom, free, bytes, stream, PoolId::SHARED.0);
+    }
+    allocator.history.call = None;
+    if let Some(address) = found {
         return Ok(address);
     }
     allocator.statistics.out_of_memory += 1;
@@ -343,10 +392,13 @@ pub fn empty_cache() {
     let used: Vec<u8> = card::used().map(|card| card.index).collect();
     for device in used {
         if card::select(device).is_ok() {
+            let call = Call::new(false);
             let mut pools = POOLS.lock();
             let pool = pools.entry(device).or_default();
+            pool.allocator.history.call = call;
             pool.collect(true);
-            pool.allocator.release(&mut Driver);
+            pool.allocator.release(&mut Driver(&pool.users));
+            pool.allocator.history.call = None;
         }
     }
 }
@@ -377,9 +429,31 @@ pub fn limit(device: u8) -> Option<usize> {
     with(device, |allocator| allocator.limit)
 }
 
-/// The blocks of a device, free ones included.
-pub fn snapshot(device: u8) -> Vec<Piece> {
-    with(device, |allocator| allocator.pieces().collect())
+/// The blocks of a device, free ones included, each with the lines that asked for it if they were recorded.
+pub fn snapshot(device: u8) -> Vec<(Piece, Frames)> {
+    with(device, |allocator| {
+        let told = |piece: Piece| {
+            let frames = allocator.history.of_block(piece.address);
+            (piece, frames)
+        };
+        allocator.pieces().map(told).collect()
+    })
+}
+
+/// What a device's allocator has done while it was recorded, after the mark of a snapshot.
+pub fn history(device: u8) -> Vec<Entry> {
+    let call = Call::new(false);
+    with(device, |allocator| {
+        allocator.history.call = call;
+        allocator.history.note(Action::Snapshot, 0, 0, stream::DEFAULT, PoolId::SHARED.0);
+        allocator.history.call = None;
+        allocator.history.entries().cloned().collect()
+    })
+}
+
+/// Forgets what was recorded.
+pub fn clear_history() {
+    POOLS.lock().values_mut().for_each(|pool| pool.allocator.history.clear());
 }
 
 /// The segment of an address, and its first byte's offset in it.
@@ -419,20 +493,26 @@ pub fn let_go_of_pool(device: u8, pool: PoolId) {
     with(device, |allocator| allocator.let_go_of_pool(pool));
 }
 
-/// Keeps the segments of a pool that a program makes on a device, until `end_pool`.
-pub fn make_pool(device: u8, pool: PoolId, options: PoolOptions) {
-    with(device, |allocator| allocator.make_pool(pool, options));
+/// Keeps the segments of a pool that a program makes on a device, until `end_pool`; `user` gives out its memory.
+pub fn make_pool(device: u8, pool: PoolId, options: PoolOptions, user: Option<UserAllocator>) {
+    let mut pools = POOLS.lock();
+    let own = pools.entry(device).or_default();
+    own.users.extend(user.map(|user| (pool, user)));
+    own.allocator.make_pool(pool, options);
 }
 
 /// Ends a pool: what no tensor uses goes back to the driver.
 pub fn end_pool(device: u8, pool: PoolId) {
     let ended = card::select(device).is_ok();
-    with(device, |allocator| {
-        allocator.end_pool(pool);
-        if ended {
-            allocator.release_pool(pool, &mut Driver);
-        }
-    });
+    let call = Call::new(false);
+    let mut pools = POOLS.lock();
+    let own = pools.entry(device).or_default();
+    own.allocator.end_pool(pool);
+    if ended {
+        own.allocator.history.call = call;
+        own.allocator.release_pool(pool, &mut Driver(&own.users));
+        own.allocator.history.call = None;
+    }
 }
 
 /// How many graphs and programs keep a pool.

@@ -53,7 +53,7 @@ impl Program {
         if let Some(program) = programs.get(&(card.index, key)) {
             return Ok(*program);
         }
-        let module = load(card, &text())?;
+        let module = load(&text(), &options(card))?;
         let mut functions = [std::ptr::null_mut(); KERNELS];
         for (function, name) in functions.iter_mut().zip(kernels) {
             // SAFETY: a context is current, and the module was just loaded.
@@ -70,19 +70,27 @@ impl Program {
     }
 }
 
+/// Loads the program of a text in the current context, and finds a kernel in it. It is never unloaded.
+pub fn load_kernel(text: &str, kernel: &CStr, options: &[String]) -> Result<CUfunction> {
+    let module = load(text, options)?;
+    let mut function = std::ptr::null_mut();
+    // SAFETY: a context is current, and the module was just loaded.
+    check(unsafe { sys::cuModuleGetFunction(&raw mut function, module, kernel.as_ptr()) })?;
+    Ok(function)
+}
+
 /// Loads a program from the disk, or compiles it.
-fn load(card: &Card, text: &str) -> Result<CUmodule> {
+fn load(text: &str, options: &[String]) -> Result<CUmodule> {
     if let Some(missing) = missing_compiler() {
         return Err(missing);
     }
-    let options = options(card);
-    let path = cache_folder().map(|folder| folder.join(format!("{}.cubin", digest(text, &options))));
+    let path = cache_folder().map(|folder| folder.join(format!("{}.cubin", digest(text, options))));
     if let Some(code) = path.as_deref().and_then(read)
         && let Ok(module) = load_module(&code)
     {
         return Ok(module);
     }
-    let code = compile(text, &options)?;
+    let code = compile(text, options)?;
     if let Some(path) = &path {
         // Without a cache the next process compiles again.
         let _ = write(path, &code);
@@ -124,7 +132,25 @@ pub fn compiler_version() -> Option<(c_int, c_int)> {
     has_compiler().then(version)
 }
 
-fn options(card: &Card) -> Vec<String> {
+/// The architectures for which NVRTC compiles, such as 90; none if it is not installed.
+pub fn architectures() -> Vec<c_int> {
+    if !has_compiler() {
+        return Vec::new();
+    }
+    let mut count = 0;
+    // SAFETY: NVRTC is loaded, and the pointer is that of a local variable.
+    let status = unsafe { nvrtc::nvrtcGetNumSupportedArchs(&raw mut count) };
+    if status != nvrtc::nvrtcResult::NVRTC_SUCCESS {
+        return Vec::new();
+    }
+    let mut all = vec![0; count as usize];
+    // SAFETY: as above; there is room for as many numbers as NVRTC has.
+    unsafe { nvrtc::nvrtcGetSupportedArchs(all.as_mut_ptr()) };
+    all
+}
+
+/// The options with which kernels are compiled for a device.
+pub fn options(card: &Card) -> Vec<String> {
     let properties = &card.properties;
     vec![
         "--std=c++17".into(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rushlight_core::device_memory::StreamId;
-use rushlight_cuda::allocator::{Allocator, PoolId, Source, State, rounded};
+use rushlight_cuda::allocator::{Allocator, PoolId, Source, State, Wanted, rounded};
 
 const SHARED: PoolId = PoolId::SHARED;
 
@@ -27,7 +27,7 @@ impl Numbers {
 }
 
 impl Source for Numbers {
-    fn allocate(&mut self, bytes: usize) -> Option<usize> {
+    fn allocate(&mut self, Wanted { bytes, .. }: Wanted) -> Option<usize> {
         if self.used() + bytes > self.limit {
             return None;
         }
@@ -36,7 +36,7 @@ impl Source for Numbers {
         Some(self.next - bytes)
     }
 
-    fn free(&mut self, address: usize) {
+    fn free(&mut self, address: usize, _: Wanted) {
         assert!(self.taken.remove(&address).is_some(), "a segment is returned once");
     }
 }

@@ -14,7 +14,7 @@
 //!   and `call::handled` (modes and classes with `__torch_dispatch__`).
 //! - `fast_path` and `call`: the fast path and the steps of a call; `arithmetic`: the operators of derivatives.
 //!
-//! `backcompat` has optional warnings; `deterministic` is torch's mode of that name.
+//! `backcompat` has optional warnings, and `waits` those of calls that wait for a device; `deterministic` is torch's mode of that name.
 
 pub mod allocate;
 pub mod args;
@@ -54,3 +54,4 @@ pub mod unsupported;
 pub mod value;
 pub mod variants;
 pub mod vmap;
+pub mod waits;

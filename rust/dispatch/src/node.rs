@@ -89,10 +89,7 @@ impl Backward for OperatorNode {
     }
 
     fn apply(&self, call: &BackwardCall<'_>, grads: Gradients) -> Result<Gradients> {
-        let span = profile::begin();
-        let gradients = handled::derive(|| self.gradients(call, grads));
-        profile::end(span, || profile::Name::Node(self.op));
-        gradients
+        profile::node(self.op, || handled::derive(|| self.gradients(call, grads)))
     }
 
     fn release(&self) {

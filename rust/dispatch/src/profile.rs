@@ -10,6 +10,7 @@ use std::time::Instant;
 use once_cell::race::OnceBox;
 use rushlight_core::fork::{ChildHook, ForkMutex, Rank};
 use rushlight_core::{Dims, Result};
+use rushlight_cuda::nvtx::Emitted;
 use rushlight_cuda::profile::Moment;
 
 use crate::interceptors::{Modes, Rest};
@@ -116,12 +117,41 @@ pub fn end(start: Option<u64>, name: impl FnOnce() -> Name) {
     }
 }
 
+/// Runs the derivative of an operator, and tells how long it took.
+#[inline]
+pub fn node<T>(op: &'static Operator, run: impl FnOnce() -> T) -> T {
+    let Some(start) = begin() else { return run() };
+    let _range = Emitted::begin(|| Name::Node(op).text());
+    let result = run();
+    keep(start, Name::Node(op), Vec::new());
+    result
+}
+
+/// Begins or ends to make a range of each call and node for NVIDIA's profilers, with the sizes of arguments if `shapes`.
+pub fn emit(begins: bool, shapes: bool) {
+    rushlight_cuda::nvtx::emit(begins);
+    if begins {
+        SHAPES.fetch_or(shapes, Ordering::Relaxed);
+        Modes::PROFILER.enter();
+    } else {
+        Modes::PROFILER.leave(1);
+    }
+}
+
 /// Tells how long a call took.
 #[cold]
 pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
     let name = Name::Operator { op: args.op, in_place: matches!(target, Target::InPlace) };
     let sizes = |value: &Value| value.as_tensor().map_or_else(Dims::new, |tensor| tensor.sizes().clone());
-    let sizes = if SHAPES.load(Ordering::Relaxed) { args.values.iter().map(sizes).collect() } else { Vec::new() };
+    let sizes: Vec<Dims> =
+        if SHAPES.load(Ordering::Relaxed) { args.values.iter().map(sizes).collect() } else { Vec::new() };
+    let _range = Emitted::begin(|| match sizes.as_slice() {
+        [] => name.text(),
+        sizes => {
+            let lists: Vec<&[isize]> = sizes.iter().map(|sizes| &sizes[..]).collect();
+            format!("{}, sizes = {lists:?}", name.text())
+        }
+    });
     let start = now();
     let output = rest.call(args, target);
     keep(start, name, sizes);

@@ -115,6 +115,8 @@ pub fn copied(data: &Bound<'_, PyAny>, dtype: Option<DType>, function: &str) -> 
         dlpack::import(data, None, None)?
     } else if let Some(tensor) = over_storage(data, dtype) {
         tensor
+    } else if let Some(tensor) = over_device_array(data)? {
+        tensor
     } else {
         return nested::read(data, dtype);
     };
@@ -157,13 +159,26 @@ fn aliased(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<(Tensor, b
     if let Some(tensor) = over_storage(data, dtype) {
         return Ok((tensor, true));
     }
+    if let Some(tensor) = over_device_array(data)? {
+        return Ok((tensor, true));
+    }
     Ok((nested::read(data, dtype)?, false))
+}
+
+/// The elements of an object with Numba's array interface, over its memory on a device.
+fn over_device_array(data: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
+    let py = data.py();
+    let Some(told) = data.getattr_opt(intern!(py, "__cuda_array_interface__"))? else { return Ok(None) };
+    let reader = py.import(intern!(py, "rushlight.cuda._array_interface"))?;
+    let made = reader.call_method1(intern!(py, "tensor_over"), (data, told))?;
+    Ok(Some(object::tensor(&made)?.clone()))
 }
 
 /// The data as a tensor, over the same memory and with the same history if dtype and device allow it.
 ///
 /// Args:
-///     data: a tensor, a NumPy array, an object with ``__dlpack__``, a number or nested sequences.
+///     data: a tensor, a NumPy array, an object with ``__dlpack__`` or ``__cuda_array_interface__``, a number or
+///         nested sequences.
 ///     dtype: by default the data's own, and the default dtype for Python's floats.
 ///     device: by default the default device.
 ///

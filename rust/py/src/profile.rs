@@ -1,6 +1,7 @@
 //! The profiler's list of events, as `rushlight.autograd.profiler` reads it.
 
 use pyo3::prelude::*;
+use rushlight_cuda::nvtx::Emitted;
 use rushlight_cuda::profile::Interval;
 use rushlight_dispatch::profile;
 use rushlight_dispatch::profile::Name;
@@ -43,15 +44,27 @@ fn _profile_stop(since: u64) -> (Vec<(PyEvent, bool)>, usize) {
     (taken.events.into_iter().map(told).collect(), taken.dropped)
 }
 
-/// The time, if a recording is active.
+/// Whether calls are recorded, or ranges of NVIDIA's profilers.
 #[pyfunction]
-fn _profile_begin() -> Option<u64> {
-    profile::begin()
+fn _profile_is_on() -> bool {
+    profile::begin().is_some()
 }
 
-/// Records an interval from `start` to now under a name.
+/// Begins an interval, if a recording is active: its start, and whether it is a range of NVIDIA's profilers too.
 #[pyfunction]
-fn _profile_end(start: u64, name: String) {
+fn _profile_begin(name: &str) -> Option<(u64, bool)> {
+    let start = profile::begin()?;
+    // `_profile_end` ends the range.
+    Some((start, Emitted::begin(|| name.into()).map(std::mem::forget).is_some()))
+}
+
+/// Records the interval of `_profile_begin` from its start to now under a name.
+#[pyfunction]
+fn _profile_end(began: (u64, bool), name: String) {
+    let (start, is_range) = began;
+    if is_range {
+        drop(Emitted);
+    }
     profile::end(Some(start), || Name::Given(name));
 }
 
@@ -59,6 +72,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_profile_start, module)?)?;
     module.add_function(wrap_pyfunction!(_profile_stop, module)?)?;
     module.add_function(wrap_pyfunction!(_profile_stop_devices, module)?)?;
+    module.add_function(wrap_pyfunction!(_profile_is_on, module)?)?;
     module.add_function(wrap_pyfunction!(_profile_begin, module)?)?;
     module.add_function(wrap_pyfunction!(_profile_end, module)?)
 }

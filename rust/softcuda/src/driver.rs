@@ -7,11 +7,11 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_ushort, c_void};
 use crate::machine::{Machine, device_count, number, start, with};
 use crate::memory::HOST;
 use crate::status::{
-    ASSERT, BLOCKED, CAPTURE_INVALIDATED, CAPTURE_UNJOINED, CAPTURE_UNSUPPORTED, CAPTURED_EVENT, ILLEGAL_ADDRESS,
-    INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, LAUNCH_FAILED, MISALIGNED, NOT_FOUND,
-    NOT_INITIALIZED, NOT_READY, OUT_OF_MEMORY, SUCCESS, Status,
+    ALREADY_REGISTERED, ASSERT, BLOCKED, CAPTURE_INVALIDATED, CAPTURE_UNJOINED, CAPTURE_UNSUPPORTED, CAPTURED_EVENT,
+    ILLEGAL_ADDRESS, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, LAUNCH_FAILED, MISALIGNED,
+    NOT_FOUND, NOT_INITIALIZED, NOT_READY, NOT_REGISTERED, OUT_OF_MEMORY, SUCCESS, Status,
 };
-use crate::streams::{Library, Source, Work};
+use crate::streams::{Source, Work};
 
 /// Contexts are the numbers of their devices, after this one.
 const CONTEXTS: usize = 0x1000;
@@ -160,6 +160,24 @@ entries! {
 
     cuMemFreeHost(address: usize) { free(address, true) }
 
+    cuMemHostRegister_v2(address: usize, bytes: usize, _flags: c_uint) {
+        on_device(|machine, _| machine.memory.register(address, bytes))
+    }
+
+    cuMemHostUnregister(address: usize) { on_device(|machine, _| machine.memory.unregister(address)) }
+
+    cuPointerGetAttribute(value: *mut c_int, attribute: c_int, address: usize) {
+        on_device(|machine, _| match (attribute, machine.memory.device_of(address, 1)) {
+            // `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`
+            (9, Some(device)) if device != HOST => { *value = device; SUCCESS }
+            _ => INVALID_VALUE,
+        })
+    }
+
+    cuProfilerStart() { on_device(|machine, _| { machine.is_profiled = true; SUCCESS }) }
+
+    cuProfilerStop() { on_device(|machine, _| { machine.is_profiled = false; SUCCESS }) }
+
     cuMemcpyHtoDAsync_v2(to: usize, from: *const u8, bytes: usize, stream: usize) {
         on_stream(stream, |machine, stream| {
             if !is_on_device(machine, to, bytes) { return INVALID_VALUE; }
@@ -202,6 +220,18 @@ entries! {
 
     cuStreamCreateWithPriority(stream: *mut usize, _flags: c_uint, priority: c_int) {
         on_device(|machine, device| { *stream = machine.streams.create(device, priority.clamp(-5, 0)); SUCCESS })
+    }
+
+    cuStreamCreate(stream: *mut usize, _flags: c_uint) {
+        on_device(|machine, device| { *stream = machine.streams.create(device, 0); SUCCESS })
+    }
+
+    cuLaunchHostFunc(stream: usize, run: unsafe extern "C" fn(*mut c_void), data: usize) {
+        on_stream(stream, |machine, stream| {
+            let run = move || run(std::ptr::with_exposed_provenance_mut(data));
+            machine.enqueue(stream, Work::Call(std::sync::Arc::new(run)));
+            SUCCESS
+        })
     }
 
     cuStreamGetPriority(stream: usize, priority: *mut c_int) {
@@ -330,6 +360,11 @@ entries! {
 
     cuGraphLaunch(ready: usize, stream: usize) { on_stream(stream, |machine, stream| machine.launch_graph(ready, stream)) }
 
+    cuGraphDebugDotPrint(graph: usize, path: *const c_char, _flags: c_uint) {
+        let Some(picture) = picture(graph) else { return INVALID_VALUE };
+        std::fs::write(CStr::from_ptr(path).to_string_lossy().as_ref(), picture).map_or(INVALID_VALUE, |()| SUCCESS)
+    }
+
     cuGraphExecDestroy(ready: usize) { with(|machine| machine.graphs.destroy(ready)) }
 
     cuGraphDestroy(graph: usize) { with(|machine| machine.graphs.destroy(graph)) }
@@ -386,6 +421,11 @@ entries! {
         on_device(|machine, _| give(machine.modules.function(module, CStr::from_ptr(name)), function))
     }
 
+    cuFuncSetAttribute(_function: usize, attribute: c_int, value: c_int) {
+        // `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`; a block has 48 KiB.
+        if attribute == 8 && value <= 48 << 10 { SUCCESS } else { INVALID_VALUE }
+    }
+
     cuLaunchKernel(
         function: usize, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint, block_z: c_uint,
         shared: c_uint, stream: usize, arguments: *mut *mut c_void, _extra: *mut *mut c_void
@@ -408,6 +448,17 @@ entries! {
     cuGetErrorName(status: Status, text: *mut *const c_char) { *text = name_of(status).as_ptr(); SUCCESS }
 
     cuGetErrorString(status: Status, text: *mut *const c_char) { *text = sentence_of(status).as_ptr(); SUCCESS }
+}
+
+/// A graph in the language of Graphviz: a node for each piece of work.
+fn picture(graph: usize) -> Option<String> {
+    let mut found = None;
+    with(|machine| {
+        found = machine.graphs.work(graph).map(|work| work.len());
+        SUCCESS
+    });
+    let nodes: String = (0..found?).map(|n| format!("  work_{n};\n")).collect();
+    Some(format!("digraph captured {{\n{nodes}}}\n"))
 }
 
 /// Stores a new handle or address.
@@ -488,6 +539,8 @@ fn name_of(status: Status) -> &'static CStr {
         INVALID_HANDLE => c"CUDA_ERROR_INVALID_HANDLE",
         ILLEGAL_ADDRESS => c"CUDA_ERROR_ILLEGAL_ADDRESS",
         ASSERT => c"CUDA_ERROR_ASSERT",
+        ALREADY_REGISTERED => c"CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
+        NOT_REGISTERED => c"CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
         MISALIGNED => c"CUDA_ERROR_MISALIGNED_ADDRESS",
         LAUNCH_FAILED => c"CUDA_ERROR_LAUNCH_FAILED",
         CAPTURE_UNSUPPORTED => c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
@@ -509,6 +562,8 @@ fn sentence_of(status: Status) -> &'static CStr {
         INVALID_HANDLE => c"invalid resource handle",
         ILLEGAL_ADDRESS => c"an illegal memory access was encountered",
         ASSERT => c"device-side assert triggered",
+        ALREADY_REGISTERED => c"part or all of the requested memory range is already mapped",
+        NOT_REGISTERED => c"pointer does not correspond to a registered memory region",
         MISALIGNED => c"misaligned address",
         LAUNCH_FAILED => c"unspecified launch failure",
         CAPTURE_UNSUPPORTED => c"operation not permitted when stream is capturing",
@@ -517,65 +572,4 @@ fn sentence_of(status: Status) -> &'static CStr {
         CAPTURED_EVENT => c"operation not permitted on an event last recorded in a capturing stream",
         _ => c"unknown error",
     }
-}
-
-/// For tests: how many blocks of memory were given out.
-#[unsafe(no_mangle)]
-pub extern "C" fn softcuda_allocations() -> u64 {
-    counter(|machine| machine.memory.allocations)
-}
-
-/// For tests: how many kernels have run.
-#[unsafe(no_mangle)]
-pub extern "C" fn softcuda_launches() -> u64 {
-    counter(|machine| machine.launches)
-}
-
-/// For tests: how many products of matrices have run.
-#[unsafe(no_mangle)]
-pub extern "C" fn softcuda_products() -> u64 {
-    computed(Library::Products)
-}
-
-/// For tests: how many transforms have run.
-#[unsafe(no_mangle)]
-pub extern "C" fn softcuda_transforms() -> u64 {
-    computed(Library::Transforms)
-}
-
-/// For tests: how many factorisations and triangular systems have run.
-#[unsafe(no_mangle)]
-pub extern "C" fn softcuda_factorisations() -> u64 {
-    computed(Library::Factorisations)
-}
-
-/// For tests: how many convolutions have run.
-#[unsafe(no_mangle)]
-pub extern "C" fn softcuda_convolutions() -> u64 {
-    [Library::Convolutions, Library::LooseConvolutions].into_iter().map(computed).sum()
-}
-
-/// For tests: how many convolutions that may differ from call to call have run.
-#[unsafe(no_mangle)]
-pub extern "C" fn softcuda_loose_convolutions() -> u64 {
-    computed(Library::LooseConvolutions)
-}
-
-/// For tests: how often the algorithms for a convolution were measured.
-#[unsafe(no_mangle)]
-pub extern "C" fn softcuda_measurements() -> u64 {
-    counter(|machine| machine.measurements)
-}
-
-fn computed(library: Library) -> u64 {
-    counter(|machine| machine.computed[library as usize])
-}
-
-fn counter(read: impl Fn(&Machine) -> u64) -> u64 {
-    let mut count = 0;
-    with(|machine| {
-        count = read(machine);
-        SUCCESS
-    });
-    count
 }

@@ -1,10 +1,13 @@
 //! A card made of software, for tests: a shared library in place of `libcuda.so.1`, `libnvrtc.so`, `libcublasLt.so`,
-//! `libcublas.so`, `libcudnn.so`, `libcufft.so`, `libcusolver.so` and `libnccl.so.2`.
+//! `libcublas.so`, `libcudnn.so`, `libcufft.so`, `libcusolver.so`, `libnccl.so.2` and `libnvidia-ml.so.1`. It is also a tool that
+//! `NVTX_INJECTION64_PATH` may name.
 //!
 //! The dynamic loader finds it through `LD_LIBRARY_PATH`, so that the same program runs on it and on a card. `make softcuda` puts
 //! it into a folder of cargo's output under these names. It is not part of the installed package.
 //!
-//! - `driver`, `nvrtc`, `blas`, `dnn`, `fft`, `solver` and `nccl` are the entry points. Those that rushlight does not call are absent.
+//! - `driver`, `nvrtc`, `blas`, `dnn`, `fft`, `solver`, `nccl` and `nvml` are the entry points. Those that rushlight does not call are
+//!   absent. `nvtx` writes down the ranges of a program.
+//! - `counters` is what tests ask of it.
 //! - `machine` is the state: devices, their contexts, faults; `status` has the statuses of functions.
 //! - `memory` gives out memory between pages that may not be touched. Freed memory may not be touched either.
 //! - `streams` are queues. `schedule` runs their work late: when something waits for it, or at random moments.
@@ -26,6 +29,7 @@
 //! | `SOFTCUDA_DNN_VERSION` | the version of cuDNN, 90000 by default |
 //! | `SOFTCUDA_DNN_REFUSES` | what cuDNN does not support: "algorithms" or "calls", nothing by default |
 //! | `SOFTCUDA_NCCL_VERSION` | the version of NCCL, 22703 by default |
+//! | `SOFTCUDA_NVTX` | a file that gets a line for each mark and range of NVTX |
 //! | `SOFTCUDA_SEED` | the order of threads and the moments at which work runs; 0 runs work as late as possible |
 //! | `SOFTCUDA_CXX` | the C++ compiler, `c++` by default |
 
@@ -45,6 +49,7 @@ mod area;
 mod blas;
 mod calls;
 mod convolutions;
+mod counters;
 mod dnn;
 mod driver;
 mod exchange;
@@ -56,7 +61,9 @@ mod machine;
 mod memory;
 mod modules;
 mod nccl;
+mod nvml;
 mod nvrtc;
+mod nvtx;
 mod products;
 mod reductions;
 mod schedule;

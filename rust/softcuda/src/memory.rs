@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_int};
 
-use crate::status::{INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, OUT_OF_MEMORY, Status};
+use crate::status::{
+    ALREADY_REGISTERED, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, NOT_REGISTERED, OUT_OF_MEMORY, SUCCESS, Status,
+};
 
 const PAGE: usize = 4096;
 /// The bytes before and after a block that may not be touched.
@@ -49,11 +51,13 @@ pub struct Memory {
     pub capacity: usize,
     /// The number of blocks that were given out.
     pub allocations: u64,
+    /// Memory of the program that was locked, by its address.
+    registered: BTreeMap<usize, usize>,
 }
 
 impl Memory {
     pub fn new(capacity: usize) -> Memory {
-        Memory { blocks: BTreeMap::new(), used: BTreeMap::new(), capacity, allocations: 0 }
+        Memory { blocks: BTreeMap::new(), used: BTreeMap::new(), capacity, allocations: 0, registered: BTreeMap::new() }
     }
 
     /// The bytes in use on a device.
@@ -102,6 +106,22 @@ impl Memory {
         *self.used.entry(device).or_default() += bytes;
         self.allocations += 1;
         Ok(address)
+    }
+
+    /// Locks memory of the program.
+    pub fn register(&mut self, address: usize, bytes: usize) -> Status {
+        if address == 0 || bytes == 0 {
+            return INVALID_VALUE;
+        }
+        if self.registered.contains_key(&address) {
+            return ALREADY_REGISTERED;
+        }
+        self.registered.insert(address, bytes);
+        SUCCESS
+    }
+
+    pub fn unregister(&mut self, address: usize) -> Status {
+        if self.registered.remove(&address).is_some() { SUCCESS } else { NOT_REGISTERED }
     }
 
     /// Makes a block inaccessible for ever. False if something was written behind its end.

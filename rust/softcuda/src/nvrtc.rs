@@ -26,6 +26,10 @@ entries! {
     // No compiler of NVIDIA has this version, so that its results are never taken for each other.
     nvrtcVersion(major: *mut c_int, minor: *mut c_int) { *major = 0; *minor = 2; SUCCESS }
 
+    nvrtcGetNumSupportedArchs(count: *mut c_int) { *count = 2; SUCCESS }
+
+    nvrtcGetSupportedArchs(all: *mut c_int) { all.write(80); all.add(1).write(90); SUCCESS }
+
     nvrtcCreateProgram(
         program: *mut *mut Program, source: *const c_char, _name: *const c_char, count: c_int,
         headers: *const *const c_char, names: *const *const c_char

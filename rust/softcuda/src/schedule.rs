@@ -150,6 +150,7 @@ impl Machine {
                     self.stop(device, status, &fault);
                 }
             }
+            Work::Call(run) => run(),
             Work::Compute(library, run) => {
                 self.computed[library as usize] += 1;
                 run();

@@ -28,6 +28,8 @@ pub enum Work {
     Launch(Launch),
     /// What a library computes.
     Compute(Library, Arc<dyn Fn() + Send + Sync>),
+    /// A function of the program.
+    Call(Arc<dyn Fn() + Send + Sync>),
     Exchange(Exchange),
     Copy {
         to: usize,

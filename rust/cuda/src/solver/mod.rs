@@ -210,6 +210,21 @@ impl Borrowed {
     }
 }
 
+/// The handle of cuSOLVER, or of cuBLAS, that a program uses on a stream of a device: always the same one, which calls of tensors do
+/// not use. `None` if the library is missing.
+pub fn program_handle(solver: bool, card: &Card, stream: StreamId) -> Option<usize> {
+    static LENT: ForkMutex<BTreeMap<(Of, u8, usize), usize>> = ForkMutex::new(Rank::Profiler, BTreeMap::new());
+    let of = if solver { Of::Solver } else { Of::Blas };
+    let mut lent = LENT.lock();
+    let key = (of, card.index, stream.0);
+    if let Some(known) = lent.get(&key) {
+        return Some(*known);
+    }
+    let made = Handle::new(key, stream)?.handle.expose_provenance();
+    lent.insert(key, made);
+    Some(made)
+}
+
 impl Handle {
     fn new(key: (Of, u8, usize), stream: StreamId) -> Option<Handle> {
         let _relaxed = capture::Relaxed::begin();

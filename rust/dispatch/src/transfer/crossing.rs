@@ -8,6 +8,7 @@ use super::within;
 use crate::allocate::allocate;
 use crate::interpreter::while_detached;
 use crate::operator::TensorSpec;
+use crate::waits;
 
 /// Overwrites the view `target` of one storage with the view `source`, of the same sizes, of another on another device. Elements
 /// are converted where they come from. A copy between the host and a device waits for its bytes, unless `wait` is false and
@@ -18,6 +19,9 @@ pub fn copy(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout, wait: 
     let length = packed.numel() * dtype.size();
     match (from.device(), to.device()) {
         (Device::Cpu, Device::Cuda(index)) => {
+            if wait {
+                waits::announce()?;
+            }
             let arrived = arrival(to, target)?;
             let stream = stream::current(index);
             let written = arrived.storage().pin_on(stream)?;
@@ -54,6 +58,7 @@ pub fn copy(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout, wait: 
                 unsafe { bytes::to_host(index, written.as_ptr().add(end), address, length, stream)? };
                 return written.leave(from.device(), stream);
             }
+            waits::announce()?;
             while_detached(packed.numel(), || {
                 let (read, written) = (packed.storage().pin_on(stream)?, arrived.storage().pin()?);
                 let address = read.address().wrapping_add_signed(start);

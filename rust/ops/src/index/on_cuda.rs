@@ -42,6 +42,7 @@ impl<'a> Report<'a> {
     /// The number, after all work so far; none if no kernel wrote it, and inside of a graph.
     pub fn read(&self) -> Result<Option<usize>> {
         let Some(storage) = &self.storage else { return Ok(None) };
+        rushlight_dispatch::waits::announce()?;
         let stream = stream::current(self.card.index);
         let pin = storage.pin_on(stream)?;
         let mut found = 0u64;

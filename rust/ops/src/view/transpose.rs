@@ -125,9 +125,7 @@ impl Backward for Across {
     }
 
     fn apply(&self, _call: &BackwardCall<'_>, mut grads: Gradients) -> Result<Gradients> {
-        let span = profile::begin();
-        let gradient = grads.pop().flatten().map(|grad| back(&grad)).transpose();
-        profile::end(span, || profile::Name::Node(&T));
+        let gradient = profile::node(&T, || grads.pop().flatten().map(|grad| back(&grad)).transpose());
         Ok(Gradients::from_iter([gradient?]))
     }
 

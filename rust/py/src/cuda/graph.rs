@@ -1,5 +1,6 @@
 //! `torch.cuda.CUDAGraph`.
 
+use std::ffi::CString;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -53,6 +54,11 @@ impl PyGraph {
     #[getter]
     fn handles(&self) -> PyResult<Option<[usize; 2]>> {
         self.0.handles().map_err(raise)
+    }
+
+    /// Writes the recorded work to a file as a picture of Graphviz.
+    fn print(&self, path: CString) -> PyResult<()> {
+        self.0.print(&path).map_err(raise)
     }
 
     /// The number of the graph's pool; None before a capture.

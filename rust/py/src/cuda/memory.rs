@@ -5,16 +5,22 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use pyo3::{ffi, intern};
+use rushlight_core::Storage;
 use rushlight_core::layout::Layout;
 use rushlight_cuda::allocator::{PoolId, PoolOptions};
 use rushlight_cuda::card::{self, Card};
+use rushlight_cuda::history::{self, Action, Entry, Frame, Frames, Settings};
 use rushlight_cuda::mem_pool::MemPool;
 use rushlight_cuda::statistics::Count;
+use rushlight_cuda::user_allocator::{self, UserAllocator};
 use rushlight_cuda::{ipc, memory, pinned, sent};
 use rushlight_dispatch::create;
 
+use crate::detached::is_detached;
 use crate::errors::raise;
-use crate::{object, storage};
+use crate::reclaim::DeferredDrop;
+use crate::{device_share, object, storage};
 
 /// The free and the whole memory of a device, in bytes.
 #[pyfunction]
@@ -70,23 +76,137 @@ fn _cuda_set_memory_limit(device: u8, nbytes: Option<usize>) {
     memory::set_limit(device, nbytes);
 }
 
-type BlockRow = (usize, usize, usize, usize, usize, &'static str, bool, u64);
+/// The lines that led to an action, each with its file, number and function, the innermost first.
+type FrameRows = Vec<(String, u32, String)>;
 
-/// The blocks of a device: address, size, requested size, segment, stream, state, whether its segment is for small blocks, and the
-/// number of its pool.
+type BlockRow = (usize, usize, usize, usize, usize, &'static str, bool, u64, FrameRows);
+
+fn frame_rows(frames: &Frames) -> FrameRows {
+    let row = |frame: &Frame| (frame.file.clone(), frame.line, frame.function.clone());
+    frames.iter().flat_map(|frames| frames.iter().map(row)).collect()
+}
+
+/// The blocks of a device: address, size, requested size, segment, stream, state, whether its segment is for small blocks, the
+/// number of its pool, and the lines that asked for it.
 #[pyfunction]
 fn _cuda_memory_blocks(device: u8) -> Vec<BlockRow> {
     use rushlight_cuda::allocator::{Piece, State};
-    let row = |piece: Piece| {
+    let row = |(piece, frames): (Piece, Frames)| {
         let state = match piece.state {
             State::Free => "inactive",
             State::Used => "active_allocated",
             State::Waiting => "active_pending_free",
         };
         let Piece { address, size, requested, segment, stream, small, pool, .. } = piece;
-        (address, size, requested, segment, stream.0, state, small, pool.0)
+        (address, size, requested, segment, stream.0, state, small, pool.0, frame_rows(&frames))
     };
     memory::snapshot(device).into_iter().map(row).collect()
+}
+
+/// The lines of Python that this thread runs; none if it works without the GIL, or is not one of Python's.
+fn lines() -> Frames {
+    // SAFETY: may be called by any thread.
+    if is_detached() || unsafe { ffi::PyGILState_GetThisThreadState() }.is_null() {
+        return None;
+    }
+    // SAFETY: a thread of Python that is not detached holds the GIL.
+    let py = unsafe { Python::assume_attached() };
+    // Memory is freed while errors are raised, too.
+    let pending = PyErr::take(py);
+    let found = frames_of(py);
+    if let Some(pending) = pending {
+        pending.restore(py);
+    }
+    found.ok().map(Into::into)
+}
+
+fn frames_of(py: Python<'_>) -> PyResult<Vec<Frame>> {
+    let mut frames = Vec::new();
+    let mut next = py.import(intern!(py, "sys"))?.call_method0(intern!(py, "_getframe"))?;
+    while !next.is_none() {
+        let code = next.getattr(intern!(py, "f_code"))?;
+        frames.push(Frame {
+            file: code.getattr(intern!(py, "co_filename"))?.extract()?,
+            // A frame that runs no line has no number.
+            line: next.getattr(intern!(py, "f_lineno"))?.extract::<Option<u32>>()?.unwrap_or(0),
+            function: code.getattr(intern!(py, "co_name"))?.extract()?,
+        });
+        next = next.getattr(intern!(py, "f_back"))?;
+    }
+    Ok(frames)
+}
+
+/// Begins to record what allocators do: whether actions are kept, whether lines of blocks, of allocations and of all actions are,
+/// how many actions, and which are not. None ends it.
+#[pyfunction]
+fn _cuda_record_history(settings: Option<(bool, [bool; 3], usize, Vec<String>)>, clear: bool) {
+    let settings = settings.map(|(actions, frames, most, skipped)| {
+        let skipped = Action::ALL.into_iter().filter(|action| skipped.iter().any(|name| name == action.name()));
+        Settings { actions, frames, most, skipped: skipped.collect(), metadata: "".into() }
+    });
+    history::set(settings, lines);
+    if clear {
+        memory::clear_history();
+    }
+}
+
+#[pyfunction]
+fn _cuda_set_history_metadata(text: &str) {
+    history::set_metadata(text);
+}
+
+#[pyfunction]
+fn _cuda_history_metadata() -> String {
+    history::metadata()
+}
+
+type ActionRow = (&'static str, usize, usize, usize, u64, i64, FrameRows, String);
+
+/// What a device's allocator has done: action, address, size, stream, number of the pool, microseconds since 1970, lines, metadata.
+#[pyfunction]
+fn _cuda_history(device: u8) -> Vec<ActionRow> {
+    let row = |entry: Entry| {
+        let Entry { action, address, bytes, stream, pool, time, frames, metadata } = entry;
+        (action.name(), address, bytes, stream.0, pool, time, frame_rows(&frames), metadata.to_string())
+    };
+    memory::history(device).into_iter().map(row).collect()
+}
+
+/// Makes two functions, given by their addresses, the allocator of all memory.
+#[pyfunction]
+fn _cuda_choose_allocator(allocate: usize, free: usize) -> PyResult<()> {
+    // SAFETY: the program says that these are such functions.
+    user_allocator::choose(unsafe { UserAllocator::new(allocate, free) }).map_err(raise)
+}
+
+/// Sets whether freed memory is kept.
+#[pyfunction]
+fn _cuda_set_caching(caches: bool) {
+    memory::set_caching(caches);
+}
+
+#[pyfunction]
+fn _cuda_is_caching() -> bool {
+    memory::is_caching()
+}
+
+/// Whether functions of the program give out all memory.
+#[pyfunction]
+fn _cuda_has_chosen_allocator() -> bool {
+    user_allocator::current().is_some()
+}
+
+/// A storage over memory of a device that another library has, and that an object keeps.
+#[pyfunction]
+fn _cuda_borrow<'py>(
+    py: Python<'py>,
+    owner: Py<PyAny>,
+    address: usize,
+    nbytes: usize,
+    device: u8,
+) -> PyResult<Bound<'py, PyAny>> {
+    let block = device_share::borrowed(device, address, nbytes, DeferredDrop::new(owner));
+    storage::wrap(py, Storage::new(block))
 }
 
 /// A pool of the current device, which `torch.cuda.MemPool` wraps.
@@ -96,8 +216,10 @@ pub struct PyMemPool(MemPool);
 #[pymethods]
 impl PyMemPool {
     #[new]
-    fn new(use_on_oom: bool, no_split: bool) -> PyResult<Self> {
-        MemPool::new(PoolOptions { on_oom: use_on_oom, no_split }).map(PyMemPool).map_err(raise)
+    fn new(use_on_oom: bool, no_split: bool, allocator: Option<(usize, usize)>) -> PyResult<Self> {
+        // SAFETY: the program says that the addresses are those of such functions.
+        let user = allocator.map(|(allocate, free)| unsafe { UserAllocator::new(allocate, free) });
+        MemPool::new(PoolOptions { on_oom: use_on_oom, no_split }, user).map(PyMemPool).map_err(raise)
     }
 
     /// The number of the pool.
@@ -213,6 +335,15 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(_cuda_memory_limit, module)?,
         wrap_pyfunction!(_cuda_set_memory_limit, module)?,
         wrap_pyfunction!(_cuda_memory_blocks, module)?,
+        wrap_pyfunction!(_cuda_record_history, module)?,
+        wrap_pyfunction!(_cuda_set_history_metadata, module)?,
+        wrap_pyfunction!(_cuda_history_metadata, module)?,
+        wrap_pyfunction!(_cuda_history, module)?,
+        wrap_pyfunction!(_cuda_choose_allocator, module)?,
+        wrap_pyfunction!(_cuda_set_caching, module)?,
+        wrap_pyfunction!(_cuda_is_caching, module)?,
+        wrap_pyfunction!(_cuda_has_chosen_allocator, module)?,
+        wrap_pyfunction!(_cuda_borrow, module)?,
         wrap_pyfunction!(_cuda_enter_pool, module)?,
         wrap_pyfunction!(_cuda_leave_pool, module)?,
         wrap_pyfunction!(_cuda_host_statistics, module)?,

@@ -14,9 +14,11 @@ use crate::errors::raise;
 use crate::generator::{PyGenerator, keeps_seed};
 
 mod graph;
+mod kernels;
 mod memory;
 mod nccl;
 mod streams;
+mod tools;
 
 /// The number of CUDA devices; zero if there is no driver.
 #[pyfunction]
@@ -182,9 +184,11 @@ fn _cuda_seed_devices(seed: u64) -> PyResult<()> {
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     library::set_folders(module.py().import("sys")?.getattr("path")?.extract().unwrap_or_default());
     graph::add(module)?;
+    kernels::add(module)?;
     memory::add(module)?;
     nccl::add(module)?;
     streams::add(module)?;
+    tools::add(module)?;
     for function in [
         wrap_pyfunction!(_cuda_device_count, module)?,
         wrap_pyfunction!(_cuda_is_in_bad_fork, module)?,

@@ -1,0 +1,33 @@
+//! Calls that wait for a device, of which a program may want to hear (`torch.cuda.set_sync_debug_mode`).
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use rushlight_core::{Error, Result};
+
+use crate::interpreter;
+
+/// 0 says nothing, 1 warns, 2 is an error.
+static MODE: AtomicU8 = AtomicU8::new(0);
+
+pub fn set_mode(mode: u8) {
+    MODE.store(mode, Ordering::Relaxed);
+}
+
+pub fn mode() -> u8 {
+    MODE.load(Ordering::Relaxed)
+}
+
+/// Announces that this call waits for a device.
+#[inline]
+pub fn announce() -> Result<()> {
+    if mode() == 0 { Ok(()) } else { tell() }
+}
+
+#[cold]
+fn tell() -> Result<()> {
+    let sentence = "called a synchronizing CUDA operation";
+    match mode() {
+        1 => interpreter::warn(sentence),
+        _ => Err(Error::runtime(sentence).hint("torch.cuda.set_sync_debug_mode(0) permits it.")),
+    }
+}
