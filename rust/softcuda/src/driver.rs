@@ -561,6 +561,12 @@ pub extern "C" fn softcuda_loose_convolutions() -> u64 {
     computed(Library::LooseConvolutions)
 }
 
+/// For tests: how many passes of recurrent networks have run; a pass backward is two.
+#[unsafe(no_mangle)]
+pub extern "C" fn softcuda_networks() -> u64 {
+    computed(Library::Networks)
+}
+
 /// For tests: how often the algorithms for a convolution were measured.
 #[unsafe(no_mangle)]
 pub extern "C" fn softcuda_measurements() -> u64 {

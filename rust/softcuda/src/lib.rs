@@ -4,14 +4,14 @@
 //! The dynamic loader finds it through `LD_LIBRARY_PATH`, so that the same program runs on it and on a card. `make softcuda` puts
 //! it into a folder of cargo's output under these names. It is not part of the installed package.
 //!
-//! - `driver`, `nvrtc`, `blas`, `dnn`, `fft`, `solver` and `nccl` are the entry points. Those that rushlight does not call are absent.
+//! - `driver`, `nvrtc`, `blas`, `dnn`, `rnn`, `fft`, `solver` and `nccl` are the entry points. Those that rushlight does not call are absent.
 //! - `machine` is the state: devices, their contexts, faults; `status` has the statuses of functions.
 //! - `memory` gives out memory between pages that may not be touched. Freed memory may not be touched either.
 //! - `streams` are queues. `schedule` runs their work late: when something waits for it, or at random moments.
 //! - `graphs` records work for graphs.
 //! - `modules` loads kernels. CUDA C++ is compiled as host C++ over `host.h`, where the threads of a block are fibres, with the
 //!   compiler's checks of alignments and of indices of arrays.
-//! - `products` multiplies matrices for `blas`, `convolutions` convolves for `dnn`, `factors` factorises matrices for `solver`, whose
+//! - `products` multiplies matrices for `blas`, `convolutions` convolves for `dnn`, `networks` runs recurrent networks for `rnn`, `factors` factorises matrices for `solver`, whose
 //!   arguments `calls` has. `library` enqueues what libraries compute.
 //! - `exchange` moves memory between processes for `nccl`, through `area`, and `reductions` reduces it.
 //!
@@ -24,7 +24,7 @@
 //! | `SOFTCUDA_VERSION` | the version of CUDA that the driver reports, 13000 by default |
 //! | `SOFTCUDA_BLAS_VERSION` | the version of cuBLASLt, 130000 by default |
 //! | `SOFTCUDA_DNN_VERSION` | the version of cuDNN, 90000 by default |
-//! | `SOFTCUDA_DNN_REFUSES` | what cuDNN does not support: "algorithms" or "calls", nothing by default |
+//! | `SOFTCUDA_DNN_REFUSES` | what cuDNN does not support: "algorithms", "networks" or "calls", nothing by default |
 //! | `SOFTCUDA_NCCL_VERSION` | the version of NCCL, 22703 by default |
 //! | `SOFTCUDA_SEED` | the order of threads and the moments at which work runs; 0 runs work as late as possible |
 //! | `SOFTCUDA_CXX` | the C++ compiler, `c++` by default |
@@ -56,9 +56,11 @@ mod machine;
 mod memory;
 mod modules;
 mod nccl;
+mod networks;
 mod nvrtc;
 mod products;
 mod reductions;
+mod rnn;
 mod schedule;
 mod solver;
 mod status;
