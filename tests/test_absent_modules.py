@@ -19,12 +19,11 @@ REFUSED = {
     "export": "export load save Dim ExportedProgram",
     "_dynamo": "optimize explain OptimizedModule",
     "jit": "load save export_opnames CompilationUnit ScriptFunction",
-    "package": "PackageExporter",
     "distributed.rpc": "init_rpc remote RRef",
     "distributed.autograd": "backward get_gradients context",
     "distributed.optim": "DistributedOptimizer as_functional_optim",
     "distributed.checkpoint": "HuggingFaceStorageReader",
-    "distributed.fsdp": "share_comm_ctx DataParallelMeshDims",
+    "distributed.fsdp": "DataParallelMeshDims",
     "distributed.nn": "RemoteModule",
     "utils.cpp_extension": "load CUDAExtension BuildExtension",
 }

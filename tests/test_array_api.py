@@ -35,6 +35,8 @@ def test_no_dimension_is_no_lower_rank():
 
 def test_reductions_of_no_and_of_several_axes():
     x = torch.tensor([[1, 2], [3, 4]], dtype=torch.int16)
+    z = torch.tensor([3 - 4j, 0])
+    assert [xp.linalg.vector_norm(z, axis=(), ord=n).tolist() for n in (2, 0)] == [[5.0, 0.0], [1.0, 0.0]]
     assert xp.sum(x, axis=()).tolist() == x.tolist() and xp.sum(x).dtype is torch.int64
     assert xp.prod(x, axis=(0, 1)).item() == 24 and xp.prod(x, dtype=torch.int16).dtype is torch.int16
     assert xp.max(x, axis=(0, 1), keepdims=True).tolist() == [[4]]

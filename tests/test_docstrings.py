@@ -44,7 +44,6 @@ WITHOUT_EXAMPLE = {
     "miopen_*": "refuses every call",
     "mkldnn_*": "refuses every call",
     "quantized_*_cell": "refuses every call",
-    "package.*": "refuses every call",
     "utils.collect_env.*": "asks programs and the machine, whose answers differ",
     "utils.benchmark.CallgrindStats": "refuses every call",
     "utils.cpp_extension.*": "refuses every call",

@@ -27,6 +27,27 @@ def test_both_ways():
         assert not list(compare(rushlight, torch, seed)), seed
 
 
+def test_packages_both_ways():
+    torch = pytest.importorskip("torch")
+    if torch is rushlight:
+        pytest.skip("torch is not installed")
+    source = "import torch, json\nfrom absent import Plot\ndef twice(x):\n    return torch.add(x, x)\n"
+    for writer, reader in ((rushlight, torch), (torch, rushlight)):
+        file = io.BytesIO()
+        with writer.package.PackageExporter(file) as exporter:
+            layer = writer.nn.Linear(3, 2)
+            exporter.save_source_string("tools", source)
+            exporter.save_pickle("objects", "layer.pkl", [layer, layer.weight.detach()[1], writer.int8])
+            exporter.save_text("texts", "one.txt", "één")
+        found = reader.package.PackageImporter(io.BytesIO(file.getvalue()))
+        read, row, dtype = found.load_pickle("objects", "layer.pkl")
+        assert type(read) is reader.nn.Linear and read.weight.tolist() == layer.weight.tolist() and dtype is reader.int8
+        assert row.untyped_storage().data_ptr() == read.weight.untyped_storage().data_ptr()
+        assert found.load_text("texts", "one.txt") == "één"
+        with pytest.raises(ModuleNotFoundError, match="absent"):
+            found.import_module("tools")
+
+
 def test_whole_modules_and_functions_that_torch_wrote():
     found = rushlight.load(Path(__file__).parent / "data" / "wholes.pt", weights_only=False)
     rushlight.manual_seed(0)

@@ -503,3 +503,36 @@ def test_a_schema_names_the_namespace_of_its_library(library):
     with pytest.raises(RuntimeError, match=r"^Explicitly provided namespace \(other\) in schema string does not match"):
         library.define("other::f(Tensor x) -> Tensor")
     assert library.define("tests_registry::f(Tensor x) -> Tensor") == "f"
+
+
+def test_an_operator_without_a_rule_is_called_for_each_sample():
+    seen = []
+
+    @custom_op("tests::each_sample", mutates_args=())
+    def scaled(x: torch.Tensor, y: torch.Tensor, by: float) -> tuple[torch.Tensor, torch.Tensor]:
+        seen.append(tuple(x.shape))
+        return x * by + y, x.sum()
+
+    x, y = torch.arange(6.0).reshape(2, 3), torch.ones(3)
+    outer, total = torch.vmap(lambda a: scaled(a, y, 2.0))(x)
+    assert outer.tolist() == [[1, 3, 5], [7, 9, 11]] and total.tolist() == [3, 12] and seen == [(3,), (3,)]
+    by_columns = torch.vmap(lambda a: scaled(a, y[:2], 2.0)[1], in_dims=1)(x)
+    assert by_columns.tolist() == [3, 5, 7]
+    nested = torch.vmap(torch.vmap(lambda a, b: scaled(a, b, 3.0)[0], in_dims=(0, None)), in_dims=(0, 0))
+    assert torch.equal(nested(x[:, :, None], x[:, :1]), x[:, :, None] * 3 + x[:, None, :1])
+
+
+def test_opcheck_takes_operators_and_known_checks():
+    with pytest.raises(ValueError, match="op must be instance of torch._ops.OpOverload"):
+        opcheck(torch.sin, (torch.ones(1),))
+    with pytest.raises(RuntimeError, match="opcheck can only test operators without overloads. Got the following"):
+        library = Library("tests_overloads", "DEF")
+        library.define("f(Tensor x) -> Tensor")
+        library.define("f.more(Tensor x, int by) -> Tensor")
+        opcheck(torch.ops.tests_overloads.f, (torch.ones(1),))
+    op = custom_op("tests::checked", lambda x: x + 1, mutates_args=(), schema="(Tensor x) -> Tensor")
+    with pytest.raises(ValueError, match=r"test_utils=\('nope',\)\), expected test_utils to be subset of"):
+        opcheck(op, (torch.ones(1),), test_utils="nope")
+    assert opcheck(torch.ops.tests.checked.default, (torch.ones(1),), test_utils="test_schema") == {
+        "test_schema": "SUCCESS"
+    }

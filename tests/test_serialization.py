@@ -748,3 +748,14 @@ def test_plain_pickles_of_torch(tmp_path):
     command = [sys.executable, "-m", "rushlight", script, DATA / "plain.pickle"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout == "Linear(in_features=1, out_features=1, bias=True)\n", done.stderr
+
+
+def test_constants_of_the_formats():
+    own = torch.serialization
+    assert (own.DEFAULT_PROTOCOL, own.STORAGE_KEY_SEPARATOR, own.MAP_SHARED, own.MAP_PRIVATE) == (2, ",", 1, 2)
+    file = io.BytesIO()
+    torch.save(torch.ones(1), file, _use_new_zipfile_serialization=False)
+    file.seek(0)
+    sizes = {"short": own.SHORT_SIZE, "int": own.INT_SIZE, "long": own.LONG_SIZE}
+    assert pickle.load(file) == own.MAGIC_NUMBER and pickle.load(file) == own.PROTOCOL_VERSION
+    assert pickle.load(file)["type_sizes"] == sizes

@@ -90,6 +90,7 @@ _HIDDEN_SUBMODULES = (
     "_inductor",
     "_jit_internal",
     "_ops",
+    "_prims_common",
     "_tensor_str",
 )
 _ELSEWHERE = {
@@ -105,6 +106,10 @@ _ELSEWHERE = {
     **dict.fromkeys(["pca_lowrank", "svd_lowrank"], "_lowrank"),
     **dict.fromkeys(["_grouped_mm", "_int_mm", "_scaled_mm"], "nn._grouped_mm"),
     **dict.fromkeys(["finfo", "iinfo"], "_limits"),
+    **dict.fromkeys(
+        "_nested_compute_contiguous_strides_offsets _shape_as_tensor legacy_contiguous_format".split(), "_shapes"
+    ),
+    "while_loop": "_higher_order_ops.while_loop",
     **dict.fromkeys(
         "bit bits16 bits1x8 bits2x4 bits4x2 bits8 float4_e2m1fn_x2 int1 int2 int3 int4 int5 int6 int7 quint2x4 quint4x2 uint1 "
         "uint2 uint3 uint4 uint5 uint6 uint7".split(),
@@ -342,6 +347,7 @@ if TYPE_CHECKING:
     from rushlight._fake_quantize import fake_quantize_per_channel_affine as fake_quantize_per_channel_affine
     from rushlight._fake_quantize import fake_quantize_per_tensor_affine as fake_quantize_per_tensor_affine
     from rushlight._fake_quantize import fused_moving_avg_obs_fake_quant as fused_moving_avg_obs_fake_quant
+    from rushlight._higher_order_ops.while_loop import while_loop as while_loop
     from rushlight._legacy import BFloat16Tensor as BFloat16Tensor
     from rushlight._legacy import BoolTensor as BoolTensor
     from rushlight._legacy import ByteTensor as ByteTensor
@@ -436,6 +442,7 @@ if TYPE_CHECKING:
     from rushlight._scalars import sym_sqrt as sym_sqrt
     from rushlight._scalars import sym_sum as sym_sum
     from rushlight._scalars import thread_safe_generator as thread_safe_generator
+    from rushlight._shapes import legacy_contiguous_format as legacy_contiguous_format
     from rushlight._sparse_compressed import _convert_indices_from_coo_to_csr as _convert_indices_from_coo_to_csr
     from rushlight._sparse_compressed import _convert_indices_from_csr_to_coo as _convert_indices_from_csr_to_coo
     from rushlight._sparse_compressed import sparse_bsc_tensor as sparse_bsc_tensor

@@ -43,7 +43,7 @@ def declare(namespace: dict[str, Any], because: str, text: str) -> list[str]:
     namespace.setdefault("_refuse", lambda name: NotImplementedError(f"{public}.{name} is not available: {because}."))
     # Refusals of a module with `_refuse` are those of torch on a machine without the device.
     absent = namespace["_refuse"].__module__ == __name__
-    parts, names = ["from __future__ import annotations\n"], []
+    parts, names = [], []
     for line in _single(text):
         found = _LINE.fullmatch(line)
         assert found is not None, line
@@ -68,7 +68,9 @@ def declare(namespace: dict[str, Any], because: str, text: str) -> list[str]:
             if not re.search(r"[(,] ?[a-z_]+[,)]", signature):
                 doc += f"\n\n>>> {public}.{name}()\n" + ("" if value == "None" else f"{value}\n")
             parts.append(f"def {signature}:\n    {doc!r}\n    return {value}\n")
-    exec(compile("".join(parts), f"<names of {public}>", "exec", dont_inherit=True), namespace)
+    # Annotations stay texts. The statement that says so would leave its name in the module.
+    lazily = annotations.compiler_flag
+    exec(compile("".join(parts), f"<names of {public}>", "exec", lazily, dont_inherit=True), namespace)
     return names
 
 

@@ -40,6 +40,19 @@ def _get_default_device() -> str:
     return torch.get_default_device().type
 
 
+def _get_accelerator(check: bool = False) -> torch.device:
+    """The device of `torch.accelerator`, or that of the host if there is none.
+
+    Args:
+        check: whether a device must be there, and not only the support for it. It has no effect: devices are found at run time.
+
+    >>> torch._C._get_accelerator().type in ("cpu", "cuda")
+    True
+    """
+    found = torch.accelerator.current_accelerator()
+    return torch.device("cpu") if found is None else torch.device(found.type)
+
+
 def _get_privateuse1_backend_name() -> str:
     """The name of the type of devices that a program may add to torch.
 
@@ -85,6 +98,8 @@ def __getattr__(name: str) -> Any:
         return getattr(load("rushlight.jit._types"), name)
     if name in load("rushlight.jit._graph").__all__:
         return getattr(load("rushlight.jit._graph"), name)
+    if name in load("rushlight.jit._fusers").__all__:
+        return getattr(load("rushlight.jit._fusers"), name)
     if name == "Tag":
         return torch.Tag
     if name == "_LinAlgError":

@@ -34,10 +34,7 @@ def build(
     args, device = _read(args, kwargs)
     if device is not None and args and isinstance(args[0], _C.Tensor):
         raise RuntimeError(f"Legacy tensor {form} is not supported.  Use {instead} instead.")
-    if device is not None and device.type != home.type:
-        raise RuntimeError(
-            f"legacy constructor expects device type: {home.type} but device type: {device.type} was passed"
-        )
+    _check_device(device, home)
     data = args[0] if args else 0
     if len(args) > 1 or (_is_size(data) and not isinstance(data, _C.Tensor)):
         try:
@@ -64,6 +61,13 @@ def build(
     if isinstance(data, dict) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         raise TypeError(f"new(): data must be a sequence (got {kind_of(data)})")
     return torch.tensor(data, dtype=dtype, device=home)
+
+
+def _check_device(device: torch.device | None, home: torch.device) -> None:
+    if device is not None and device.type != home.type:
+        raise RuntimeError(
+            f"legacy constructor expects device type: {home.type} but device type: {device.type} was passed"
+        )
 
 
 def _storage_name(dtype: torch.dtype) -> str:
@@ -191,16 +195,29 @@ class _SparseType(_LegacyType):
     """The metaclass of ``torch.sparse.FloatTensor`` and the others. Sparse tensors of its dtype are its instances."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
-        given, _ = _read(args, kwargs) if not args or _is_size(args[0]) else (args, None)
-        if 2 <= len(given) <= 3 and all(isinstance(part, _C.Tensor) for part in given[:2]):
+        parts = 2 <= len(args) <= 3 and all(isinstance(part, _C.Tensor) for part in args[:2])
+        given, device = _read(args[:1] if parts else args, kwargs)
+        _check_device(device, _HOST)
+        if parts:
+            given = args
+            _warn_of_sparse("indices, values, shape" if len(given) == 3 else "indices, values")
             return torch.sparse_coo_tensor(*given)
         if given and not isinstance(given[0], torch.Size) and not all(_is_size(size) for size in given):
             raise TypeError(
                 "torch.sparse.SparseTensor(sequence) only accepts sizes.  Please use torch.sparse_coo_tensor() or "
                 "construct a strided tensor and convert it to sparse via to_sparse."
             )
+        if given:
+            _warn_of_sparse("shape")
         size = given[0] if given and isinstance(given[0], torch.Size) else given or (0,)
         return torch.sparse_coo_tensor(tuple(size), dtype=cls.dtype)
+
+
+def _warn_of_sparse(arguments: str) -> None:
+    warn_once(
+        f"torch.sparse.SparseTensor({arguments}, *, device=) is deprecated.  "
+        f"Please use torch.sparse_coo_tensor({arguments}, dtype=, device=)."
+    )
 
 
 def sparse_type(name: str) -> _SparseType:

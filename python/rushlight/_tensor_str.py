@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 from rushlight import _printing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from rushlight import Tensor
@@ -28,6 +31,22 @@ class _PrintOptions:
 
 
 PRINT_OPTS = _PrintOptions()
+
+
+@contextmanager
+def printoptions(**kwargs: Any) -> Iterator[None]:
+    """Sets options of `torch.set_printoptions` for the statements inside.
+
+    >>> with torch._tensor_str.printoptions(precision=1):
+    ...     print(torch.tensor(0.25))
+    tensor(0.2)
+    """
+    before = _printing.get_printoptions()
+    _printing.set_printoptions(**kwargs)
+    try:
+        yield
+    finally:
+        _printing.set_printoptions(**before)
 
 
 def _tensor_str(self: Tensor, indent: int) -> str:

@@ -14,6 +14,8 @@ import contextlib
 import os
 import pickle
 from collections.abc import Callable
+from mmap import MAP_PRIVATE as MAP_PRIVATE
+from mmap import MAP_SHARED as MAP_SHARED
 from typing import Any
 
 import rushlight as torch
@@ -24,6 +26,11 @@ from ._atomic_write import atomic_write
 from ._checkpoint.allowed import safe_names
 from ._checkpoint.errors import translated
 from ._checkpoint.inspect import unknown_globals
+from ._checkpoint.legacy import INT_SIZE as INT_SIZE  # as torch names them, for programs that read the old format
+from ._checkpoint.legacy import LONG_SIZE as LONG_SIZE
+from ._checkpoint.legacy import MAGIC_NUMBER as MAGIC_NUMBER
+from ._checkpoint.legacy import PROTOCOL_VERSION as PROTOCOL_VERSION
+from ._checkpoint.legacy import SHORT_SIZE as SHORT_SIZE
 from ._checkpoint.locations import (
     default_restore_location,
     location_tag,
@@ -83,6 +90,7 @@ __all__ = [
 ]
 
 DEFAULT_PROTOCOL = 2
+STORAGE_KEY_SEPARATOR = ","
 
 
 def save(

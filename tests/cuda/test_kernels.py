@@ -306,6 +306,7 @@ SKELETONS = {
 #: Sources of the engine whose kernels are compiled as they are, with the dtypes of their elements and of what they compute in.
 ENGINE = {
     "compact": [("bf16", "f32")],
+    "convolution": [("f16", "f32"), ("f32", "f32"), ("c128", "c128"), ("i64", "i64")],
     "ctc": [("f32", "f32"), ("f64", "f64")],
     "mantissas": [("f16", "f32")],
     "nll": [("bf16", "f32"), ("f64", "f64")],
@@ -316,7 +317,15 @@ ENGINE = {
     "search": [("f16", "f32"), ("i64", "i64")],
 }
 #: What else their texts leave open.
-OPEN = {"0": "u16", "index": "i32", "norm": "EuclidNorm", "name": "pool_mean", "operands": "input, output"}
+OPEN = {
+    "0": "u16",
+    "index": "i32",
+    "norm": "EuclidNorm",
+    "name": "pool_mean",
+    "operands": "input, output",
+    "halves": "false",
+    "place": "u32",
+}
 
 
 def texts(file, element, compute):
@@ -333,6 +342,9 @@ SKELETONS.update(
     for element, compute in dtypes
     for number, text in enumerate(texts(file, element, compute))
 )
+
+# With products of matrices by warps.
+SKELETONS["convolution in half precision"] = SKELETONS["convolution 0 f16"].replace("false", "true")
 
 # With packs of eight elements.
 SKELETONS["reduce of packs"] = (

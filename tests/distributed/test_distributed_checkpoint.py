@@ -21,7 +21,7 @@ from rushlight.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
     set_state_dict,
 )
-from rushlight.distributed.fsdp import fully_shard
+from rushlight.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from rushlight.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from rushlight.nn.parallel import DistributedDataParallel
 
@@ -302,6 +302,39 @@ def _whole_states(rank):
 
 def test_whole_states(ranks):
     ranks(_whole_states, 2)
+
+
+def _submodules(rank):
+    net, optimizer = _wrapped("ddp", 0)
+    _step(net, optimizer)
+    inner = get_model_state_dict(net, submodules={net.module[1]})
+    assert list(inner) == [f"1.{name}" for name in _net()[1].state_dict()]
+    short = StateDictOptions(keep_submodule_prefixes=False)
+    assert list(get_model_state_dict(net, submodules={net.module[3]}, options=short)) == ["weight", "bias"]
+
+
+def test_states_of_submodules(ranks):
+    ranks(_submodules, 2)
+
+
+def _flat_names(rank, originals):
+    """A flat state of an optimizer is that of `FullyShardedDataParallel`, too."""
+    options = StateDictOptions(flatten_optimizer_state_dict=True)
+    nets = [FullyShardedDataParallel(_net(), use_orig_params=originals) for _ in range(2)]
+    optimizers = [torch.optim.AdamW(net.parameters(), lr) for net, lr in zip(nets, (0.05, 0.3))]
+    _step(nets[0], optimizers[0])
+    model, state = copy.deepcopy(get_state_dict(nets[0], optimizers[0], options=options))
+    assert state["state.0.weight.exp_avg"].placements == (Shard(0),) and state["param_groups.0.weight.lr"] == 0.05
+    set_state_dict(nets[1], optimizers[1], model_state_dict=model, optim_state_dict=state, options=options)
+    for net, optimizer in zip(nets, optimizers):
+        _step(net, optimizer)
+    for one, two in zip(*(net.parameters() for net in nets)):
+        assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("originals", [False, True])
+def test_flat_names_of_flat_parameters(ranks, originals):
+    ranks(_flat_names, 2, originals)
 
 
 def test_a_checkpoint_of_torch():

@@ -322,6 +322,13 @@ def _made(rank):
     everyone = [None] * 2
     dist.all_gather_object(everyone, drawn.full_tensor().detach())
     assert torch.equal(*everyone) and drawn.requires_grad and drawn.is_leaf
+    for moved in (drawn.cpu(), drawn.bool(), drawn.short()):
+        assert moved.placements == (Shard(0),)
+    torch.manual_seed(0)
+    expected = torch.rand(4, 2), torch.randn(4, 2), torch.randint(0, 9, (4, 2)).float()
+    torch.manual_seed(0)
+    for like, whole in zip((torch.rand_like(drawn), torch.randn_like(drawn), torch.randint_like(drawn, 9)), expected):
+        assert like.placements == (Shard(0),) and torch.equal(like.full_tensor(), whole)
 
 
 def test_factories(ranks):

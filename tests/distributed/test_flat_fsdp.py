@@ -228,7 +228,8 @@ def _states(rank, originals):
                 assert "_flat_param" in parts and "blocks.0._flat_param" in parts and "embedding.weight" not in state
             elif kind is StateDictType.SHARDED_STATE_DICT:
                 assert list(parts) == [name for name in state if name != "scale"]
-                assert all(value.placements == (Shard(0),) for value in parts.values())
+                every = [*parts.values(), *(value["exp_avg"] for value in steps["state"].values())]
+                assert all(value.placements == (Shard(0),) for value in every)
             else:
                 assert not parts
             again = _wrapped(Net(), use_orig_params=originals)
@@ -371,6 +372,8 @@ def _others(rank):
     checked(torch.ones(1, 3)).sum().backward()
     assert calls == ["state"] and torch.equal(checked._flat_param.grad, torch.full((6,), 2.0))
     wrapped, mesh = _wrapped(), dist.init_device_mesh("cpu", (2,))
+    on_mesh = FSDP(_net(), device_mesh=mesh)
+    FSDP.set_state_dict_type(on_mesh, StateDictType.LOCAL_STATE_DICT)
     hybrid = ShardingStrategy.HYBRID_SHARD
     mixed = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
     partly = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).requires_grad_(False))
@@ -400,6 +403,7 @@ def _others(rank):
             ValueError,
             "Expected process_group to be passed in as either None or Tuple",
         ),
+        (on_mesh.state_dict, RuntimeError, "DeviceMesh is not compatible with LOCAL_STATE_DICT"),
         (lambda: FSDP(_net(), dist.group.WORLD, device_mesh=mesh), ValueError, "both process_group and device_mesh"),
         (lambda: FSDP(mixed), ValueError, "uniform dtype but got torch.float32 and torch.float64"),
         (lambda: FSDP(partly), ValueError, "uniform `requires_grad` when `use_orig_params=False`"),

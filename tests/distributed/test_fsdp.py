@@ -7,7 +7,13 @@ import pytest
 import rushlight as torch
 from rushlight import distributed as dist
 from rushlight import nn
-from rushlight.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
+from rushlight.distributed.fsdp import (
+    FSDPModule,
+    MixedPrecisionPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+    share_comm_ctx,
+)
 from rushlight.distributed.tensor import DTensor, Replicate, Shard
 from rushlight.nn import functional as F
 
@@ -273,7 +279,10 @@ def _others(rank):
     net(x).sum().backward()
     alone(x).sum().backward()
     torch.testing.assert_close(net.used.weight.grad.full_tensor(), alone.used.weight.grad)
-    # Unused parameters of a unit have gradients of zeros, unlike frozen ones.
+    # Unused parameters get no gradient, unless that is asked for.
+    assert net.unused.weight.grad is None and net.frozen.weight.grad is None
+    net.set_reduce_scatter_unused_params(True)
+    net(x).sum().backward()
     assert net.unused.weight.grad.full_tensor().abs().sum() == 0 and net.frozen.weight.grad is None
     register_fsdp_forward_method(net, "features")
     torch.testing.assert_close(net.features(x), alone.features(x))
@@ -367,3 +376,74 @@ def _converted(rank):
 
 def test_converted(ranks):
     ranks(_converted, 2)
+
+
+def _unused_on_one_rank(rank):
+    """A parameter without a gradient on one rank has one; a parameter without any has none, and so no step."""
+
+    class Branches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.both, self.first, self.none = (nn.Linear(2, 2) for _ in range(3))
+
+        def forward(self, x):
+            return self.both(x) + (self.first(x) if rank == 0 else 0)
+
+    net = fully_shard(Branches())
+    net(torch.ones(1, 2)).sum().backward()
+    assert torch.equal(net.both.bias.grad.full_tensor(), torch.ones(2))
+    assert torch.equal(net.first.bias.grad.full_tensor(), torch.full((2,), 0.5))
+    assert net.none.bias.grad is None
+
+
+def test_unused_parameters(ranks):
+    ranks(_unused_on_one_rank, 2)
+
+
+def _set_reduction(rank):
+    x, grads = torch.full((1, 2), rank + 1.0), []
+    for change in (
+        lambda net: None,
+        lambda net: net.set_force_sum_reduction_for_comms(True),
+        lambda net: net.set_gradient_divide_factor(4.0),
+        lambda net: net.set_all_reduce_hook(lambda flat: flat.mul_(10)),
+    ):
+        torch.manual_seed(0)
+        net = fully_shard(nn.Linear(2, 2))
+        change(net)
+        net(x).sum().backward()
+        grads.append(net.weight.grad.full_tensor()[0, 0].item())
+    assert grads == [1.5, 1.5, 0.75, 15.0]
+    with pytest.raises(ValueError, match="reshard_after_forward should be a bool, got <class 'int'>"):
+        net.set_reshard_after_forward(2)
+    share_comm_ctx([net])
+    with pytest.raises(ValueError, match="Expects list of FSDPModules but got Linear"):
+        share_comm_ctx([nn.Linear(2, 2)])
+
+
+def test_how_gradients_are_averaged(ranks):
+    ranks(_set_reduction, 2)
+
+
+def _fails_in_backward(rank):
+    def fail(grad):
+        raise RuntimeError("no gradient")
+
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    fully_shard(net[0])
+    fully_shard(net)
+    broken = net[0].register_forward_hook(lambda module, args, output: output.register_hook(fail) and None)
+    with pytest.raises(RuntimeError, match="no gradient"):
+        net(torch.ones(1, 2)).sum().backward()
+    broken.remove()
+    with pytest.raises(RuntimeError, match="reset_iter_state must be called on the root FSDP module"):
+        net[0].reset_iter_state()
+    net.reset_iter_state()
+    net.zero_grad()
+    assert isinstance(net[0].weight, DTensor) and isinstance(net[1].weight, DTensor)
+    net(torch.ones(1, 2)).sum().backward()
+    assert torch.equal(net[1].bias.grad.full_tensor(), torch.ones(2))
+
+
+def test_after_an_error(ranks):
+    ranks(_fails_in_backward, 2)

@@ -154,12 +154,58 @@ def test_spdiags():
         torch.sparse.spdiags(diagonals, offsets, (3, 3), torch.sparse_bsr)
 
 
+def test_norms_and_conjugates():
+    own = torch.tensor([[3.0, 0.0], [0.0, 4.0]]).to_sparse()
+    for norm in (own.norm(), own.norm("fro"), torch.norm(own, 2, (0, 1)), torch.frobenius_norm(own, (0, 1))):
+        assert norm.item() == 5.0
+    with pytest.raises(RuntimeError, match="^norm_sparse currently only supports full reductions"):
+        torch.norm(own, "fro", 0)
+    with pytest.raises(RuntimeError, match="^norm_sparse currently does not support keepdim=True"):
+        torch.frobenius_norm(own, (0, 1), True)
+    own = (own * 1j).conj()
+    assert not own.is_conj() and own.to_dense().tolist() == [[-3j, 0], [0, -4j]]
+
+
+def test_new_tensors_have_the_layout():
+    own = torch.eye(2).to_sparse()
+    for made in (
+        own.new_empty((2, 3)),
+        own.new_zeros((2, 3)),
+        torch.ones(1).new_empty((2, 3), layout=torch.sparse_coo),
+    ):
+        assert made.layout == torch.sparse_coo and made.shape == (2, 3) and made._nnz() == 0
+    assert own.to_sparse_csr().new_empty((2, 3)).layout == torch.sparse_csr
+    assert own.new_ones((2,), layout=torch.strided).tolist() == [1.0, 1.0]
+    for make in (own.new_ones, lambda size: own.new_full(size, 2.0)):
+        with pytest.raises(
+            NotImplementedError, match="^Could not run 'aten::fill_.Scalar' with arguments from the 'SparseCPU'"
+        ):
+            make((2,))
+
+
+def test_legacy_types_are_deprecated():
+    torch.set_warn_always(True)
+    try:
+        for arguments in (
+            (2, 3),
+            (torch.tensor([[0, 1]]), torch.ones(2)),
+            (torch.tensor([[0, 1]]), torch.ones(2), (3,)),
+        ):
+            with pytest.warns(UserWarning, match=r"^torch.sparse.SparseTensor\(.*\) is deprecated"):
+                torch.sparse.FloatTensor(*arguments)
+    finally:
+        torch.set_warn_always(False)
+
+
+@pytest.mark.filterwarnings("ignore:torch.sparse.SparseTensor")
 def test_legacy_types():
     indices, values = torch.tensor([[0, 1]]), torch.tensor([1.0, 2.0])
     assert torch.sparse.FloatTensor(indices, values, (3,)).to_dense().tolist() == [1.0, 2.0, 0.0]
     assert torch.sparse.FloatTensor(indices, values).shape == (2,)
     assert torch.sparse.DoubleTensor(2, 3).shape == (2, 3) and torch.sparse.LongTensor(2).dtype == torch.int64
     assert torch.sparse.FloatTensor(torch.Size([2, 3]))._nnz() == 0 and torch.sparse.FloatTensor().shape == (0,)
+    with pytest.raises(RuntimeError, match="^legacy constructor expects device type: cpu but device type: meta"):
+        torch.sparse.FloatTensor(indices, values, device="meta")
     own = WHOLE.to_sparse()
     assert isinstance(own, torch.sparse.FloatTensor) and not isinstance(own, torch.sparse.DoubleTensor)
     assert not isinstance(own, torch.FloatTensor) and not isinstance(WHOLE, torch.sparse.FloatTensor)

@@ -18,8 +18,9 @@ from .rebuild import find_known, home
 from .storage_classes import StorageClass
 from .writer import bytes_of
 
-_MAGIC = 0x1950A86A20F9469CFC6C
-_VERSION = 1001
+MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
+PROTOCOL_VERSION = 1001
+SHORT_SIZE, INT_SIZE, LONG_SIZE = 2, 4, 4
 _COUNT = 8
 
 
@@ -48,11 +49,11 @@ def write(target, obj: object, protocol: int, compact: bool) -> None:
     pickler = _LegacyPickler(body, protocol, compact)
     pickler.dump(obj)
     platform = {
-        "protocol_version": _VERSION,
+        "protocol_version": PROTOCOL_VERSION,
         "little_endian": sys.byteorder == "little",
-        "type_sizes": {"short": 2, "int": 4, "long": 4},
+        "type_sizes": {"short": SHORT_SIZE, "int": INT_SIZE, "long": LONG_SIZE},
     }
-    for head in (_MAGIC, _VERSION, platform):
+    for head in (MAGIC_NUMBER, PROTOCOL_VERSION, platform):
         target.write(pickle.dumps(head, protocol))
     target.write(body.getvalue())
     keys = sorted(map(str, range(len(pickler.storages))))
@@ -71,10 +72,10 @@ def execute(data: bytes, pickle_module: Any, options: dict, restore: Any) -> tup
     file = io.BytesIO(data)
     if not data:
         raise EOFError("Ran out of input: the file is empty")
-    if pickle_module.load(file, **options) != _MAGIC:
+    if pickle_module.load(file, **options) != MAGIC_NUMBER:
         raise RuntimeError("Invalid magic number; corrupt file?")
     version = pickle_module.load(file, **options)
-    if version != _VERSION:
+    if version != PROTOCOL_VERSION:
         raise RuntimeError(f"Invalid protocol version: {version}")
     if not pickle_module.load(file, **options).get("little_endian", True):
         raise RuntimeError("checkpoints of big-endian machines cannot be read")

@@ -89,17 +89,24 @@ class Pickler(pickle._Pickler):
                     "of a module."
                 )
             super().save_global(obj, name)
-            return
+        else:
+            self._write_global(obj, module, name)
+
+    def _write_global(self, obj, module, name):
         owner, _, last = name.rpartition(".")
         if self.proto >= 4:
             self.save(module)
             self.save(name)
             self.write(pickle.STACK_GLOBAL)
         elif owner:  # older protocols do not support dotted names
-            self.save_reduce(getattr, (operator.attrgetter(owner)(sys.modules[obj.__module__]), last))
+            self.save_reduce(getattr, (operator.attrgetter(owner)(self._module_of(obj, module)), last))
         else:
             self.write(pickle.GLOBAL + f"{module}\n{name}\n".encode())
         self.memoize(obj)
+
+    def _module_of(self, obj, name):
+        """The module that has an object, which the pickle calls by a name."""
+        return sys.modules[obj.__module__]
 
     # The base class looks up functions and types in this table before it calls `save_global`.
     dispatch: ClassVar[dict] = {**pickle._Pickler.dispatch, types.FunctionType: save_global}

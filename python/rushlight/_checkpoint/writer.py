@@ -28,11 +28,16 @@ def write(target, folder: str, obj: object, protocol: int, compact: bool, byteor
     for number, storage in enumerate(pickler.storages):
         writer.record(f"data/{number}", bytes_of(storage))
     writer.record("version", b"3\n")
-    content = hashlib.blake2b(repr(writer.checksums()).encode(), digest_size=16).digest()
-    writer.record(".data/serialization_id", f"{int.from_bytes(content, 'little'):040d}".encode()[:40])
+    writer.record(".data/serialization_id", serialization_id(writer).encode())
     writer.finish()
     if hasattr(target, "flush"):
         target.flush()
+
+
+def serialization_id(writer) -> str:
+    """A number that follows from the contents so far, with 40 digits."""
+    content = hashlib.blake2b(repr(writer.checksums()).encode(), digest_size=16).digest()
+    return f"{int.from_bytes(content, 'little'):040d}"[:40]
 
 
 def bytes_of(storage):

@@ -19,6 +19,7 @@ __all__ = [
         is_compiling() = False
         list_backends(exclude_tags=()) = []
         reset() = None
+        reset_code_caches() = None
         graph_break(msg='') = None
         mark_dynamic(t, index, *args, **kwargs) = None
         mark_static(t, index=None) = None

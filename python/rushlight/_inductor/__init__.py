@@ -1,8 +1,14 @@
 """`torch._inductor`: a compiler, which rushlight does not have. Programs set its settings and register with it."""
 
+from rushlight._absent import declare
+
 from . import config, decomposition
 
-__all__ = ["config", "decomposition"]
+__all__ = [
+    *declare(globals(), "nothing is captured", "cudagraph_mark_step_begin() = None"),
+    "config",
+    "decomposition",
+]
 
 
 def __dir__() -> list[str]:

@@ -129,17 +129,33 @@ def opcheck(
 
     Raises:
         OpCheckError: a check does not hold.
+        ValueError: it is no operator, or there is no check of a name.
+        RuntimeError: it is an operator with several overloads, or one of the engine's own.
 
     >>> op = torch.library.custom_op("example::ten", lambda x: x * 10, mutates_args=(), schema="(Tensor x) -> Tensor")
     >>> torch.library.opcheck(op, (torch.ones(1),), test_utils="test_schema")
     {'test_schema': 'SUCCESS'}
     """
-    from rushlight._library.register import found
+    from rushlight._library.register import CustomOpDef, found
+    from rushlight._ops import OpOverload, OpOverloadPacket
 
+    if isinstance(op, OpOverloadPacket) and len(op.overloads()) > 1:
+        raise RuntimeError(
+            f"opcheck can only test operators without overloads. Got the following overloads for {op._qualified_op_name}: "
+            f"{['' if name == 'default' else name for name in op.overloads()]}"
+        )
+    if not isinstance(op, (OpOverload, OpOverloadPacket, CustomOpDef)):
+        raise ValueError(
+            "opcheck(op, ...): op must be instance of torch._ops.OpOverload, e.g. torch.ops.aten.sin.default, got "
+            f"{type(op)}"
+        )
+    names = (test_utils,) if isinstance(test_utils, str) else tuple(test_utils)
+    if not set(names) <= set(_TESTS):
+        raise ValueError(
+            f"opcheck(op, ..., test_utils={names}), expected test_utils to be subset of {tuple(_TESTS)} but it was not"
+        )
     operator, results = found(op), {}
-    for name in (test_utils,) if isinstance(test_utils, str) else test_utils:
-        if name not in _TESTS:
-            raise ValueError(f"opcheck(op, ..., test_utils={test_utils}): unknown test {name}")
+    for name in names:
         try:
             _TESTS[name](operator, args, dict(kwargs or {}))
             results[name] = "SUCCESS"

@@ -77,7 +77,7 @@ class Operator:
         autocast = f"Autocast{device.upper()}"
         if autocast in self.kernels and torch.is_autocast_enabled(device):
             return self._result(self.kernels[autocast](*args, **kwargs))
-        if self.vmap is not None:
+        if self.vmap is not None or self.owner is not None:
             level = max((level for tensor in tensors for level in _C._vmap_levels_of(tensor)), default=-1)
             if level >= 0:
                 return self._vectorised(level, args, kwargs)
@@ -154,13 +154,24 @@ class Operator:
         unwrapped = [outside(leaf) for leaf in leaves]
         plain = pytree.tree_unflatten([value for value, _ in unwrapped], spec)
         dims = pytree.tree_unflatten([dim for _, dim in unwrapped], spec)
-        rule, info = self.vmap, VmapInfo(size, randomness)
-        assert rule is not None
+        rule, info = self.vmap or self._each_sample, VmapInfo(size, randomness)
         result, out_dims = _C._vmap_outside(level, lambda: rule(info, dims, *plain, **kwargs))
         if not isinstance(result, (tuple, list)):
             return _C._add_batch_dim(result, out_dims, level, size)
         each = out_dims if isinstance(out_dims, (tuple, list)) else [out_dims] * len(result)
         return type(result)(_C._add_batch_dim(one, dim, level, size) for one, dim in zip(result, each))
+
+    def _each_sample(self, info: VmapInfo, dims: Any, *args: Any, **kwargs: Any) -> Any:
+        """The rule of an operator without one: a call for each sample. The function would not see the samples of a tensor."""
+        leaves, spec = pytree.tree_flatten(args)
+        dims = pytree.tree_flatten(dims, is_leaf=lambda one: one is None)[0]
+        results = []
+        for place in range(info.batch_size):
+            sample = [leaf if dim is None else leaf.select(dim, place) for leaf, dim in zip(leaves, dims, strict=True)]
+            results.append(self(*pytree.tree_unflatten(sample, spec), **kwargs))
+        if not isinstance(results[0], (tuple, list)):
+            return torch.stack(results), 0
+        return tuple(map(torch.stack, zip(*results))), (0,) * len(results[0])
 
     def _differentiable(self, spec: Any) -> type[Function]:
         """The node for arguments of one structure. Its inputs and outputs are the leaves of the operator's."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import rushlight as torch
+from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,3 +57,32 @@ def make_contiguous_strides_for(shape: Sequence[int], row_major: bool = True) ->
     if row_major or len(shape) < 2:
         return tuple(strides)
     return (*strides[:-2], 1, max(shape[-2], 1))
+
+
+def alert_not_deterministic(caller: str) -> None:
+    """Says that a function has no deterministic form, if `torch.use_deterministic_algorithms` asks for one.
+
+    Args:
+        caller: the name of the function.
+
+    Raises:
+        RuntimeError: only deterministic functions are wanted; with ``warn_only=True`` this is a warning.
+
+    >>> torch._prims_common.alert_not_deterministic("roi_align")
+    """
+    if not torch.are_deterministic_algorithms_enabled():
+        return
+    told = (
+        f"{caller} does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms(True"
+    )
+    if torch.is_deterministic_algorithms_warn_only_enabled():
+        warn(
+            f"{told}, warn_only=True)'. You can file an issue at https://github.com/pytorch/pytorch/issues to help us prioritize "
+            "adding deterministic support for this operation."
+        )
+        return
+    raise RuntimeError(
+        f"{told})'. You can turn off determinism just for this operation, or you can use the 'warn_only=True' option, if "
+        "that's acceptable for your application. You can also file an issue at https://github.com/pytorch/pytorch/issues to help "
+        "us prioritize adding deterministic support for this operation."
+    )

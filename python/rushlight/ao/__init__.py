@@ -1,10 +1,10 @@
-"""`torch.ao`: quantisation."""
+"""`torch.ao`: quantisation, and pruning during training."""
 
 from __future__ import annotations
 
-from . import nn, quantization
+from . import nn, pruning, quantization
 
-__all__ = ["nn", "quantization"]
+__all__ = ["nn", "pruning", "quantization"]
 
 
 def __dir__() -> list[str]:

@@ -151,6 +151,9 @@ def vector_norm(
     x: torch.Tensor, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False, ord: float = 2
 ) -> torch.Tensor:
     """A norm over dimensions that are treated as one vector."""
+    if axis == ():
+        # torch reduces over all dimensions here. The norm of one number is its magnitude, or the count of nonzero ones.
+        return (x != 0).to(x.abs().dtype) if ord == 0 else x.abs()
     return torch.linalg.vector_norm(x, ord, axis, keepdims)
 
 

@@ -61,6 +61,8 @@ __all__ = [
 ]
 
 _LAZY = {
+    "DeviceType": ("rushlight.profiler._names", "DeviceType"),
+    "_profiler_enabled": ("rushlight.autograd.profiler", "_profiler_enabled"),
     "SavedTensor": ("rushlight._C", "SavedTensor"),
     "Variable": ("rushlight.autograd.variable", "Variable"),
     "detect_anomaly": ("rushlight.autograd.anomaly_mode", "detect_anomaly"),

@@ -43,6 +43,16 @@ def note_left_out(on_devices: bool, **asked: bool) -> bool:
     return on_devices and can
 
 
+def _profiler_enabled() -> bool:
+    """Whether a profiler is recording.
+
+    >>> with torch.profiler.profile():
+    ...     torch.autograd._profiler_enabled()
+    True
+    """
+    return _C._profile_begin() is not None
+
+
 class profile:
     """Records the operators that run inside the context, on all threads. `torch.profiler.profile` is the newer form.
 

@@ -85,6 +85,27 @@ from ._streams import (
     is_current_stream_capturing,
     set_stream,
 )
+from ._utils import (
+    _DeviceGuard as _DeviceGuard,
+)
+from ._utils import (
+    _exchange_device as _exchange_device,
+)
+from ._utils import (
+    _get_device_index as _get_device_index,
+)
+from ._utils import (
+    _get_generator as _get_generator,
+)
+from ._utils import (
+    _get_rng_state_offset as _get_rng_state_offset,
+)
+from ._utils import (
+    _is_compiled as _is_compiled,
+)
+from ._utils import (
+    _set_rng_state_offset as _set_rng_state_offset,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,7 +127,6 @@ has_magma = False
 
 _WITHOUT_GPU = """
     class CUDAPluggableAllocator(path_to_so_file, alloc_fn_name, free_fn_name)
-    class GreenContext(*args, **kwargs)
     caching_allocator_enable(value=True) = None
     change_current_allocator(allocator)
     clock_rate(device=None)
@@ -128,6 +148,9 @@ _WITHOUT_GPU = """
 
 __all__ = [
     *declare(globals(), "this is not available yet", _WITHOUT_GPU),
+    "GreenContext",
+    "sparse",
+    "tunable",
     "AcceleratorError",
     "CudaError",
     "DeferredCudaCallError",
@@ -258,18 +281,31 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
 
 set_public_module(globals())
 
+#: Private names of torch that libraries use.
+_lazy_init = init
+_is_in_bad_fork = _C._cuda_is_in_bad_fork
+_maybe_exchange_device = _exchange_device
+
+_MODULES = "amp comm gds graphs green_contexts memory nccl nvtx random sparse streams tunable".split()
+
 
 def __getattr__(name: str) -> Any:
     if name == "default_generators":
         return tuple(_C._cuda_default_generator(device) for device in range(device_count()))
-    if name in ("amp", "comm", "graphs", "memory", "nccl", "nvtx", "random", "streams"):
+    if name in _MODULES:
         from rushlight._loading import load
 
         return load(f"rushlight.cuda.{name}")
+    if name == "GreenContext":
+        from .green_contexts import GreenContext
+
+        return GreenContext
     if name in ("AcceleratorError", "OutOfMemoryError"):
         from rushlight import _errors
 
         return getattr(_errors, name)
+    if name == "_initialized":
+        return is_initialized()
     if name.endswith("Storage"):
         from rushlight import storage
 

@@ -39,13 +39,16 @@ class CUDAGraph:
     draws new random numbers, from where the generator then is.
 
     Args:
-        keep_graph: whether `raw_cuda_graph` gives the driver's graph, which may be changed before `instantiate`.
+        keep_graph: whether `raw_cuda_graph` gives the driver's graph, which may be changed before `instantiate`. The first `replay`
+            calls `instantiate` if the program has not.
     """
 
     def __init__(self, keep_graph: bool = False) -> None:
         if _C._cuda_device_count() == 0:
             raise RuntimeError("Tried to instantiate dummy base class CUDAGraph")
         self._graph, self._keeps = _C._CudaGraph(), keep_graph
+        # Whether what runs is the recorded work as the program has left it.
+        self._is_instantiated = False
 
     def register_generator_state(self, generator: Any) -> None:
         """Lets the work that is recorded later draw of a generator, besides the default one of the GPU.
@@ -55,20 +58,26 @@ class CUDAGraph:
         """
         self._graph.register_generator_state(generator)
 
-    def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
+    def capture_begin(
+        self, pool: Any = None, capture_error_mode: str = "global", check_input_liveness: bool = False
+    ) -> None:
         """Begins to record the work of the current stream, which does not run.
 
         Args:
             pool: that of another graph, or from `graph_pool_handle`, to share memory with graphs that run in the order of their
                 record. One graph at a time may be recorded with a pool.
             capture_error_mode: ``"global"``, ``"thread_local"`` or ``"relaxed"``: which threads may not wait for the GPU.
+            check_input_liveness: not supported.
 
         Raises:
+            NotImplementedError: `check_input_liveness` is set.
             TypeError: the pool is not two integers.
             RuntimeError: the current stream is the default one, the graph has recorded work, or another graph is being recorded
                 with the pool. Inside, work that draws of a generator that is not registered raises it too, and so do copies
                 between the GPU and memory of the CPU that is not page-locked.
         """
+        if check_input_liveness:
+            raise NotImplementedError("torch.cuda.CUDAGraph: tensors that the work reads are not watched")
         self._graph.begin(_number(pool), capture_error_mode)
 
     def capture_end(self) -> None:
@@ -79,6 +88,7 @@ class CUDAGraph:
             AcceleratorError: the work needed a result on the CPU, or another stream was not waited for.
         """
         self._graph.end()
+        self._is_instantiated = not self._keeps
 
     def instantiate(self) -> None:
         """Makes what `replay` runs again, from the graph that `raw_cuda_graph` gives.
@@ -89,6 +99,7 @@ class CUDAGraph:
         if self._graph.handles is not None and not self._keeps:
             raise RuntimeError("instantiate() is intended to be called by the user only when keep_graph=true")
         self._graph.instantiate()
+        self._is_instantiated = True
 
     def raw_cuda_graph(self) -> int:
         """The driver's handle of the recorded work, for other libraries.
@@ -108,19 +119,26 @@ class CUDAGraph:
         """The driver's handle of what `replay` runs.
 
         Raises:
-            RuntimeError: nothing was recorded.
+            RuntimeError: nothing was recorded, or a graph that was made with ``keep_graph`` was not instantiated.
         """
-        if self._graph.handles is None:
+        if self._graph.handles is None or not self._is_instantiated:
             raise RuntimeError("You cannot access the raw cudaGraphExec_t instance until instantiate() has been called")
         return self._graph.handles[1]
 
     def replay(self) -> None:
-        """Runs the recorded work on the current stream."""
+        """Runs the recorded work on the current stream.
+
+        Raises:
+            RuntimeError: nothing was recorded.
+        """
+        if self._graph.handles is not None and not self._is_instantiated:
+            self.instantiate()
         self._graph.replay()
 
     def reset(self) -> None:
         """Forgets the recorded work and gives up its memory."""
         self._graph.reset()
+        self._is_instantiated = False
 
     def pool(self) -> tuple[int, int]:
         """The name of the graph's pool of memory, for other graphs."""
@@ -137,20 +155,32 @@ class graph:
         cuda_graph: the graph.
         pool: see `CUDAGraph.capture_begin`.
         stream: the stream of the record; one of its own by default.
-        capture_error_mode: see `CUDAGraph.capture_begin`.
+        capture_error_mode, check_input_liveness: see `CUDAGraph.capture_begin`.
+        enable_annotations: not supported.
+
+    Raises:
+        NotImplementedError: annotations are asked for.
     """
 
     default_capture_stream = None
 
     def __init__(
-        self, cuda_graph: CUDAGraph, pool: Any = None, stream: Any = None, capture_error_mode: str = "global"
+        self,
+        cuda_graph: CUDAGraph,
+        pool: Any = None,
+        stream: Any = None,
+        capture_error_mode: str = "global",
+        enable_annotations: bool = False,
+        check_input_liveness: bool = False,
     ) -> None:
+        if enable_annotations:
+            raise NotImplementedError("torch.cuda.graph: annotations of kernels are not supported")
         if stream is None:
             if graph.default_capture_stream is None:
                 graph.default_capture_stream = Stream()
             stream = graph.default_capture_stream
         self.pool, self.capture_stream, self.cuda_graph = pool, stream, cuda_graph
-        self.capture_error_mode = capture_error_mode
+        self.capture_error_mode, self.check_input_liveness = capture_error_mode, check_input_liveness
         self._context = StreamContext(stream)
 
     def __enter__(self) -> None:
@@ -165,7 +195,7 @@ class graph:
         empty_cache()
         self._context.__enter__()
         try:
-            self.cuda_graph.capture_begin(self.pool, self.capture_error_mode)
+            self.cuda_graph.capture_begin(self.pool, self.capture_error_mode, self.check_input_liveness)
         except BaseException:
             self._context.__exit__()
             raise

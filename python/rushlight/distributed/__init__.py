@@ -110,6 +110,7 @@ from rushlight.distributed.store import (
     Store,
     TCPStore,
 )
+from rushlight.distributed.utils import _broadcast_coalesced as _broadcast_coalesced
 
 __all__ = [
     *distributed_c10d.__all__,

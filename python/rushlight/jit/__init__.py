@@ -12,6 +12,7 @@ from rushlight import _C
 from rushlight._absent import declare
 from rushlight._C import _Future as Future
 from rushlight._warnings import warn
+from rushlight.jit import annotations as annotations
 from rushlight.jit._state import _enabled as _enabled
 
 __all__ = [

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from rushlight._absent import declare
 
+from . import operators
+from ._enums import OperatorExportTypes, TensorProtoDataType, TrainingMode
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -21,6 +24,10 @@ __all__ = [
         error OnnxExporterError(RuntimeError)
         """,
     ),
+    "OperatorExportTypes",
+    "TensorProtoDataType",
+    "TrainingMode",
+    "operators",
 ]
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from rushlight._text import typename
 from rushlight._warnings import warn
 
 from ..nn import _grads
+from ..utils._foreach_utils import _group_tensors_by_device_and_dtype
 from ..utils.hooks import RemovableHandle
 
 TYPE_CHECKING = False
@@ -155,6 +156,13 @@ class Optimizer:
         kind = type(self)
         if not getattr(kind.step, "hooked", False):
             kind.step = self.profile_hook_step(kind.step)  # type: ignore[method-assign]
+
+    @staticmethod
+    def _group_tensors_by_device_and_dtype(
+        tensorlistlist: list[list[Tensor | None]], with_indices: bool = False
+    ) -> dict[Any, Any]:
+        """Splits parallel lists of tensors by the device and the dtype of the tensors in the first list."""
+        return _group_tensors_by_device_and_dtype(tensorlistlist, with_indices)
 
     @staticmethod
     def profile_hook_step(func: Callable) -> Callable:

@@ -28,7 +28,7 @@ class GlobGroup:
     def __init__(
         self, include: str | Iterable[str], *, exclude: str | Iterable[str] = (), separator: str = "."
     ) -> None:
-        self._texts = f"{include!r}, exclude={exclude!r}"
+        self._texts = f"include={include}, exclude={exclude}"
         self.separator = separator
         self.include = self._compiled(include)
         self.exclude = self._compiled(exclude)

@@ -6,6 +6,8 @@ import importlib
 import pickle
 from abc import ABC, abstractmethod
 
+from rushlight._checkpoint.rebuild import home
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
@@ -90,10 +92,10 @@ def _reduced(obj: Any) -> str | None:
 
 
 class _SysImporter(Importer):
-    """The importer of the interpreter."""
+    """The importer of the interpreter, in which torch is rushlight."""
 
     def import_module(self, module_name: str) -> ModuleType:
-        return importlib.import_module(module_name)
+        return importlib.import_module(home(module_name, "")[0])
 
     def whichmodule(self, obj: Any, name: str) -> str:
         own = getattr(obj, "__module__", None)

@@ -67,15 +67,16 @@ pub struct Loops<const N: usize> {
 impl<const N: usize> Loops<N> {
     pub fn of(nest: &LoopNest<N>) -> Loops<N> {
         let rank = nest.rank().min(DIMS);
-        let mut loops = Loops {
-            rank: rank as u32,
-            sizes: [1; DIMS],
-            strides: [[0; N]; DIMS],
-            multipliers: [1; DIMS],
-            shifts: [0; DIMS],
-        };
-        for dim in 0..rank {
-            loops.set(dim, nest.size(dim) as u64, nest.strides(dim).map(|stride| stride as i64));
+        Loops::over((0..rank).map(|dim| (nest.size(dim) as u64, nest.strides(dim).map(|stride| stride as i64))))
+    }
+
+    /// At most twelve loops with these sizes and strides, the innermost first.
+    pub fn over(given: impl Iterator<Item = (u64, [i64; N])>) -> Loops<N> {
+        let mut loops =
+            Loops { rank: 0, sizes: [1; DIMS], strides: [[0; N]; DIMS], multipliers: [1; DIMS], shifts: [0; DIMS] };
+        for (dim, (size, strides)) in given.enumerate() {
+            loops.rank += 1;
+            loops.set(dim, size, strides);
         }
         loops
     }

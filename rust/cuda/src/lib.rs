@@ -13,7 +13,7 @@
 //! - `blas` gives products of matrices to cuBLASLt, where it is installed, `dnn` convolutions to cuDNN, `fft` transforms to cuFFT,
 //!   and `solver` factorisations to cuSOLVER.
 //! - `nccl` exchanges tensors with the devices of other processes, where NCCL is installed; `failures` are its calls that were given up.
-//! - `copy`, `elementwise`, `reduce`, `softmax`, `normalize`, `matmul`, `indexed`, `compact`, `lines`, `order`, `search`,
+//! - `copy`, `elementwise`, `reduce`, `softmax`, `normalize`, `matmul`, `convolution`, `indexed`, `compact`, `lines`, `order`, `search`,
 //!   `mantissas`, `nll`, `ctc`, `pairs`, `pool`, `ranges`, `sampling`, `attention`, `recurrent`, `random`, `rejection` and `optimizer`
 //!   enqueue work. They return before it has run.
 //! - `kernels` has the sources of device functions.
@@ -26,6 +26,7 @@ pub mod blas;
 pub mod capture;
 pub mod card;
 pub mod compact;
+pub mod convolution;
 pub mod copy;
 pub mod ctc;
 pub mod dnn;

@@ -105,14 +105,15 @@ def _replace(module: Any, mapping: dict[Any, Any]) -> None:
         module._modules[name] = swap_module(child, mapping)
 
 
-def _forget(module: Any) -> None:
+def _remove_qconfig(module: Any) -> None:
     """Removes the configurations and the observers."""
     for child in module.modules():
         child.__dict__.pop("qconfig", None)
         child._modules.pop("activation_post_process", None) if _has_observer(child) else None
-        for key, hook in list(child._forward_hooks.items()):
-            if hook is _observe:
-                del child._forward_hooks[key]
+        for hooks in (child._forward_pre_hooks, child._forward_hooks):
+            for key, hook in list(hooks.items()):
+                if hook in (_observe, _observe_input):
+                    del hooks[key]
 
 
 def _has_observer(module: Any) -> bool:
@@ -156,7 +157,7 @@ def convert(
     _replace(module, mapping)
     module = swap_module(module, mapping) if not module._modules and type(module) in mapping else module
     if remove_qconfig:
-        _forget(module)
+        _remove_qconfig(module)
     return module
 
 
@@ -208,6 +209,11 @@ def _observe(module: Any, args: Any, output: Any) -> Any:
     return module.activation_post_process(output)
 
 
+def _observe_input(module: Any, args: Any) -> Any:
+    """The hook through which a module's observer without a memory sees its argument, as dynamic quantisation does."""
+    return module.activation_post_process(args[0])
+
+
 def _add_observers(module: Any, allowed: set[Any], leaves: set[Any]) -> None:
     for child in module.children():
         if isinstance(child, nn.Dropout):
@@ -221,7 +227,12 @@ def _add_observers(module: Any, allowed: set[Any], leaves: set[Any]) -> None:
         elif config is not None and (type(child) in allowed or type(child) in leaves):
             if not hasattr(child, "activation_post_process"):
                 child.add_module("activation_post_process", config.activation())
-                child.register_forward_hook(_observe, prepend=True)
+                observer = child.activation_post_process
+                seen = getattr(observer, "activation_post_process", observer)
+                if getattr(seen, "averaging_constant", None) == 1:
+                    child.register_forward_pre_hook(_observe_input, prepend=True)
+                else:
+                    child.register_forward_hook(_observe, prepend=True)
         else:
             _add_observers(child, allowed, leaves)
 

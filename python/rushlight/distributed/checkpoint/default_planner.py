@@ -275,9 +275,14 @@ def _overlaps(name, value, entry):
 class EverythingPlanner(DefaultLoadPlanner):
     """Reads a whole checkpoint into an empty state, with the nesting that it was saved from."""
 
+    def _wants(self, name, path):
+        return True
+
     def set_up_planner(self, state_dict, metadata=None, is_coordinator=False):
         for name, entry in metadata.state_dict_metadata.items():
             path = (metadata.planner_data or {}).get(name, (name,))
+            if not self._wants(name, path):
+                continue
             value = None
             if isinstance(entry, TensorStorageMetadata):
                 value = torch.empty(entry.size, dtype=entry.properties.dtype)

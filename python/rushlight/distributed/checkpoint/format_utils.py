@@ -5,7 +5,7 @@ import rushlight as torch
 from ._steps import Steps
 from .default_planner import EverythingPlanner
 from .filesystem import FileSystemReader
-from .state_dict_loader import _load
+from .state_dict_loader import _load, _load_state_dict  # noqa: F401 # libraries import the second one from here
 from .state_dict_saver import save
 
 __all__ = ["dcp_to_torch_save", "torch_save_to_dcp"]
@@ -13,6 +13,24 @@ __all__ = ["dcp_to_torch_save", "torch_save_to_dcp"]
 
 def __dir__() -> list[str]:
     return __all__
+
+
+class _EmptyStateDictLoadPlanner(EverythingPlanner):
+    """Reads a checkpoint into an empty state.
+
+    Args:
+        keys: the names of what is read, or of what it is in; None for all.
+    """
+
+    def __init__(self, keys=None, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.keys = keys
+
+    def _wants(self, name, path):
+        if self.keys is None or name in self.keys:
+            return True
+        parts = [str(part) for part in path]
+        return any(".".join(parts[:end]) in self.keys for end in range(1, len(parts) + 1))
 
 
 def dcp_to_torch_save(dcp_checkpoint_dir, torch_save_path):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import rushlight as torch
 from rushlight.distributed import _groups
 from rushlight.distributed.fsdp import FullyShardedDataParallel, StateDictType
+from rushlight.distributed.fsdp._flat import PREFIX
 from rushlight.distributed.tensor import DTensor, distribute_tensor
 from rushlight.nn.parallel import DataParallel, DistributedDataParallel
 from rushlight.optim import Optimizer
@@ -33,7 +34,7 @@ class StateDictOptions:
         full_state_dict: whole tensors in place of parts.
         cpu_offload: tensors are on the CPU. With `full_state_dict`, rank 0 alone gets the state, and the others an empty one.
         ignore_frozen_params: leave out parameters that need no gradient.
-        keep_submodule_prefixes: accepted.
+        keep_submodule_prefixes: whether names of chosen submodules begin with that of the submodule.
         strict: whether names must fit at loading.
         broadcast_from_rank0: with `full_state_dict`, rank 0 alone has the state, and gives it to the others.
         flatten_optimizer_state_dict: one dictionary of names such as ``state.layer.weight.exp_avg``.
@@ -56,19 +57,43 @@ class StateDictOptions:
 
 def _clean(model):
     """The names of a model's parameters and buffers without those of wrappers, by their names in the model."""
+    shortened = _shortening(model)
+    names = [name for name, _ in model.named_parameters(remove_duplicate=False)] + list(model.state_dict())
+    return {name: shortened(name) for name in names}
+
+
+def _shortening(model):
+    """A function that takes the names of wrappers out of the name of a parameter, buffer or module."""
     wrappers = [
         f"{name}.module." if name else "module."
         for name, module in model.named_modules()
         if isinstance(module, (DistributedDataParallel, DataParallel))
     ]
-    found = {}
-    for name in [name for name, _ in model.named_parameters(remove_duplicate=False)] + list(model.state_dict()):
+
+    def shortened(name):
         short = name
         for prefix in sorted(wrappers, key=len, reverse=True):
             if name.startswith(prefix):
                 short = prefix.removesuffix("module.") + short[len(prefix) :]
-        found[name] = short
-    return found
+        return short.replace(PREFIX, "")
+
+    return shortened
+
+
+def _within(model, submodules, options):
+    """A function that gives the name of a parameter in a state: None if it is outside of the chosen modules."""
+    if not submodules:
+        return lambda name: name
+    shortened = _shortening(model)
+    prefixes = [shortened(f"{name}.") for name, module in model.named_modules() if module in submodules]
+
+    def within(name):
+        for prefix in prefixes:
+            if name.startswith(prefix):
+                return name if options.keep_submodule_prefixes else name[len(prefix) :]
+        return None
+
+    return within
 
 
 def _is_flat(model):
@@ -105,17 +130,18 @@ def get_model_state_dict(model, *, submodules=None, options=None):
 
     Args:
         model: the module.
-        submodules: accepted for None only.
+        submodules: a set of modules, to return their state alone.
         options: a `StateDictOptions`.
     """
     options = options or StateDictOptions()
     with _form(model, options):
         names, own = _clean(model), model.state_dict()
     frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    within = _within(model, submodules, options)
     state = {
-        names.get(name, name): _returned(value, options)
+        within(short): _returned(value, options)
         for name, value in own.items()
-        if not (options.ignore_frozen_params and name in frozen)
+        if within(short := names.get(name, name)) and not (options.ignore_frozen_params and name in frozen)
     }
     return _offered(state, options)
 
@@ -153,26 +179,32 @@ def get_optimizer_state_dict(model, optimizers, *, submodules=None, options=None
     Args:
         model: the module whose parameters they have.
         optimizers: an optimizer or several.
-        submodules: accepted for None only.
+        submodules: accepted; as in torch, the states of all parameters are returned.
         options: a `StateDictOptions`.
     """
-    options, names = options or StateDictOptions(), _parameters(model)
+    options = options or StateDictOptions()
     whole: dict = {"state": {}, "param_groups": []}
     for optimizer in _several(optimizers):
         _init_optim_state(optimizer)
-        if _is_flat(model):
-            with _form(model, options):
-                found = FullyShardedDataParallel.optim_state_dict(model, optimizer)
-            whole["state"].update(found["state"])
-            whole["param_groups"] += found["param_groups"]
-            continue
-        state = optimizer.state_dict()
-        order = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
-        for number, value in state["state"].items():
-            whole["state"][order[number]] = _returned(value, options)
-        for group in state["param_groups"]:
-            whole["param_groups"].append({**group, "params": [order[number] for number in group["params"]]})
+        own = _named(model, optimizer, options)
+        whole["state"].update(own["state"])
+        whole["param_groups"] += own["param_groups"]
     return _offered(_flat(whole) if options.flatten_optimizer_state_dict else whole, options)
+
+
+def _named(model, optimizer, options):
+    """The state of an optimizer under the names of parameters."""
+    if _is_flat(model):
+        with _form(model, options):
+            return FullyShardedDataParallel.optim_state_dict(model, optimizer)
+    names, state = _parameters(model), optimizer.state_dict()
+    order = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
+    return {
+        "state": {order[number]: _returned(value, options) for number, value in state["state"].items()},
+        "param_groups": [
+            {**group, "params": [order[number] for number in group["params"]]} for group in state["param_groups"]
+        ],
+    }
 
 
 def _several(optimizers):
@@ -254,13 +286,13 @@ def set_optimizer_state_dict(model, optimizers, optim_state_dict, *, options=Non
     given = _from_first(optim_state_dict, options)
     for optimizer in _several(optimizers):
         _init_optim_state(optimizer)
+        whole = given if "param_groups" in given else _nested(given, _named(model, optimizer, options))
         if _is_flat(model):
             with _form(model, options):
-                optimizer.load_state_dict(FullyShardedDataParallel.optim_state_dict_to_load(model, optimizer, given))
+                optimizer.load_state_dict(FullyShardedDataParallel.optim_state_dict_to_load(model, optimizer, whole))
             continue
         own = optimizer.state_dict()
         order = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
-        whole = _nested(given, own, order) if "param_groups" not in given else given
         states = {}
         for number, name in enumerate(order):
             if name in whole["state"]:
@@ -276,19 +308,20 @@ def set_optimizer_state_dict(model, optimizers, optim_state_dict, *, options=Non
         optimizer.load_state_dict({"state": states, "param_groups": groups})
 
 
-def _nested(flat, own, order):
+def _nested(flat, own):
     """A flat state with the nesting of an optimizer's own."""
     state = {
-        order[number]: {
-            key: flat[f"state.{order[number]}.{key}"] for key in value if f"state.{order[number]}.{key}" in flat
-        }
-        for number, value in own["state"].items()
+        name: {key: flat[f"state.{name}.{key}"] for key in value if f"state.{name}.{key}" in flat}
+        for name, value in own["state"].items()
     }
-    groups = []
-    for group in own["param_groups"]:
-        names = [order[number] for number in group["params"]]
-        options = {key: flat.get(f"param_groups.{names[0]}.{key}", value) for key, value in group.items() if names}
-        groups.append({**options, "params": names})
+    groups = [
+        {
+            key: flat.get(f"param_groups.{name}.{key}", value)
+            for name in group["params"][:1]
+            for key, value in group.items()
+        }
+        for group in own["param_groups"]
+    ]
     return {"state": {name: value for name, value in state.items() if value}, "param_groups": groups}
 
 

@@ -62,6 +62,11 @@ def _load(state, reader, planner, steps):
     steps.every("read", lambda: reader.read_data(planner.finish_plan(final[steps.rank]), planner).wait())
 
 
+def _load_state_dict(state_dict, storage_reader, process_group=None, coordinator_rank=0, no_dist=False, planner=None):
+    """Fills a state whose values do not load themselves. The rank of the coordinator has no effect."""
+    _load(state_dict, storage_reader, planner or DefaultLoadPlanner(), Steps(process_group, no_dist))
+
+
 def load_state_dict(state_dict, storage_reader, process_group=None, coordinator_rank=0, no_dist=False, planner=None):
     """The old form of `load`."""
     return load(

@@ -12,6 +12,7 @@ from ._fully_shard import (
     UnshardHandle,
     fully_shard,
     register_fsdp_forward_method,
+    share_comm_ctx,
 )
 from .fully_sharded_data_parallel import (
     BackwardPrefetch,
@@ -60,11 +61,11 @@ __all__ = [
     "UnshardHandle",
     "fully_shard",
     "register_fsdp_forward_method",
+    "share_comm_ctx",
     *declare(
         globals(),
-        "parameters are gathered when they are needed",
+        "`mesh` says over which ranks parameters are spread",
         """
-        share_comm_ctx
         class DataParallelMeshDims
         """,
     ),

@@ -254,9 +254,9 @@ class FlatUnit(Unit):
         _collectives.all_reduce(found, ReduceOp.MAX, self.group)
         return bool(found)
 
-    def _averaged(self, given):
+    def _reduced(self, given):
         if self.hook is None:
-            return super()._averaged(given)
+            return super()._reduced(given)
         hook, state = self.hook
         if self.group is None:
             hook(state, given[0])

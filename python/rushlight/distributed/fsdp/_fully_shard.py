@@ -21,6 +21,7 @@ __all__ = [
     "UnshardHandle",
     "fully_shard",
     "register_fsdp_forward_method",
+    "share_comm_ctx",
 ]
 
 
@@ -115,6 +116,8 @@ class FSDPModule:
 
     def set_reshard_after_forward(self, reshard_after_forward, recurse=True):
         """Whether forward gives the whole parameters back; backward gathers them again."""
+        if not isinstance(reshard_after_forward, bool):
+            raise ValueError(f"reshard_after_forward should be a bool, got {type(reshard_after_forward)}")
         self._set("reshards_after_forward", reshard_after_forward, recurse)
 
     def set_reshard_after_backward(self, reshard_after_backward, *, recurse=True):
@@ -126,6 +129,41 @@ class FSDPModule:
         self._set("divide_by", factor, False)
 
     set_reduce_scatter_divide_factor = set_gradient_divide_factor
+
+    def set_force_sum_reduction_for_comms(self, enable):
+        """Whether ranks exchange sums alone, which are divided afterwards."""
+        self._set("only_sums", enable, False)
+
+    def set_all_reduce_hook(self, hook, *, stream=None):
+        """Calls a function with the flat averages of this rank's gradients, which it may change.
+
+        Args:
+            hook: the function.
+            stream: accepted; the function runs on the current stream.
+        """
+        self._set("after_reduction", hook, False)
+
+    def set_reduce_scatter_unused_params(self, reduce_scatter_unused_params, *, recurse=True):
+        """Whether parameters without a gradient on any rank get zeros, also if that is so for the whole unit on some ranks."""
+        self._set("counts_unused", reduce_scatter_unused_params, recurse)
+
+    def reset_iter_state(self):
+        """Forgets what an error in forward or backward has left: whole parameters and gradients that were not averaged.
+
+        Raises:
+            RuntimeError: the module is inside of another one.
+        """
+        if not self._fsdp_unit.is_outermost:
+            raise RuntimeError("reset_iter_state must be called on the root FSDP module")
+        for module in self.modules():
+            if isinstance(module, FSDPModule):
+                module._fsdp_unit.abandon()
+
+    def set_post_optim_event(self, event):
+        """Accepted; parameters are gathered on the current stream, after the optimizer's step."""
+
+    def set_allocate_memory_from_process_group_for_comm(self, enable):
+        """Accepted; memory comes from the usual pool."""
 
     def set_unshard_in_backward(self, unshard_in_backward):
         """Whether backward gathers the whole parameters."""
@@ -141,6 +179,22 @@ class FSDPModule:
     def set_modules_to_backward_prefetch(self, modules):
         """Accepted; parameters are gathered when they are needed."""
         _expect_sharded(modules)
+
+
+def share_comm_ctx(modules):
+    """Lets modules share streams for their communication. They do so anyway: all of it is in order with the current stream.
+
+    Args:
+        modules: a list of modules of `fully_shard`.
+
+    Raises:
+        ValueError: a module is another one.
+
+    >>> torch.distributed.fsdp.share_comm_ctx([])
+    """
+    for module in modules:
+        if not isinstance(module, FSDPModule):
+            raise ValueError(f"Expects list of FSDPModules but got {module}")
 
 
 def _expect_sharded(modules):

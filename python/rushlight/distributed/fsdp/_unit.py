@@ -77,6 +77,7 @@ class Unit:
         self.reshards_after_forward, self.reshards_after_backward, self.syncs = reshards, True, True
         self.is_outermost = True
         self.reduces_copies, self.divide_by, self.unshards_in_backward = True, None, True
+        self.only_sums, self.after_reduction, self.counts_unused = False, None, False
         self.is_whole, self.in_backward, self.left = False, False, 0
         for piece in pieces:
             if piece.whole.requires_grad:
@@ -208,11 +209,19 @@ class Unit:
 
     def _after_backward(self):
         self.in_backward = False
-        if self.syncs and any(piece.whole.grad is not None for piece in self.pieces):
+        if self.syncs and (self.counts_unused or any(piece.whole.grad is not None for piece in self.pieces)):
             with torch.no_grad():
                 self._reduce()
         if self.reshards_after_backward:
             self.reshard()
+
+    def abandon(self):
+        """Forgets a pass that an error has ended, and its gradients."""
+        self.in_backward = False
+        self.ran.clear()
+        for piece in self.pieces:
+            piece.whole.grad = None
+        self.reshard()
 
     def _reduce(self):
         """Averages the gradients over all ranks, and keeps those of this rank's part."""
@@ -222,23 +231,42 @@ class Unit:
             pieces = [piece for piece in every if piece.whole.requires_grad]
             if not pieces:
                 continue
-            given = torch.zeros(self.size, sum(piece.part for piece in pieces), dtype=dtype, device=self.device)
-            at = 0
-            for piece in pieces:
+            # The last columns tell which parameters have a gradient on any rank. The others get none, and so no step.
+            width, marks = sum(piece.part for piece in pieces), len(pieces) if len(self.pieces) > 1 else 0
+            given = torch.zeros(self.size, width + marks, dtype=dtype, device=self.device)
+            given[:, width:] = 1
+            at, lacks = 0, []
+            for number, piece in enumerate(pieces):
                 if piece.whole.grad is not None:
                     grad = piece.whole.grad
                     given[:, at : at + piece.part] = piece.cut(
                         (grad.to_local() if isinstance(grad, DTensor) else grad).to(dtype)
                     )
                     piece.whole.grad = None
+                elif not self.counts_unused:
+                    given[:, width + number] = 0
+                    lacks.append(number)
                 at += piece.part
-            got = self._averaged(given)
-            for piece, part in zip(pieces, got.split([piece.part for piece in pieces])):
-                piece.keep(part)
+            got, used = self._reduced(given).split([width, marks])
+            if self.divide_by is not None:
+                got /= self.divide_by
+            elif self.only_sums:
+                got /= self._ranks()
+            if self.after_reduction is not None:
+                self.after_reduction(got)
+            # Reading a number makes the host wait for a GPU, so only ranks that lack a gradient do.
+            unused = [number for number in lacks if not used[number] > 0]
+            for number, (piece, part) in enumerate(zip(pieces, got.split([piece.part for piece in pieces]))):
+                if number not in unused:
+                    piece.keep(part)
 
-    def _averaged(self, given):
-        """This rank's part of the average of tables."""
-        op = ReduceOp.AVG if self.divide_by is None else ReduceOp.SUM
+    def _ranks(self):
+        """The number of ranks over which gradients are added up."""
+        return self.size * (self.copies.size() if self.copies is not None and self.reduces_copies else 1)
+
+    def _reduced(self, given):
+        """This rank's part of the average, or sum, of tables."""
+        op = ReduceOp.SUM if self.only_sums or self.divide_by is not None else ReduceOp.AVG
         got = given.new_empty(given.size(1))
         if self.group is None:
             got.copy_(given[0])
@@ -246,8 +274,6 @@ class Unit:
             _collectives.reduce_scatter_single(got, given.view(-1), op, self.group)
         if self.copies is not None and self.reduces_copies:
             _collectives.all_reduce(got, op, self.copies)
-        if self.divide_by is not None:
-            got /= self.divide_by
         return got
 
 

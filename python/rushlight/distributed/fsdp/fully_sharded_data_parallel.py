@@ -162,7 +162,7 @@ class FullyShardedDataParallel(Module):
                 "ignored_states": ignored,
             }
             wrap_children(module, auto_wrap_policy, FullyShardedDataParallel, skipped, ignored, options)
-        self.process_group, self.sharding_strategy = group, strategy
+        self.process_group, self.sharding_strategy, self._has_mesh = group, strategy, device_mesh is not None
         self.mixed_precision = mixed_precision or MixedPrecision()
         self._use_orig_params, self._inside, self._loading = use_orig_params, False, contextlib.ExitStack()
         self._settings = settings_of(StateDictType.FULL_STATE_DICT)
@@ -453,6 +453,11 @@ class FullyShardedDataParallel(Module):
         settings, unit, changed = self._settings, self._fsdp_unit, contextlib.nullcontext()
         unit.reshard()
         local = settings.state_dict_type is StateDictType.LOCAL_STATE_DICT
+        if local and self._has_mesh:
+            raise RuntimeError(
+                "Found state_dict_type LOCAL_STATE_DICT. DeviceMesh is not compatible with LOCAL_STATE_DICT. Please set "
+                "state_dict_type to SHARDED_STATE_DICT to get DTensor state_dict."
+            )
         if unit.pieces and not local:
             values = self._whole()
             if settings.state_dict_type is StateDictType.SHARDED_STATE_DICT and unit.group is not None:

@@ -32,6 +32,11 @@ def always_wrap_policy(*args, **kwargs):
     return True
 
 
+def _or_policy(module, recurse, nonwrapped_numel, policies):
+    """Whether one of several policies wraps a module."""
+    return any(policy(module=module, recurse=recurse, nonwrapped_numel=nonwrapped_numel) for policy in policies)
+
+
 class _Policy(ABC):
     """A policy that sees the whole model at once."""
 

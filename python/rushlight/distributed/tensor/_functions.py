@@ -26,19 +26,19 @@ from .placement_types import Partial, Replicate
 
 #: Functions of each element alone. Their results lie like their arguments.
 ELEMENTWISE = frozenset(
-    """abs acos add addcdiv addcmul asin atan atan2 bernoulli bfloat16 bitwise_and bitwise_left_shift bitwise_not bitwise_or
+    """abs acos add addcdiv addcmul asin atan atan2 bernoulli bfloat16 bool byte char bitwise_and bitwise_left_shift bitwise_not bitwise_or
     bitwise_right_shift bitwise_xor ceil celu clamp clamp_max clamp_min copysign cos cosh deg2rad div double elu empty_like eq erf erfc erfinv exp exp2 expm1
     fill float float_power floor floor_divide fmax fmin fmod frac full_like ge gelu gt half hardsigmoid hardswish hardtanh
     heaviside hypot int isclose isfinite isinf isnan isneginf isposinf ldexp le leaky_relu lerp lgamma log log10 log1p log2
     logical_and logical_not logical_or logical_xor logit logsigmoid long lt masked_fill maximum minimum mish mul multiply
     nan_to_num ne neg negative nextafter ones_like pow rad2deg reciprocal relu relu6 remainder round rsqrt rsub selu sgn
-    sigmoid sign signbit silu sin sinc sinh softplus softsign sqrt square sub subtract tan tanh threshold to true_divide
+    short sigmoid sign signbit silu sin sinc sinh softplus softsign sqrt square sub subtract tan tanh threshold to true_divide
     trunc type type_as where xlogy zero zeros_like __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__
     __rtruediv__ __div__ __rdiv__ __pow__ __rpow__ __neg__ __abs__ __lt__ __le__ __gt__ __ge__ __and__ __or__ __xor__
     __invert__ __floordiv__ __mod__""".split()
 )
 #: Functions that keep a part as it is, whatever it means.
-OF_THE_PART = frozenset("detach clone alias contiguous data".split())
+OF_THE_PART = frozenset("detach clone alias contiguous cpu cuda data pin_memory".split())
 #: Methods that concern the part's memory or history.
 HISTORY = frozenset(
     """backward register_hook register_post_accumulate_grad_hook data_ptr _backward_hooks requires_grad_
@@ -274,6 +274,15 @@ def of_lists(func, args, kwargs):
         return result
     specs = [one._spec if isinstance(one, DTensor) else None for one in leading]
     return type(result)(wrapped(one, spec) if spec else one for one, spec in zip(result, specs))
+
+
+@handles("rand_like", "randn_like", "randint_like")
+def _drawn_like(func, input, *args, **kwargs):
+    # Every rank draws the whole tensor, so that the numbers do not depend on how it is cut.
+    spec = input._spec
+    drawn = func(elements(input).new_empty(spec.shape), *args, **kwargs)
+    placements = [placement if is_cut(placement) else Replicate() for placement in spec.placements]
+    return on_every_rank(drawn, spec.mesh).redistribute(placements=placements)
 
 
 @handles("_fused_step")

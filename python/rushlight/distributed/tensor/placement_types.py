@@ -54,6 +54,9 @@ class Shard(Placement):
         start = min(whole * rank, curr_local_size)
         return min(whole, curr_local_size - start), start
 
+    def _local_shard_size_and_offset(self, curr_local_size, num_chunks, rank):
+        return self.local_shard_size_and_offset(curr_local_size, num_chunks, rank)
+
     def __str__(self):
         return f"S({self.dim})"
 

@@ -7,10 +7,14 @@
 #pragma once
 
 #include "elementary.cuh"
-#include "matmul.cuh"
+#include "tiles.cuh"
 
 namespace rushlight {
 
+/// The rows and columns of a thread in a tile, and the distance between them.
+constexpr int OWN = Square<f32>::OWN, SIDE = Square<f32>::SIDE;
+/// The rows that are weighted at once.
+constexpr int SLICE = 16;
 /// The distance between rows of a tile in shared memory, odd so that a column's elements lie in different banks.
 constexpr int TILE_ROW = SQUARE + 1;
 
@@ -41,30 +45,20 @@ struct Side {
 
 /// What the threads of a block share.
 template <int COLUMNS> struct AttentionTile {
-    f32 first[SQUARE * SLICE], second[SQUARE * SLICE];
+    SquareSlice<f32> first, second;
     f32 rows[SLICE * COLUMNS * SIDE];
     f32 weights[SQUARE * TILE_ROW];
 };
 
 /// The products of 64 rows of one operand with 64 rows of another.
-template <class T>
-DEVICE void tile_product(f32 (&sums)[OWN][OWN], f32* first, f32* second, const Side& a, u64 row, const Side& b, u64 column,
-                         u64 inner) {
-    const int own_row = int(threadIdx.x) / SIDE, own_column = int(threadIdx.x) % SIDE;
+template <class T, class Tile>
+DEVICE void tile_product(f32 (&sums)[OWN][OWN], Tile& tile, const Side& a, u64 row, const Side& b, u64 column, u64 inner) {
+    Square<f32> square;
+    const StridedLines<T> rows{a.at, a.row, a.column, row, a.count, inner}, columns{b.at, b.row, b.column, column, b.count, inner};
+    add_products(square, tile.first, tile.second, rows, columns, 0, inner);
+#pragma unroll
     for (int i = 0; i < OWN * OWN; i++) {
-        sums[i / OWN][i % OWN] = 0.0f;
-    }
-    for (u64 start = 0; start < inner; start += SLICE) {
-        __syncthreads();
-        load_slice<T>(first, a.at, a.row, a.column, row, a.count, start, inner);
-        load_slice<T>(second, b.at, b.row, b.column, column, b.count, start, inner);
-        __syncthreads();
-        for (int k = 0; k < SLICE; k++) {
-            for (int i = 0; i < OWN * OWN; i++) {
-                sums[i / OWN][i % OWN] = mul_add(first[k * SQUARE + own_row + i / OWN * SIDE],
-                                                 second[k * SQUARE + own_column + i % OWN * SIDE], sums[i / OWN][i % OWN]);
-            }
-        }
+        sums[i / OWN][i % OWN] = square.sums[i / OWN][i % OWN];
     }
 }
 
@@ -157,7 +151,7 @@ DEVICE void attention(const AttentionOperands& operands, const Loops<5>& batch, 
         const u64 end = seen_keys(sizes, query, SQUARE);
         for (u64 key = 0; key < end; key += SQUARE) {
             f32 scores[OWN][OWN];
-            tile_product<T>(scores, tile.first, tile.second, queries, query, keys, key, sizes.width);
+            tile_product<T>(scores, tile, queries, query, keys, key, sizes.width);
             for (int i = 0; i < OWN; i++) {
                 f32 most = greatest[i];
                 for (int j = 0; j < OWN; j++) {
@@ -233,8 +227,8 @@ DEVICE void attention_of_queries(const AttentionOperands& operands, const Loops<
         const u64 end = seen_keys(sizes, query, SQUARE);
         for (u64 key = 0; key < end; key += SQUARE) {
             f32 scores[OWN][OWN], away[OWN][OWN];
-            tile_product<T>(scores, tile.first, tile.second, queries, query, keys, key, sizes.width);
-            tile_product<T>(away, tile.first, tile.second, grads, query, values, key, sizes.depth);
+            tile_product<T>(scores, tile, queries, query, keys, key, sizes.width);
+            tile_product<T>(away, tile, grads, query, values, key, sizes.depth);
             for (int i = 0; i < OWN * OWN; i++) {
                 const int place = own_row + i / OWN * SIDE, other = own_column + i % OWN * SIDE;
                 const u64 row = query + place, number = at * sizes.queries + row;
@@ -268,7 +262,7 @@ DEVICE void attention_of_keys(const AttentionOperands& operands, const Loops<5>&
         // With a causal mask earlier queries do not see these keys.
         for (u64 query = sizes.causal ? key : 0; query < sizes.queries; query += SQUARE) {
             f32 scores[OWN][OWN], away[OWN][OWN];
-            tile_product<T>(scores, tile.first, tile.second, keys, key, queries, query, sizes.width);
+            tile_product<T>(scores, tile, keys, key, queries, query, sizes.width);
             for (int i = 0; i < OWN * OWN; i++) {
                 const int place = own_row + i / OWN * SIDE, other = own_column + i % OWN * SIDE;
                 const u64 row = query + other;
@@ -279,7 +273,7 @@ DEVICE void attention_of_keys(const AttentionOperands& operands, const Loops<5>&
                 tile.weights[place * TILE_ROW + other] = weight;
             }
             tile_apply<T, COLUMNS>(to_values, tile.weights, tile.rows, grads, query, sizes.depth);
-            tile_product<T>(away, tile.first, tile.second, values, key, grads, query, sizes.depth);
+            tile_product<T>(away, tile, values, key, grads, query, sizes.depth);
             for (int i = 0; i < OWN * OWN; i++) {
                 const int place = own_row + i / OWN * SIDE, other = own_column + i % OWN * SIDE;
                 const u64 row = query + other;

@@ -25,15 +25,6 @@ template <int COLUMNS> struct alignas(sizeof(u128)) HalfTiles {
 };
 template <int COLUMNS> using HalfRow = typename HalfTiles<COLUMNS>::Row;
 
-/// What a lane has of the rows of its warp (`matrix.cuh`), and the row of four matrices whose address it gives: of these the second
-/// one is below the first one, or beside it.
-struct Lane {
-    const int warp = int(threadIdx.x) / WARP, lane = int(threadIdx.x) % WARP;
-    const int row = lane / 4, column = lane % 4 * 2;
-    const int below_row = lane % 16, below_column = lane / 16 * 8;
-    const int beside_row = lane / 16 * 8 + lane % 8, beside_column = lane / 8 % 2 * 8;
-};
-
 /// Begins to copy rows to shared memory, with zeros in place of what is outside of the operand.
 template <int COUNT, int COLUMNS> DEVICE void copy_rows(HalfRow<COLUMNS>* to, const Side& from, u32 first, u32 width) {
     constexpr int ACROSS = COLUMNS * SIDE, PACK = sizeof(u128) / sizeof(u16), PACKS = ACROSS / PACK, STEP = THREADS / PACKS;

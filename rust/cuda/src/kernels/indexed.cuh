@@ -3,7 +3,7 @@
 #pragma once
 
 #include "geometry.cuh"
-#include "matmul.cuh"
+#include "tiles.cuh"
 
 namespace rushlight {
 

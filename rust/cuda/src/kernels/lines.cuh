@@ -11,7 +11,7 @@
 
 #pragma once
 
-#include "matmul.cuh"
+#include "tiles.cuh"
 #include "special.cuh"
 #include "warps.cuh"
 

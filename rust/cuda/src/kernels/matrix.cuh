@@ -21,6 +21,15 @@
 
 namespace rushlight {
 
+/// What a lane has of the rows of its warp, and the row of four matrices whose address it gives: of these the second
+/// one is below the first one, or beside it.
+struct Lane {
+    const int warp = int(threadIdx.x) / WARP, lane = int(threadIdx.x) % WARP;
+    const int row = lane / 4, column = lane % 4 * 2;
+    const int below_row = lane % 16, below_column = lane / 16 * 8;
+    const int beside_row = lane / 16 * 8 + lane % 8, beside_column = lane / 8 % 2 * 8;
+};
+
 #ifdef __CUDACC__
 
 DEVICE u32 shared_address(const void* at) { return u32(__cvta_generic_to_shared(at)); }

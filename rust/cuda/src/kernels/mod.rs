@@ -79,10 +79,12 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("compact.cuh", include_str!("compact.cuh")),
     ("complex.cuh", include_str!("complex.cuh")),
     ("convert.cuh", include_str!("convert.cuh")),
+    ("convolution.cuh", include_str!("convolution.cuh")),
     ("ctc.cuh", include_str!("ctc.cuh")),
     ("elementary.cuh", include_str!("elementary.cuh")),
     ("elementwise.cuh", include_str!("elementwise.cuh")),
     ("geometry.cuh", include_str!("geometry.cuh")),
+    ("half_square.cuh", include_str!("half_square.cuh")),
     ("half_tiles.cuh", include_str!("half_tiles.cuh")),
     ("indexed.cuh", include_str!("indexed.cuh")),
     ("integers.cuh", include_str!("integers.cuh")),
@@ -109,6 +111,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("softmax.cuh", include_str!("softmax.cuh")),
     ("special.cuh", include_str!("special.cuh")),
     ("tables.cuh", include_str!("tables.cuh")),
+    ("tiles.cuh", include_str!("tiles.cuh")),
     ("warps.cuh", include_str!("warps.cuh")),
 ];
 

@@ -7,7 +7,7 @@
 
 #include "geometry.cuh"
 #include "integers.cuh"
-#include "matmul.cuh"
+#include "tiles.cuh"
 
 namespace rushlight {
 

@@ -5,7 +5,7 @@
 
 #pragma once
 
-#include "matmul.cuh"
+#include "tiles.cuh"
 #include "pool.cuh"
 
 namespace rushlight {

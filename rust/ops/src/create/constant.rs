@@ -10,6 +10,7 @@ use rushlight_dispatch::operator::{
     Args, BatchRule, DTypes, Derivative, Implementation, Operator, Out, Sparse, TensorSpec, Variants, operator,
 };
 use rushlight_dispatch::promote::number_dtype;
+use rushlight_dispatch::unsupported::unsupported_by;
 use rushlight_dispatch::value::{Arg, Output};
 use rushlight_dispatch::{copy, create, sparse};
 
@@ -270,8 +271,7 @@ pub(super) fn like(args: &Args) -> Result<(Options, Tensor)> {
 fn spec_like(args: &Args) -> Result<(Options, TensorSpec)> {
     let (own, options) = (args.tensor(Arg::FIRST)?, Options::of_any_layout(args)?);
     if let Some(layout) = options.sparse_layout() {
-        let backend = if layout == "sparse_coo" { "SparseCPU" } else { "SparseCsrCPU" };
-        return Err(rushlight_dispatch::unsupported::unsupported_by("empty_strided", backend));
+        return Err(unsupported_by("empty_strided", backend(layout)));
     }
     let format = args.op.schema().arg("memory_format").and_then(|format| args.optional_str(format));
     let layout = Layout {
@@ -285,6 +285,11 @@ fn spec_like(args: &Args) -> Result<(Options, TensorSpec)> {
         return Err(absent.refusal("empty_strided"));
     }
     Ok((options, TensorSpec { layout, dtype, device }))
+}
+
+/// torch's name of the backend of a sparse layout.
+fn backend(layout: &str) -> &'static str {
+    if layout == "sparse_coo" { "SparseCPU" } else { "SparseCsrCPU" }
 }
 
 fn filled_like(args: &Args, value: Scalar) -> Result<Output> {
@@ -370,14 +375,26 @@ pub static FULL_LIKE: Operator = Operator {
     ..LIKE
 };
 
-/// A new tensor of the first argument's dtype and device, and of another size.
+/// A new tensor of the first argument's dtype, device and layout, and of another size.
 fn new(args: &Args, value: Option<Scalar>) -> Result<Output> {
     use NEW_EMPTY::*;
 
-    let (own, options) = (args.tensor(INPUT)?, Options::of(args)?);
+    let (own, options) = (args.tensor(INPUT)?, Options::of_any_layout(args)?);
     let sizes = sizes(args, SIZE)?;
-    let dtype = options.dtype.unwrap_or(own.dtype());
-    let spec = TensorSpec { layout: Layout::contiguous(&sizes), dtype, device: options.device.unwrap_or(own.device()) };
+    let (dtype, device) = (options.dtype.unwrap_or(own.dtype()), options.device.unwrap_or(own.device()));
+    let own_layout = match own.compressed_parts() {
+        Some(held) => held.format.name(),
+        None if own.is_sparse() => "sparse_coo",
+        None => "strided",
+    };
+    let layout = options.layout.as_deref().unwrap_or(own_layout);
+    if layout != "strided" {
+        if value.is_some_and(|value| value != Scalar::ZERO) {
+            return Err(unsupported_by("fill_.Scalar", backend(layout)));
+        }
+        return options.finish(sparse::empty(layout, &sizes, dtype, device)?);
+    }
+    let spec = TensorSpec { layout: Layout::contiguous(&sizes), dtype, device };
     let Some(value) = value else { return options.finish(uninitialized(&spec)?) };
     let tensor = allocate(&spec)?;
     check_fits(value, dtype)?;
@@ -411,7 +428,6 @@ pub static NEW_ZEROS: Operator = Operator {
 
     >>> torch.tensor([1]).new_zeros(2)
     tensor([0, 0])",
-    sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::ShapeOnly,
     implementation: Implementation::CompositeImplicit(|args| new(args, Some(Scalar::ZERO))),
     samples: &["t(2), (3,)"],

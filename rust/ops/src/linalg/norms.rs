@@ -16,7 +16,7 @@ use super::svd::singular_values;
 use crate::create::c_text;
 use crate::expr_ext::ExprExt;
 use crate::reduce::extreme::{AMAX, AMIN};
-use crate::reduce::norm::{VECTOR_NORM, deferred};
+use crate::reduce::norm::{NORM, VECTOR_NORM, deferred};
 use crate::reduce::sum::SUM_DIM;
 use crate::view::squeeze::UNSQUEEZE;
 
@@ -184,7 +184,9 @@ pub static FROBENIUS_NORM: Operator = Operator {
                 dtype.display_name()
             )));
         }
-        VECTOR_NORM.call([args.tensor(INPUT)?.into(), 2i64.into(), dims.into(), args.bool(KEEPDIM)?.into()])
+        let own = args.tensor(INPUT)?;
+        let norm = if own.is_sparse() { &NORM } else { &VECTOR_NORM };
+        norm.call([own.into(), 2i64.into(), dims.into(), args.bool(KEEPDIM)?.into()])
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 2), (0, 1)", "t(3, 2), 1, True"],
@@ -464,7 +466,13 @@ pub static NORM_NAMED: Operator = Operator {
     >>> torch.norm(torch.tensor([[3., 4.]]), 'fro')
     tensor(5.)",
     dtypes: DTypes::INEXACT,
-    implementation: Implementation::Delegate(|args| match args.str(P)? {
+    implementation: Implementation::Delegate(|mut args| match args.str(P)? {
+        // Sparse tensors have the older operator only.
+        "fro" if args.tensor(INPUT)?.is_sparse() => {
+            args.op = &NORM;
+            args.set(P, Value::Scalar(Scalar::Int(2)));
+            Ok(args)
+        }
         "fro" => deferred(args, Scalar::Int(2)),
         "nuc" => nuclear(args),
         other => Err(Error::runtime(format!("linalg.matrix_norm: Order {other} not supported."))),

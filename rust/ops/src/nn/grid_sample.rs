@@ -11,12 +11,12 @@ use rushlight_dispatch::operator::{
     Args, Autocast, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator,
 };
 use rushlight_dispatch::value::{Output, Value, sizes_value};
-use rushlight_dispatch::{create, handled, interpreter, op};
+use rushlight_dispatch::{copy, create, handled, interpreter, op};
 
 use super::interpolate::MIX;
 use crate::convert::to_dtype;
 use crate::expr_ext::ExprExt;
-use crate::join::cat::{CAT, STACK};
+use crate::join::cat::STACK;
 use crate::pointwise::clamp::CLAMP;
 use crate::pointwise::round::{FLOOR, ROUND};
 use crate::view::narrow::SELECT;
@@ -447,7 +447,7 @@ Shapes: theta `(N, 2, 3)` for a size `(N, C, H, W)`, result `(N, H, W, 2)`; or `
                 return Err(Error::runtime("AffineGridGenerator needs 4d (spatial) or 5d (volumetric) inputs."));
             }
         };
-        let mut space: Vec<isize> = size[2..].iter().map(|&n| n as isize).collect();
+        let space: Vec<isize> = size[2..].iter().map(|&n| n as isize).collect();
         let mut points = vec![size[0] as isize];
         points.extend(&space);
         points.push(dims as isize + 1);
@@ -455,8 +455,10 @@ Shapes: theta `(N, 2, 3)` for a size `(N, C, H, W)`, result `(N, H, W, 2)`; or `
         // torch makes a line of one point from a number, which it does not for these dtypes.
         let lacks = space.contains(&1) && (theta.dtype().is_half() || !DTypes::NUMBERS.has(theta.dtype()));
         let in_order = |error: Error| if lacks { Error::unsupported("tensor_cpu", theta.dtype()) } else { error };
-        let mut columns = Vec::new();
-        for dim in (0..dims).rev() {
+        // Allocated first: a grid that does not fit in memory is refused at once.
+        let base = create::empty(&points[1..], theta.dtype(), theta.device())?;
+        let column = |at: usize| Tensor::view_of(&base, base.layout().select(dims, at as isize));
+        for dim in 0..dims {
             let count = space[dim];
             let edge = if corners || count < 1 { 1.0 } else { (count as f64 - 1.0) / count as f64 };
             let line = if count == 1 {
@@ -473,25 +475,19 @@ Shapes: theta `(N, 2, 3)` for a size `(N, C, H, W)`, result `(N, H, W, 2)`; or `
                     Value::Device(theta.device()),
                 ])?
             };
-            let mut shape = vec![1; dims + 1];
+            let mut shape = vec![1; dims];
             shape[dim] = count;
             let line = op!(crate::view::RESHAPE, &line, sizes_value(&shape))?;
-            let mut whole = space.clone();
-            whole.push(1);
-            columns.push(op!(crate::view::expand::EXPAND, &line, sizes_value(&whole))?);
+            let whole = op!(crate::view::expand::EXPAND, &line, sizes_value(&space))?;
+            copy::copy(&column(dims - 1 - dim), &whole)?;
         }
-        space.push(1);
-        columns.push(create::full(&space, Scalar::ONE, theta.dtype(), theta.device())?);
-        let base = CAT.tensor([Value::from(columns), (-1i64).into()])?;
+        create::fill(&column(dims), Scalar::ONE)?;
         let base = op!(crate::view::RESHAPE, &base, sizes_value(&[1, -1, dims as isize + 1]))?;
         let base = op!(crate::view::expand::EXPAND, &base, sizes_value(&[size[0] as isize, -1, -1]))?;
         let maps = op!(crate::view::transpose::TRANSPOSE, theta, 1i64, 2i64).map_err(in_order)?;
         let grid = op!(crate::linalg::matrix::BMM, &base, &maps).map_err(in_order)?;
-        space.pop();
-        let mut sizes = vec![size[0] as isize];
-        sizes.extend(&space);
-        sizes.push(dims as isize);
-        op!(crate::view::RESHAPE, &grid, sizes_value(&sizes)).map(Output::Tensor)
+        points[dims + 1] = dims as isize;
+        op!(crate::view::RESHAPE, &grid, sizes_value(&points)).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 2, 3), (2, 1, 2, 3), False", "t(1, 3, 4), (1, 1, 2, 1, 3), True"],

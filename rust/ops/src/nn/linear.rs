@@ -56,9 +56,12 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
             (2, None) => PLAIN.call([input.into(), weight.into()]),
             (2, Some(bias)) => AFFINE.call([bias.into(), input.into(), weight.into()]),
             (1, None) => matmul(input, &across(weight)?).map(Output::Tensor),
-            (1, Some(bias)) if input.rank() == 1 => {
+            (1, Some(bias)) if input.rank() == 1 && bias.rank() == 0 => {
                 let product = op!(DOT, input, across(weight)?)?;
                 op!(ADD, &product, bias).map(Output::Tensor)
+            }
+            (1, Some(bias)) if input.rank() > 2 && bias.rank() != 1 => {
+                op!(ADD, &matmul(input, &across(weight)?)?, bias).map(Output::Tensor)
             }
             (1, Some(_)) => Err(Error::runtime("mat2 must be a matrix, got 1-D tensor")),
             (rank, _) => Err(Error::runtime(format!("t() expects a tensor with <= 2 dimensions, but self is {rank}D"))),

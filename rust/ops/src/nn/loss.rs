@@ -506,7 +506,9 @@ pub static BCE_WITH_LOGITS: Operator = Operator {
         };
         let each = (1.0 - y) * x - logs;
         let each = args.optional_tensor(WEIGHT).map_or_else(|| each.clone(), |weight| each.clone() * Expr::from(weight));
-        reduction.apply(to_dtype(&each.done()?, common)?).map(Output::Tensor)
+        // torch accumulates in a tensor that begins as `1 - target`.
+        let dtype = if target.dtype().is_floating() { target.dtype() } else { common };
+        reduction.apply(to_dtype(&each.done()?, dtype)?).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), t(2, 3).sigmoid()", "t(2, 3), t(2, 3).sigmoid(), pos(3), reduction='none', pos_weight=pos(3)"],

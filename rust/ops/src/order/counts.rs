@@ -207,11 +207,6 @@ fn histc(args: &Args, results: &[Tensor]) -> Result<()> {
             high = values.iter().copied().reduce(|a, b| if a.is_nan() || a >= b { a } else { b }).unwrap_or(high);
         }
     }
-    if low == high {
-        low -= 1.0;
-        high += 1.0;
-    }
-    check_range(low, high, count)?;
     // As in torch, each step is rounded to the elements' dtype.
     let rounded = |value: f64| match own.dtype() {
         DType::F16 => f16_::from_f64(value).to_f64(),
@@ -219,6 +214,10 @@ fn histc(args: &Args, results: &[Tensor]) -> Result<()> {
         DType::F32 => f64::from(value as f32),
         _ => value,
     };
+    if low == high {
+        (low, high) = (rounded(low - 1.0), rounded(high + 1.0));
+    }
+    check_range(low, high, count)?;
     let (width, count) = (rounded(high - low), rounded(bins as f64));
     if on_device {
         let counts = create::zeros(&[bins as isize], DType::I64, own.device())?;

@@ -9,7 +9,7 @@ use rushlight_dispatch::primitives::SparseBody;
 use super::{convert, elementwise, product, reduce, shape};
 use crate::convert::copy::COPY;
 use crate::convert::{CLONE, TO_DTYPE};
-use crate::create::constant::{EMPTY_LIKE, NEW_ZEROS, ONES_LIKE, ZEROS_LIKE};
+use crate::create::constant::{EMPTY_LIKE, ONES_LIKE, ZEROS_LIKE};
 use crate::create::fill::ZERO_;
 use crate::index::index_select::INDEX_SELECT;
 use crate::join::cat::{CAT, STACK};
@@ -34,7 +34,6 @@ pub static BODIES: &[(&Operator, SparseBody)] = &[
     (&CLONE, elementwise::clone),
     (&EMPTY_LIKE, elementwise::zeros_like),
     (&ZEROS_LIKE, elementwise::zeros_like),
-    (&NEW_ZEROS, elementwise::new_zeros),
     (&ONES_LIKE, elementwise::ones_like),
     (&ZERO_, convert::zero),
     (&INDEX_SELECT, shape::index_select),

@@ -164,14 +164,21 @@ pub fn div(args: &Args) -> Result<Output> {
 pub fn norm(args: &Args) -> Result<Output> {
     use crate::reduce::norm::NORM::*;
 
-    let values = op!(VALUES, &op!(COALESCE, args.tensor(INPUT)?)?)?;
-    if args.has(DIM) {
-        return Err(Error::not_implemented(
+    let own = args.tensor(INPUT)?;
+    if args.bool(KEEPDIM)? {
+        return Err(Error::runtime("norm_sparse currently does not support keepdim=True"));
+    }
+    if args.optional_ints(DIM).is_some_and(|dims| !dims.is_empty() && dims.len() != own.rank()) {
+        return Err(Error::runtime(
             "norm_sparse currently only supports full reductions, so 'dim' must either be empty or contain all dimensions of the input",
         ));
     }
+    if args.dtype(DTYPE).is_some() {
+        return Err(Error::runtime("norm_sparse currently does not support 'dtype' argument"));
+    }
     let mut inner = args.clone();
-    inner.set(INPUT, Value::Own(values));
+    inner.set(INPUT, Value::Own(op!(VALUES, &op!(COALESCE, own)?)?));
+    inner.set(DIM, Value::None);
     inner.call()
 }
 
@@ -229,20 +236,6 @@ fn none_like(own: &Tensor, dtype: DType, device: Device) -> Result<Tensor> {
     }
     let sparse_dims = parts(own, "zeros_like")?.indices.sizes()[0] as usize;
     empty(own.sizes(), sparse_dims, dtype, device)
-}
-
-/// A tensor without entries, in another's layout: `new_zeros`.
-pub fn new_zeros(args: &Args) -> Result<Output> {
-    use crate::create::constant::NEW_ZEROS::*;
-
-    let own = args.tensor(INPUT)?;
-    let sizes = rushlight_core::layout::to_dims(args.ints(SIZE)?);
-    let dtype = args.values.iter().find_map(|value| match value {
-        Value::DType(dtype) => Some(*dtype),
-        _ => None,
-    });
-    let layout = own.compressed_parts().map_or("sparse_coo", |held| held.format.name());
-    empty_in(layout, &sizes, dtype.unwrap_or(own.dtype()), own.device()).map(Output::Tensor)
 }
 
 /// Casts to another dtype, or moves to `meta`, where a sparse tensor has no entries.

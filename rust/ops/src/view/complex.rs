@@ -238,9 +238,13 @@ pub static CONJ: Operator = Operator {
     ..Operator::BASE
 };
 
-/// The conjugates as a view; a real tensor is unchanged.
+/// The conjugates as a view, those of a sparse tensor as a copy; a real tensor is unchanged.
 pub fn conjugate(tensor: &Tensor) -> Result<Tensor> {
-    if tensor.dtype().is_complex() { op!(LAZY_CONJ, tensor) } else { Ok(tensor.clone()) }
+    match tensor.dtype().is_complex() {
+        true if tensor.is_sparse() => op!(crate::pointwise::complex::CONJ_AT_ONCE, tensor),
+        true => op!(LAZY_CONJ, tensor),
+        false => Ok(tensor.clone()),
+    }
 }
 
 #[operator]

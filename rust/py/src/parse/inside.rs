@@ -22,7 +22,6 @@ fn attribute(function: &str, param: &str) -> Option<&'static str> {
         ("glu", "input") => "dim",
         ("l1_loss" | "mse_loss", "input" | "target" | "weight") => "size",
         ("huber_loss", "input" | "target") => "size",
-        ("max_pool3d", "input") => "is_cuda",
         _ => return None,
     })
 }

@@ -12,7 +12,7 @@ use rushlight_dispatch::operands::settle;
 use rushlight_dispatch::operator::TensorSpec;
 use rushlight_dispatch::{autocast, copy, deterministic};
 
-use super::on_cuda::{Space, padded};
+use super::on_cuda::{Space, padded, target_of};
 use crate::held::Held;
 
 /// Kernels read several elements at once, from addresses that are multiples of this.
@@ -65,11 +65,7 @@ fn described(
     few(input).and(few(weight)).and(few(output))?;
     let dims = space.strides.len();
     Some(dnn::Convolution {
-        target: match target {
-            Target::Output => dnn::Target::Output,
-            Target::Input => dnn::Target::Input,
-            Target::Weight => dnn::Target::Weight,
-        },
+        target: target_of(target),
         dtype,
         channels_last: last,
         input: numbers(input)?,

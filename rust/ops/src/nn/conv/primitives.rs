@@ -104,10 +104,14 @@ pub static CONV_INPUT: Operator = Operator {
             Ok(vec![formatted(TensorSpec::new(&to_dims(args.ints(SIZE)?), grad.dtype(), grad), grad, weight)])
         },
         |args, results| {
-            run(Target::Input, args, [&results[0], args.tensor(WEIGHT)?, args.tensor(GRAD)?], None)?;
-            args.optional_tensor(BIAS).map_or(Ok(()), |bias| add_to_channels(&results[0], bias))
+            run(
+                Target::Input,
+                args,
+                [&results[0], args.tensor(WEIGHT)?, args.tensor(GRAD)?],
+                args.optional_tensor(BIAS),
+            )
         },
-        )),
+    )),
     derivative: Derivative::Formulas(&[
         formula(GRAD, Saves::input(WEIGHT), |d| {
             again(&CONV, d, in_format_of_operands(d, [GRAD, WEIGHT]), d.input(WEIGHT).conj(), None)
@@ -279,19 +283,19 @@ fn check_operands(own: [&[isize]; 3], args: &Args) -> Result<()> {
     Err(Error::runtime("operands of a convolution do not fit each other").shapes(own))
 }
 
-/// Computes the target from the other two of input, weight and output.
+/// Computes the target from the other two of input, weight and output, and adds the bias to the channels of the result.
 fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor>) -> Result<()> {
     let own = operands.map(|tensor| tensor.sizes().as_slice());
     check_operands(own, args)?;
-    if bias.is_some_and(|bias| bias.sizes().as_slice() != &own[1][..1]) {
-        return Err(Error::runtime("operands of a convolution do not fit each other").shapes(own));
-    }
     let at = match target {
         Target::Input => 0,
         Target::Weight => 1,
         Target::Output => 2,
     };
     let result = operands[at];
+    if bias.is_some_and(|bias| bias.sizes().as_slice() != &result.sizes()[1..2]) {
+        return Err(Error::runtime("operands of a convolution do not fit each other").shapes(own));
+    }
     if operands.iter().any(|tensor| tensor.numel() == 0) {
         return without_products(result, bias);
     }
@@ -305,7 +309,7 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
         if by_cudnn::run(target, &space, operands)? {
             return bias.map_or(Ok(()), |bias| add_to_channels(result, bias));
         }
-        return on_cuda::run(target, &space, operands, bias, compute_dtype(result.dtype()));
+        return on_cuda::run(target, &space, operands, bias);
     }
     let [input, weight, output] = own;
     let groups = args.int(CONV::GROUPS)? as usize;
@@ -329,6 +333,8 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
         if place != at { plain(operands[place], dtype) } else { plain_workplace(result, dtype) }
     };
     let tensors = [prepared(0)?, prepared(1)?, prepared(2)?];
+    // The kernels add a bias to outputs alone.
+    let (bias, later) = if target == Target::Input { (None, bias) } else { (bias, None) };
     let bias = bias.map(|bias| plain(bias, dtype)).transpose()?;
     {
         let pins = pin_all(tensors.iter().map(Tensor::storage))?;
@@ -342,7 +348,8 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
         // SAFETY: row-major operands, pinned, of the geometry's sizes; the result is new.
         unsafe { convolve(dtype, target, &geometry, operands)? };
     }
-    settle(&tensors[at], result)
+    settle(&tensors[at], result)?;
+    later.map_or(Ok(()), |bias| add_to_channels(result, bias))
 }
 
 /// Empty sums: zeros, or the bias.

@@ -314,7 +314,14 @@ pub static NATIVE_BATCH_NORM: Operator = Operator {
         check_floating(own, "batch_norm")?;
         if !args.bool(TRAINING)? {
             let none = || statistic(args, &PARAMETERS, &create::empty(&[0], own.dtype(), own.device())?);
-            return Ok(Output::Tuple(vec![channels.by_running(true)?, none()?, none()?]));
+            let out = if own.numel() == 0 { op!(crate::convert::CLONE, own)? } else { channels.by_running(true)? };
+            return Ok(Output::Tuple(vec![out, none()?, none()?]));
+        }
+        if own.numel() == 0 {
+            return Err(Error::runtime(format!(
+                "input tensor must have at least one element, but got input_sizes = {}",
+                Shape(own.sizes())
+            )));
         }
         let normal = channels.by_batch()?;
         let rstd = (Expr::from(&normal.variance) + channels.eps).rsqrt().done()?;

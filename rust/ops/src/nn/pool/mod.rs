@@ -200,6 +200,9 @@ impl PoolParams {
         if input.sizes()[rank - dims - 1..].contains(&0) {
             return Err(empty_input(args, input, dims));
         }
+        if padding.iter().zip(&kernel).any(|(&pad, &size)| pad > size / 2) {
+            return Err(wide_padding(&padding, &kernel));
+        }
         let space = &input.sizes()[rank - dims..];
         if means && dims == 3 && space.iter().zip(&kernel).any(|(&size, &kernel)| (size as i64) < kernel) {
             let space: Ints = space.iter().map(|&size| size as i64).collect();
@@ -218,6 +221,16 @@ impl PoolParams {
         }
         Ok(PoolParams { lists: [kernel, stride, padding, dilation], output })
     }
+}
+
+/// torch's error for padding of more than half of the kernel, whatever the dilation.
+fn wide_padding(padding: &[i64], kernel: &[i64]) -> Error {
+    let each = match (padding, kernel) {
+        ([pt, ph, pw], [kt, kh, kw]) => format!("kT: {kt} kW: {kw} kH: {kh} padT: {pt} padW: {pw} padH: {ph}"),
+        ([ph, pw], [kh, kw]) => format!("padW = {pw}, padH = {ph}, kW = {kw}, kH = {kh}"),
+        _ => format!("padW = {}, padH = 0, kW = {}, kH = 1", padding[0], kernel[0]),
+    };
+    Error::runtime(format!("pad should be smaller than or equal to half of kernel size, but got {each}"))
 }
 
 /// Refuses a divisor of zero, where there is one.

@@ -1,0 +1,1 @@
+"""What says how many elements are zero at a time of training."""

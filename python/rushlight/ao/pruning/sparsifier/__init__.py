@@ -1,0 +1,1 @@
+"""What says which elements of a weight are zero."""

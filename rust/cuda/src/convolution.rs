@@ -1,0 +1,385 @@
+//! Convolutions that cuDNN (`dnn`) does not compute, and their gradients, without a copy of the windows. The kernels are
+//! `convolution.cuh`.
+
+use rushlight_core::device_memory::StreamId;
+use rushlight_core::window::WindowDim;
+use rushlight_core::{DType, Error, Result};
+
+use crate::card::Card;
+use crate::dnn::Target;
+use crate::kernels::type_name;
+use crate::launch::{Kind, Loops, argument, blocks, launch};
+use crate::program::Program;
+
+/// Samples, groups, the channels and features of a group, and the windows along depth, height and width.
+pub struct Geometry {
+    pub batch: usize,
+    pub groups: usize,
+    pub channels: usize,
+    pub features: usize,
+    pub space: [WindowDim; 3],
+}
+
+/// A tensor of five dimensions: its first byte, and the distances in bytes along them.
+#[derive(Clone, Copy)]
+pub struct Operand {
+    pub at: u64,
+    pub strides: [i64; 5],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Place {
+    at: u64,
+    group: i64,
+    steps: [i64; 3],
+    sizes: [i64; 3],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Axis {
+    padding: i64,
+    stride: i64,
+    dilation: i64,
+    phases: i64,
+}
+
+/// The parameter of the kernels.
+#[repr(C)]
+struct Parameters {
+    /// The factor, the windows and the result.
+    operands: [Place; 3],
+    axes: [Axis; 3],
+    rows: Loops<8>,
+    columns: Loops<8>,
+    inner: Loops<8>,
+    row_count: u64,
+    column_count: u64,
+    inner_count: u64,
+    groups: u64,
+    phases: u64,
+    pieces: u64,
+    length: u64,
+    bias: u64,
+    bias_step: i64,
+    of_input: u32,
+    factor_along: u32,
+    windows_along: u32,
+}
+
+/// Distances in an operand: in bytes, and along the dimensions of space.
+type Moves = [i64; 4];
+
+/// A digit of a row, a column, or a place along the inner dimension: how many values it has, and how far it moves in two operands.
+#[derive(Clone, Copy)]
+struct Digit {
+    count: u64,
+    moves: [Moves; 2],
+}
+
+/// The side of the square that a block computes, and the depth of the deepest slice (`HalfSquare` in the kernels).
+const SQUARE: u64 = 64;
+const DEPTH: u64 = 32;
+/// Groups with fewer rows have no squares.
+const FEW: u64 = 5;
+/// With fewer blocks the inner dimension is cut into pieces, which are not shorter than this.
+const ENOUGH_BLOCKS: u64 = 256;
+const LEAST_PIECE: u64 = 256;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Squares,
+    Threads,
+    Blocks,
+}
+
+/// A convolution as a product of a factor with windows.
+pub struct Convolution {
+    dtype: DType,
+    form: Form,
+    /// Whether numbers exceed 32 bits.
+    wide: bool,
+    parameters: Parameters,
+}
+
+impl Convolution {
+    /// Computes the target from the other two of input, weight and output; `bias` has an element for each channel of the result, at
+    /// a distance in bytes.
+    pub fn new(
+        target: Target,
+        dtype: DType,
+        geometry: &Geometry,
+        [input, weight, output]: [Operand; 3],
+        bias: Option<(u64, i64)>,
+    ) -> Convolution {
+        let axes = geometry.space.each_ref().map(|dim| Axis::of(dim, target));
+        let of = |size: fn(&WindowDim) -> usize| geometry.space.each_ref().map(|dim| size(dim) as i64);
+        let (inputs, kernel, outputs) = (of(|dim| dim.input), of(|dim| dim.kernel), of(|dim| dim.output));
+        let [batch, groups, channels, features] =
+            [geometry.batch, geometry.groups, geometry.channels, geometry.features].map(|count| count as u64);
+        // The strides of the dimension before space that a digit moves along, and its moves along a dimension of space.
+        let outer = |count: u64, strides: [i64; 2]| Digit { count, moves: strides.map(|bytes| [bytes, 0, 0, 0]) };
+        let along = |dim: usize, count: i64, operands: [&Operand; 2], moves: [i64; 2]| {
+            let mut digit = Digit { count: count as u64, moves: [[0; 4]; 2] };
+            for n in 0..2 {
+                digit.moves[n][0] = operands[n].strides[2 + dim].wrapping_mul(moves[n]);
+                digit.moves[n][1 + dim] = moves[n];
+            }
+            digit
+        };
+        let whole = |first: Digit, rest: &dyn Fn(usize) -> Digit| [first, rest(0), rest(1), rest(2)];
+        let (operands, sizes, group_steps, row, columns, inner) = match target {
+            Target::Output => (
+                [weight, input, output],
+                [kernel, inputs, outputs],
+                [
+                    features as i64 * weight.strides[0],
+                    channels as i64 * input.strides[1],
+                    features as i64 * output.strides[1],
+                ],
+                outer(features, [weight.strides[0], output.strides[1]]),
+                whole(outer(batch, [input.strides[0], output.strides[0]]), &|dim| {
+                    along(dim, outputs[dim], [&input, &output], [axes[dim].stride, 1])
+                }),
+                whole(outer(channels, [weight.strides[1], input.strides[1]]), &|dim| {
+                    along(dim, kernel[dim], [&weight, &input], [1, axes[dim].dilation])
+                }),
+            ),
+            Target::Input => (
+                [weight, output, input],
+                [kernel, outputs, inputs],
+                [
+                    features as i64 * weight.strides[0],
+                    features as i64 * output.strides[1],
+                    channels as i64 * input.strides[1],
+                ],
+                outer(channels, [weight.strides[1], input.strides[1]]),
+                // As many pixels and taps as the phase with the most of them has.
+                whole(outer(batch, [output.strides[0], input.strides[0]]), &|dim| {
+                    let count = (inputs[dim] as u64).div_ceil(axes[dim].stride as u64) as i64;
+                    along(dim, count, [&output, &input], [1, axes[dim].stride])
+                }),
+                whole(outer(features, [weight.strides[0], output.strides[1]]), &|dim| {
+                    let [taps, elements] = axes[dim].of_phase();
+                    along(dim, (kernel[dim] as u64).div_ceil(taps as u64) as i64, [&weight, &output], [taps, -elements])
+                }),
+            ),
+            Target::Weight => (
+                [output, input, weight],
+                [outputs, inputs, kernel],
+                [
+                    features as i64 * output.strides[1],
+                    channels as i64 * input.strides[1],
+                    features as i64 * weight.strides[0],
+                ],
+                outer(features, [output.strides[1], weight.strides[0]]),
+                whole(outer(channels, [input.strides[1], weight.strides[1]]), &|dim| {
+                    along(dim, kernel[dim], [&input, &weight], [axes[dim].dilation, 1])
+                }),
+                whole(outer(batch, [output.strides[0], input.strides[0]]), &|dim| {
+                    along(dim, outputs[dim], [&output, &input], [1, axes[dim].stride])
+                }),
+            ),
+        };
+        let place = |n: usize| Place {
+            at: operands[n].at,
+            group: group_steps[n],
+            steps: [2, 3, 4].map(|dim| operands[n].strides[dim]),
+            sizes: sizes[n],
+        };
+        // Windows are read in the order in which they lie in memory.
+        let (columns, inner) = (ordered(columns, 0), ordered(inner, 1));
+        let width = dtype.size() as i64;
+        let row_count = row.count;
+        let phases = axes.iter().fold(1, |all: u64, axis| all.saturating_mul(axis.phases as u64));
+        let mut parameters = Parameters {
+            operands: [place(0), place(1), place(2)],
+            axes,
+            factor_along: u32::from(runs(&inner, 0, width) > runs(&[row], 0, width)),
+            windows_along: u32::from(runs(&inner, 1, width) > runs(&columns, 0, width)),
+            rows: loops(&[row]),
+            columns: loops(&columns),
+            inner: loops(&inner),
+            row_count,
+            column_count: count(&columns),
+            inner_count: count(&inner),
+            groups,
+            phases,
+            pieces: 1,
+            length: u64::MAX,
+            bias: bias.map_or(0, |(at, _)| at),
+            bias_step: bias.map_or(0, |(_, step)| step),
+            of_input: u32::from(target == Target::Input),
+        };
+        let form = match target {
+            _ if row_count >= FEW => Form::Squares,
+            Target::Weight => Form::Blocks,
+            _ => Form::Threads,
+        };
+        if form == Form::Squares {
+            parameters.cut();
+        }
+        let wide = parameters.exceeds_32_bits(&geometry.space);
+        Convolution { dtype, form, wide, parameters }
+    }
+
+    /// The number of sums of pieces, in the dtype that they are summed in, for which there must be memory.
+    pub fn workspace(&self) -> usize {
+        match self.parameters.pieces {
+            1 => 0,
+            pieces => (pieces * self.parameters.phases * self.parameters.results()) as usize,
+        }
+    }
+
+    /// Enqueues the kernels.
+    ///
+    /// # Safety
+    /// The operands have the sizes of the geometry, the memory at `workspace` has room for the sums, and all of it is held for the
+    /// stream.
+    pub unsafe fn run(&mut self, card: &Card, stream: StreamId, mut workspace: u64) -> Result<()> {
+        let program = self.program(card)?;
+        let parameters = &self.parameters;
+        let [results, phases] = [parameters.results(), parameters.phases];
+        let squares = parameters.squares().saturating_mul(parameters.pieces);
+        let by_threads = u64::from(blocks(card, results)).saturating_mul(phases);
+        let grid = |blocks: u64| {
+            let blocks = u32::try_from(blocks).ok().filter(|&blocks| blocks <= i32::MAX as u32);
+            blocks
+                .map(|blocks| [blocks, 1])
+                .ok_or_else(|| Error::runtime("the convolution is too large for one launch"))
+        };
+        let pieces = parameters.pieces;
+        let first = grid(match self.form {
+            Form::Squares => squares,
+            Form::Threads => by_threads,
+            Form::Blocks => results.min(1 << 20),
+        })?;
+        let last = grid(by_threads)?;
+        let kernel = program.kernel(usize::from(self.form == Form::Blocks));
+        let mut arguments = [argument(&mut self.parameters), argument(&mut workspace)];
+        // SAFETY: guaranteed by the caller; the arguments have the types of the program.
+        unsafe {
+            match self.form {
+                Form::Squares => launch(card, kernel, first, stream, &mut arguments)?,
+                Form::Threads | Form::Blocks => launch(card, kernel, first, stream, &mut arguments[..1])?,
+            }
+            match pieces {
+                1 => Ok(()),
+                _ => launch(card, program.kernel(1), last, stream, &mut arguments),
+            }
+        }
+    }
+
+    fn program(&self, card: &Card) -> Result<Program> {
+        let (element, compute) = (type_name(self.dtype), type_name(self.dtype.compute()));
+        let place = if self.wide { "u64" } else { "u32" };
+        // Cards have instructions for matrices of halves since compute capability 8.0.
+        let halves = matches!(self.dtype, DType::F16 | DType::BF16) && card.properties.major >= 8;
+        let key =
+            |name, halves| (name, [Kind::Of(self.dtype).code(), u8::from(self.wide), u8::from(halves), 0, 0, 0, 0, 0]);
+        if self.form == Form::Squares {
+            return Program::find(card, key("convolution", halves), &[c"squares", c"join"], || {
+                format!(
+                    r#"#include "convolution.cuh"
+using namespace rushlight;
+typedef square_of<{element}, {compute}, {halves}>::type Own;
+extern "C" __global__ void __launch_bounds__(THREADS, SQUARE_BLOCKS<{compute}>) squares(const __grid_constant__ Convolution call, {compute}* parts) {{
+    convolve_squares<Own, {element}, {place}>(call, parts);
+}}
+extern "C" __global__ void __launch_bounds__(THREADS) join(const __grid_constant__ Convolution call, const {compute}* parts) {{
+    join_pieces<{element}, {compute}, {place}>(call, parts);
+}}
+"#
+                )
+            });
+        }
+        Program::find(card, key("narrow_convolution", false), &[c"threads", c"blocks"], || {
+            format!(
+                r#"#include "convolution.cuh"
+using namespace rushlight;
+extern "C" __global__ void __launch_bounds__(THREADS, 2) threads(const __grid_constant__ Convolution call) {{
+    convolve_by_threads<{element}, {compute}, {place}>(call);
+}}
+extern "C" __global__ void __launch_bounds__(THREADS, 2) blocks(const __grid_constant__ Convolution call) {{
+    convolve_by_blocks<{element}, {compute}, {place}>(call);
+}}
+"#
+            )
+        })
+    }
+}
+
+impl Parameters {
+    /// The results of a phase.
+    fn results(&self) -> u64 {
+        self.groups * self.row_count * self.column_count
+    }
+
+    fn squares(&self) -> u64 {
+        let squares = self.row_count.div_ceil(SQUARE) * self.column_count.div_ceil(SQUARE);
+        squares.saturating_mul(self.groups).saturating_mul(self.phases)
+    }
+
+    /// Cuts the inner dimension into pieces, if otherwise there were few blocks with long sums. The cuts depend on sizes alone, so
+    /// that results are the same bits on every device. All pieces together have at most as many sums as enough blocks.
+    fn cut(&mut self) {
+        let most = (ENOUGH_BLOCKS / self.squares().max(1)).min(self.inner_count / LEAST_PIECE).max(1);
+        self.length = self.inner_count.div_ceil(most).next_multiple_of(DEPTH);
+        self.pieces = self.inner_count.div_ceil(self.length);
+    }
+
+    /// Whether a number of a row, column, place or result needs more than 31 bits, or a place in space more than 29.
+    fn exceeds_32_bits(&self, space: &[WindowDim; 3]) -> bool {
+        let reach = |dim: &WindowDim| {
+            let moved = dim.output as u128 * dim.stride as u128 + dim.kernel as u128 * dim.dilation as u128;
+            moved + dim.input as u128 + dim.padding as u128
+        };
+        let counts = [self.results(), self.inner_count.saturating_add(DEPTH), self.column_count, self.row_count];
+        counts.iter().any(|&count| count >= i32::MAX as u64 - SQUARE) || space.iter().any(|dim| reach(dim) >= 1 << 29)
+    }
+}
+
+impl Axis {
+    fn of(dim: &WindowDim, target: Target) -> Axis {
+        // What one window or tap does not use may be any number.
+        let stride = if dim.output == 1 { dim.stride.min(1 << 30) } else { dim.stride } as i64;
+        let dilation = if dim.kernel == 1 { 1 } else { dim.dilation as i64 };
+        let apart = if target == Target::Input { stride } else { 1 };
+        Axis { padding: dim.padding as i64, stride, dilation, phases: apart.min(dim.input as i64) }
+    }
+
+    /// The distance between the taps of a phase, and that of the elements which they read.
+    fn of_phase(&self) -> [i64; 2] {
+        let (mut divisor, mut rest) = (self.stride, self.dilation);
+        while rest != 0 {
+            (divisor, rest) = (rest, divisor % rest);
+        }
+        [self.stride / divisor, self.dilation / divisor]
+    }
+}
+
+/// Digits with more than one value, the one that moves least in an operand first.
+fn ordered(digits: [Digit; 4], operand: usize) -> Vec<Digit> {
+    let mut digits: Vec<Digit> = digits.into_iter().rev().filter(|digit| digit.count != 1).collect();
+    digits.sort_by_key(|digit| digit.moves[operand][0].unsigned_abs());
+    digits
+}
+
+fn count(digits: &[Digit]) -> u64 {
+    digits.iter().map(|digit| digit.count).product()
+}
+
+fn loops(digits: &[Digit]) -> Loops<8> {
+    let strides = |digit: &Digit| std::array::from_fn(|n| digit.moves[n / 4][n % 4]);
+    Loops::over(digits.iter().map(|digit| (digit.count, strides(digit))))
+}
+
+/// How well threads that follow each other along digits read memory: how many read adjacent elements, times 16 and divided by the
+/// distance between these.
+fn runs(digits: &[Digit], operand: usize, width: i64) -> u64 {
+    digits.first().map_or(0, |digit| {
+        let apart = (digit.moves[operand][0] / width).unsigned_abs().max(1);
+        16 * digit.count.min(16) / apart
+    })
+}
