@@ -1,6 +1,6 @@
 //! Recurrent networks by cuDNN: what it takes, and its operators.
 //!
-//! All layers are one call, unless there is dropout between them, which is applied between calls of one layer each. The weights need
+//! All layers are one call, unless the network has dropout between them, which is applied between calls of one layer each. The weights need
 //! no copy where they lie in memory as cuDNN's buffer has them; `nn.RNNBase.flatten_parameters` moves them there.
 
 use std::ffi::c_int;
@@ -14,8 +14,8 @@ use rushlight_cuda::dnn::recurrent::{self as dnn, Backward, Buffer, Call, Cell, 
 use rushlight_cuda::{dnn::SETTINGS, stream};
 use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Joint, OnCuda, Operator,
-    Saves, TensorSpec, Variants, operator,
+    Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Joint, OnCuda, Operator, Saves,
+    TensorSpec, Variants, operator,
 };
 use rushlight_dispatch::value::{Arg, Ints, Output, Value};
 use rushlight_dispatch::{copy, create, deterministic, op};
@@ -43,11 +43,11 @@ pub(super) fn run(network: &Network, input: &Tensor, states: &[&Tensor]) -> Resu
     if dnn::buffer(card::of(input.device())?, stream::current(index), &own)?.is_none() {
         return Ok(None);
     }
-    let together = if network.dropout == 0.0 { network.layers } else { 1 };
+    let together = if network.is_apart { 1 } else { network.layers };
     let mut results: Vec<Vec<Tensor>> = vec![Vec::new(); states.len()];
     let mut output = input.clone();
     for first in (0..network.layers).step_by(together) {
-        if first > 0 {
+        if first > 0 && network.dropout != 0.0 {
             output = op!(DROPOUT, &output, network.dropout, true)?;
         }
         let (start, count) = (first * network.directions, together * network.directions);
@@ -122,9 +122,13 @@ fn layers(network: &Network) -> Option<dnn::Network> {
     are_known.then_some(own)
 }
 
-/// The same with the sequences, if input and states fit the layers.
+/// The same with the sequences, if input and states fit the layers. A batch of networks is composed of steps.
 fn described(network: &Network, input: &Tensor, states: &[&Tensor]) -> Option<(dnn::Network, Sequences)> {
     let own = layers(network)?;
+    let all = network.weights.iter().flat_map(Weights::each).chain(states.iter().copied()).chain([input]);
+    if all.into_iter().any(Tensor::is_batched) {
+        return None;
+    }
     let (features, sequences) = match (&network.lengths, &input.sizes()[..]) {
         (Some(steps), &[_, features]) => {
             let length = |at: i64| steps.iter().filter(|&&count| count > at).count() as c_int;
@@ -168,6 +172,7 @@ pub fn flattened(
         layers: num_layers,
         directions: if bidirectional { 2 } else { 1 },
         dropout: 0.0,
+        is_apart: false,
         batch_sizes: None,
         lengths: None,
     };
@@ -196,7 +201,6 @@ gradients if `keeps`; those that do not exist are empty.
     >>> torch._recurrent_layers(x, [x], [x[0], x[0]], [], 'RNN_RELU', False, 1, False, False)[0]
     tensor([[[2.]]])",
     dtypes: DTypes::FLOATS,
-    batch_rule: BatchRule::Fallback,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd {
         cpu: |args| with_network(args, stepped),
         cuda: OnCuda::Own(|args| {
@@ -247,6 +251,7 @@ fn with_network<R>(args: &Args, run: impl FnOnce(&Network, &Tensor, &[&Tensor]) 
         layers: usize::try_from(args.int(NUM_LAYERS)?).unwrap_or(0),
         directions: if args.bool(BIDIRECTIONAL)? { 2 } else { 1 },
         dropout: 0.0,
+        is_apart: false,
         batch_sizes: batch_sizes.as_ref(),
         lengths: batch_sizes.is_some().then(|| Ints::from(sizes)),
     };
@@ -374,7 +379,6 @@ Shapes: as there; the gradients are in the order of these arguments.
     >>> torch._recurrent_layers_backward(x, [x], [x[0], x[0]], [], 'RNN_RELU', False, 1, False, x, reserve, x, None, None)[2]
     tensor([[1.]])",
     dtypes: DTypes::FLOATS,
-    batch_rule: BatchRule::Fallback,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd {
         cpu: again,
         cuda: OnCuda::Own(|args| match with_network(args, |network, input, states| backward(args, network, input, states))? {
@@ -408,13 +412,14 @@ fn backward(args: &Args, network: &Network, input: &Tensor, states: &[&Tensor]) 
     let last = sizes.len() - 1;
     sizes[last] = network.directions as isize * states[0].sizes()[2];
     let fits = |tensor: &Tensor, sizes: &[isize]| {
-        tensor.sizes()[..] == *sizes && tensor.dtype() == dtype && tensor.device() == device
+        tensor.sizes()[..] == *sizes && tensor.dtype() == dtype && tensor.device() == device && !tensor.is_batched()
     };
     let arriving = [GRAD_OUTPUT, GRAD_HY, GRAD_CY].map(|arg| args.optional_tensor(arg));
     let [grad_output, of_states @ ..] = arriving;
     let is_whole = kept.numel() == call.reserve
         && kept.dtype() == DType::U8
         && kept.device() == device
+        && !kept.is_batched()
         && call.reserve > 0
         && fits(output, &sizes)
         && grad_output.is_none_or(|grad| fits(grad, &sizes))

@@ -93,10 +93,13 @@ fn read<'a>(
         return Err(Error::runtime(format!("ArrayRef: invalid slice, N = {n}; M = {stride}; size = {n}"))
             .hint("Each layer and direction needs weights of its own."));
     }
-    let dropout = if args.bool(own.train)? { args.float(own.dropout)? } else { 0.0 };
+    let given = args.float(own.dropout)?;
+    let dropout = if args.bool(own.train)? { given } else { 0.0 };
+    // Also without training: the module's weights have a buffer for each layer.
+    let is_apart = given != 0.0;
     let lengths = batch_sizes.and_then(|sizes| lengths(sizes, args.tensor(Arg::FIRST).ok()?));
     let weights = Weights::list(&params, has_biases, projected);
-    Ok((Network { kind, weights, layers, directions, dropout, batch_sizes, lengths }, hidden))
+    Ok((Network { kind, weights, layers, directions, dropout, is_apart, batch_sizes, lengths }, hidden))
 }
 
 fn run(args: &Args, kind: Kind, packed: bool) -> Result<Output> {

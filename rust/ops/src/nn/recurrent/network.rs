@@ -120,6 +120,8 @@ pub(super) struct Network<'a> {
     pub layers: usize,
     pub directions: usize,
     pub dropout: f64,
+    /// Whether cuDNN gets each layer in a call of its own, as dropout between them needs.
+    pub is_apart: bool,
     /// The number of sequences in each step, if they are packed.
     pub batch_sizes: Option<&'a Tensor>,
     /// The same as numbers, if they fit the input.

@@ -7,8 +7,8 @@ use rushlight_autograd::{Tensor, engine};
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Layout, Result, Scalar};
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Joint, OnCuda, Operator,
-    Saves, TensorSpec, Variants, operator,
+    Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Joint, OnCuda, Operator, Saves,
+    TensorSpec, Variants, operator,
 };
 use rushlight_dispatch::value::{Output, Target, Value};
 use rushlight_dispatch::{allocate::allocate, copy, create, op};
@@ -367,10 +367,13 @@ Shapes: products of the input with its weights `(sum(batch_sizes), gates * H)`, 
     tensor([[2.],
             [3.]])",
     dtypes: DTypes::FLOATS,
-    batch_rule: BatchRule::Fallback,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd {
         cpu: |args| Sequence::read(args)?.composed().map(Output::Tuple),
-        cuda: OnCuda::Own(|args| Sequence::read(args)?.forward().map(Output::Tuple)),
+        cuda: OnCuda::Own(|args| {
+            let own = Sequence::read(args)?;
+            let results = if is_batched(args) { own.composed()? } else { own.forward()? };
+            Ok(Output::Tuple(results))
+        }),
     }),
     derivative: Derivative::Joint(Joint {
         inputs: &[PRODUCTS, HX, CX, W_HH, B_HH],
@@ -419,30 +422,12 @@ Shapes: as there.
     >>> torch._recurrent_sequence_backward(h, h, None, h, None, [1], 'RNN_RELU', False, 2 * h, none, none, h, None)
     (tensor([[1.]]), tensor([[1.]]), tensor([[1.]]))",
     dtypes: DTypes::FLOATS,
-    batch_rule: BatchRule::Fallback,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd {
-        cpu: |args| {
-            let _on = GradMode::new(true);
-            let leaf = |tensor: &Tensor| -> Result<Tensor> {
-                let leaf = tensor.detach();
-                leaf.set_requires_grad(true)?;
-                Ok(leaf)
-            };
-            let operands = operands(args).map(|operand| operand.map(leaf).transpose());
-            let [products, hx, cx, weight, bias] = operands;
-            let operands = [products?, hx?, cx?, weight?, bias?];
-            let grads = grads(args)?.map(|grad| grad.cloned());
-            let options = engine::Options::default();
-            let found = of_composed(args, operands.clone(), grads, options)?.into_iter().zip(operands);
-            let zeros = |(found, operand): (Option<Tensor>, Option<Tensor>)| match (found, operand) {
-                (_, None) => Ok(None),
-                (Some(found), _) => Ok(Some(found.detach())),
-                (None, Some(own)) => create::zeros(own.sizes(), own.dtype(), own.device()).map(Some),
-            };
-            let list: Vec<Option<Tensor>> = found.map(zeros).collect::<Result<_>>()?;
-            Ok(Output::List(list.into_iter().flatten().collect()))
-        },
+        cpu: again,
         cuda: OnCuda::Own(|args| {
+            if is_batched(args) {
+                return again(args);
+            }
             let (own, grads) = (Sequence::read(args)?, grads(args)?);
             let results = [args.tensor(OUTPUTS)?, args.tensor(CELLS)?, args.tensor(SUMS)?];
             let wide = [own.steps.rows(), own.kind.gates() * own.width()];
@@ -469,6 +454,34 @@ Shapes: as there.
     )],
     ..Operator::BASE
 };
+
+/// Whether `vmap` runs the call on all samples, for which operators compose it.
+fn is_batched(args: &Args) -> bool {
+    !args.all_tensors(|tensor| !tensor.is_batched())
+}
+
+/// All gradients, from operators that run again.
+fn again(args: &Args) -> Result<Output> {
+    let _on = GradMode::new(true);
+    let leaf = |tensor: &Tensor| -> Result<Tensor> {
+        let leaf = tensor.detach();
+        leaf.set_requires_grad(true)?;
+        Ok(leaf)
+    };
+    let operands = operands(args).map(|operand| operand.map(leaf).transpose());
+    let [products, hx, cx, weight, bias] = operands;
+    let operands = [products?, hx?, cx?, weight?, bias?];
+    let grads = grads(args)?.map(|grad| grad.cloned());
+    let options = engine::Options::default();
+    let found = of_composed(args, operands.clone(), grads, options)?.into_iter().zip(operands);
+    let zeros = |(found, operand): (Option<Tensor>, Option<Tensor>)| match (found, operand) {
+        (_, None) => Ok(None),
+        (Some(found), _) => Ok(Some(found.detach())),
+        (None, Some(own)) => create::zeros(own.sizes(), own.dtype(), own.device()).map(Some),
+    };
+    let list: Vec<Option<Tensor>> = found.map(zeros).collect::<Result<_>>()?;
+    Ok(Output::List(list.into_iter().flatten().collect()))
+}
 
 /// The gradients that arrive, which have the sizes of outputs.
 fn grads<'a>(args: &'a Args) -> Result<[Option<&'a Tensor>; 2]> {
