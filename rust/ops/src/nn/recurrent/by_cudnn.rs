@@ -14,8 +14,8 @@ use rushlight_cuda::dnn::recurrent::{self as dnn, Backward, Buffer, Call, Cell, 
 use rushlight_cuda::{dnn::SETTINGS, stream};
 use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Joint, OnCuda, Operator, Saves,
-    TensorSpec, Variants, operator,
+    Args, BackwardContext, BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Joint, OnCuda, Operator,
+    Saves, TensorSpec, Variants, operator,
 };
 use rushlight_dispatch::value::{Arg, Ints, Output, Value};
 use rushlight_dispatch::{copy, create, deterministic, op};
@@ -379,6 +379,7 @@ Shapes: as there; the gradients are in the order of these arguments.
     >>> torch._recurrent_layers_backward(x, [x], [x[0], x[0]], [], 'RNN_RELU', False, 1, False, x, reserve, x, None, None)[2]
     tensor([[1.]])",
     dtypes: DTypes::FLOATS,
+    batch_rule: BatchRule::Fallback,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd {
         cpu: again,
         cuda: OnCuda::Own(|args| match with_network(args, |network, input, states| backward(args, network, input, states))? {
@@ -412,14 +413,13 @@ fn backward(args: &Args, network: &Network, input: &Tensor, states: &[&Tensor]) 
     let last = sizes.len() - 1;
     sizes[last] = network.directions as isize * states[0].sizes()[2];
     let fits = |tensor: &Tensor, sizes: &[isize]| {
-        tensor.sizes()[..] == *sizes && tensor.dtype() == dtype && tensor.device() == device && !tensor.is_batched()
+        tensor.sizes()[..] == *sizes && tensor.dtype() == dtype && tensor.device() == device
     };
     let arriving = [GRAD_OUTPUT, GRAD_HY, GRAD_CY].map(|arg| args.optional_tensor(arg));
     let [grad_output, of_states @ ..] = arriving;
     let is_whole = kept.numel() == call.reserve
         && kept.dtype() == DType::U8
         && kept.device() == device
-        && !kept.is_batched()
         && call.reserve > 0
         && fits(output, &sizes)
         && grad_output.is_none_or(|grad| fits(grad, &sizes))
@@ -472,7 +472,7 @@ fn backward(args: &Args, network: &Network, input: &Tensor, states: &[&Tensor]) 
 fn again(args: &Args) -> Result<Output> {
     use RECURRENT_LAYERS_BACKWARD::*;
 
-    let _on = GradMode::new(true);
+    let _on = GradMode::within();
     let leaf = |tensor: &Tensor| -> Result<Tensor> {
         let leaf = tensor.detach();
         leaf.set_requires_grad(true)?;
@@ -530,7 +530,8 @@ fn gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
 
     let list = |arg: Arg| -> Vec<Tensor> { d.list(arg).into_iter().flatten().cloned().collect() };
     let (input, states, params) = (d.input(INPUT).done()?, list(HX), list(PARAMS));
-    let arriving = [0, 1, 2].map(|at| d.grads.get(at).cloned().flatten());
+    // Results that do not exist have empty gradients.
+    let arriving = [0, 1, 2].map(|at| d.grads.get(at).cloned().flatten().filter(|grad| grad.numel() > 0));
     let rest: [Value; 5] = [
         d.ints(BATCH_SIZES).into(),
         d.args.str(MODE)?.into(),

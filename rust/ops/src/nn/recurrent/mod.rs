@@ -124,8 +124,13 @@ fn gradients_of(
     operands: &[Tensor],
     options: engine::Options,
 ) -> Result<Vec<Option<Tensor>>> {
-    let given = results.into_iter().zip(arriving).filter(|(_, grad)| grad.is_some());
-    let (outputs, grads): (Vec<_>, Vec<_>) = given.map(|(result, grad)| (result, grad.clone())).unzip();
+    let (mut outputs, mut grads) = (Vec::new(), Vec::new());
+    for (result, grad) in results.into_iter().zip(arriving) {
+        if grad.is_some() && result.gradient_edge()?.is_some() {
+            outputs.push(result);
+            grads.push(grad.clone());
+        }
+    }
     let (mut found, mut places) = (vec![None; operands.len()], Vec::new());
     for (at, operand) in operands.iter().enumerate() {
         if operand.gradient_edge()?.is_some() {

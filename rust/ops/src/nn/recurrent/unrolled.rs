@@ -7,8 +7,8 @@ use rushlight_autograd::{Tensor, engine};
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Layout, Result, Scalar};
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Joint, OnCuda, Operator, Saves,
-    TensorSpec, Variants, operator,
+    Args, BackwardContext, BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Joint, OnCuda, Operator,
+    Saves, TensorSpec, Variants, operator,
 };
 use rushlight_dispatch::value::{Output, Target, Value};
 use rushlight_dispatch::{allocate::allocate, copy, create, op};
@@ -422,12 +422,10 @@ Shapes: as there.
     >>> torch._recurrent_sequence_backward(h, h, None, h, None, [1], 'RNN_RELU', False, 2 * h, none, none, h, None)
     (tensor([[1.]]), tensor([[1.]]), tensor([[1.]]))",
     dtypes: DTypes::FLOATS,
+    batch_rule: BatchRule::Fallback,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd {
         cpu: again,
         cuda: OnCuda::Own(|args| {
-            if is_batched(args) {
-                return again(args);
-            }
             let (own, grads) = (Sequence::read(args)?, grads(args)?);
             let results = [args.tensor(OUTPUTS)?, args.tensor(CELLS)?, args.tensor(SUMS)?];
             let wide = [own.steps.rows(), own.kind.gates() * own.width()];
@@ -462,7 +460,7 @@ fn is_batched(args: &Args) -> bool {
 
 /// All gradients, from operators that run again.
 fn again(args: &Args) -> Result<Output> {
-    let _on = GradMode::new(true);
+    let _on = GradMode::within();
     let leaf = |tensor: &Tensor| -> Result<Tensor> {
         let leaf = tensor.detach();
         leaf.set_requires_grad(true)?;
@@ -527,7 +525,8 @@ fn gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
 
     let given = |arg| if d.is_tensor(arg) { d.input(arg).done().map(Some) } else { Ok(None) };
     let operands = [given(PRODUCTS)?, given(HX)?, given(CX)?, given(W_HH)?, given(B_HH)?];
-    let arriving = [0, 1].map(|at| d.grads.get(at).cloned().flatten());
+    // Results that do not exist have empty gradients.
+    let arriving = [0, 1].map(|at| d.grads.get(at).cloned().flatten().filter(|grad| grad.numel() > 0));
     let rest: [Value; 3] = [d.ints(BATCH_SIZES).into(), d.args.str(MODE)?.into(), d.flag(BACKWARDS).into()];
     let values = operands.iter().map(|operand| Value::from(operand.clone())).chain(rest);
     if !modes::recording() {
