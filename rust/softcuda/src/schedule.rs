@@ -153,9 +153,7 @@ impl Machine {
             Work::Call(run) => run(),
             Work::Compute(library, run) => {
                 self.computed[library as usize] += 1;
-                if let Err(fault) = run() {
-                    self.stop(device, LAUNCH_FAILED, fault);
-                }
+                run();
             }
             Work::Copy { to, from, bytes } => {
                 let from = match &from {
