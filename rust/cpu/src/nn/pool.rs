@@ -198,19 +198,23 @@ trait Ordered: Copy + PartialOrd {}
 impl<T: Copy + PartialOrd> Ordered for T {}
 
 /// An element type that can be summed.
-trait Total: Copy + std::ops::Add<Output = Self> + std::ops::Div<Output = Self> {
+trait Total: Copy + std::ops::Add<Output = Self> {
     const ZERO: Self;
-    fn count(n: i64) -> Self;
+    fn over(self, n: i64) -> Self;
 }
 macro_rules! total {
-    ($($type:ty)*) => {$(
+    ($($type:ty: |$x:ident, $n:ident| $ratio:expr),*) => {$(
         impl Total for $type {
             const ZERO: $type = 0 as $type;
-            fn count(n: i64) -> $type { n as $type }
+            fn over(self, n: i64) -> $type {
+                let ($x, $n) = (self, n);
+                $ratio
+            }
         }
     )*};
 }
-total! { f32 f64 i64 }
+// The least integer over -1 is beyond the others: it stays itself.
+total! { f32: |x, n| x / n as f32, f64: |x, n| x / n as f64, i64: |x, n| x.wrapping_div(n) }
 
 /// Adds each of `pixels` values at its index to a plane of `area` zeros. Returns whether all indices lay within their
 /// plane: each is read once, because other threads may write to them meanwhile.
@@ -340,7 +344,7 @@ impl Means {
                     // SAFETY: windows lie within the plane.
                     rows(&mut |row| row.for_each(|i| unsafe { sum += *from.add(i) }));
                     // SAFETY: each pixel is written once.
-                    unsafe { to.add(pixel).write(sum / T::count(divisor)) }
+                    unsafe { to.add(pixel).write(sum.over(divisor)) }
                 });
             });
         }, else => return Err(Error::unsupported("avg_pool", dtype)));
@@ -360,7 +364,7 @@ impl Means {
                 unsafe { (0..self.area()).for_each(|i| to.add(i).write(T::ZERO)) };
                 self.each(|pixel, divisor, rows| {
                     // SAFETY: see above.
-                    let share = unsafe { *from.add(pixel) } / T::count(divisor);
+                    let share = unsafe { *from.add(pixel) }.over(divisor);
                     // SAFETY: see above.
                     rows(&mut |row| row.for_each(|i| unsafe { *to.add(i) = *to.add(i) + share }));
                 });
