@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+import rushlight as torch
+
 LIMITED = """
 import resource
 import rushlight as torch
@@ -74,6 +78,13 @@ def test_scratch_that_is_not_there_is_an_exception():
     done = subprocess.run(program, capture_output=True, text=True, timeout=300, env=environment)
     last = done.stdout.split("\n")[-2:-1]
     assert (done.returncode, last) == (0, ["all"]), (last, done.stderr[-2000:])
+
+
+def test_a_module_that_cannot_be_loaded_hides_no_error(monkeypatch):
+    """Without memory the interpreter may fail to load a module, and reports a wrong error about its source."""
+    monkeypatch.setitem(sys.modules, "rushlight._in_python", None)
+    with pytest.raises(RuntimeError, match="memory"):
+        torch.stft(torch.ones(1).expand(2**50), 512, center=False, return_complex=True, window=torch.ones(512))
 
 
 GROWING = """

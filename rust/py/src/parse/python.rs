@@ -76,8 +76,13 @@ pub fn answer(name: &str, call: &Call, refused: Option<&PyErr>) -> PyResult<Opti
     {
         return Ok(None);
     }
-    let forms = py.import("rushlight._in_python")?.getattr("FORMS")?;
-    let form = forms.call_method1("get", (name,))?;
+    let module = match py.import("rushlight._in_python") {
+        Ok(module) => module,
+        // A module that cannot be loaded for lack of memory must not hide the error of the operator.
+        Err(_) if refused.is_some() => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let form = module.getattr("FORMS")?.call_method1("get", (name,))?;
     if form.is_none() {
         return Ok(None);
     }
