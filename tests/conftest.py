@@ -1,5 +1,6 @@
 """Options of the test run."""
 
+import gc
 import signal
 
 import pytest
@@ -18,6 +19,12 @@ else:
     settings.register_profile("default", max_examples=200, deadline=None, derandomize=True)
     settings.register_profile("nightly", max_examples=100_000, deadline=None)
     settings.load_profile("default")
+
+
+def pytest_collection_finish():
+    # The tests themselves are a large heap, and many of them ask the collector to look through all of it.
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser):

@@ -71,6 +71,7 @@ def large_calls():
         " kaiser_window",
         "500, 500": "tril_indices triu_indices eye",
         "t(200000), (50000, 150000)": "split_with_sizes_copy unsafe_split_with_sizes",
+        "t(200000), 50000": "split_copy unsafe_split",
         "t(64, 24, 24)": "linalg.eigh linalg.eigvalsh linalg.eigvals",
         definite: "linalg.cholesky_ex linalg.cholesky cholesky cholesky_inverse",
         matrices: "linalg.lu_factor_ex linalg.lu_factor linalg.lu linalg.inv_ex linalg.inv inverse linalg.det det"
