@@ -50,7 +50,7 @@ def test_what_there_is_no_support_for_is_refused():
     with pytest.raises(RuntimeError, match="PyTorch was not built with Green Context support!"):
         torch.cuda.GreenContext.create(num_sms=4)
     with pytest.raises(TypeError, match="^GreenContext: No constructor defined!\n"):
-        torch.cuda.GreenContext()
+        torch.cuda.GreenContext(3)
     with pytest.raises(NotImplementedError, match="sparse tensors are on the CPU alone"):
         torch.cuda.sparse.FloatTensor(2, 2)
 

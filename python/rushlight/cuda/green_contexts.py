@@ -25,7 +25,7 @@ class GreenContext:
         TypeError: the class is called.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         raise TypeError(
             "GreenContext: No constructor defined!\n"
             "  Streams of another priority share a GPU: torch.cuda.Stream(priority=-1)."
