@@ -1,5 +1,8 @@
 """Parts of `torch.cuda` that need no GPU: settings of TunableOp, private names, and what there is no support for."""
 
+import inspect
+import re
+
 import pytest
 
 import rushlight as torch
@@ -46,6 +49,8 @@ def test_what_there_is_no_support_for_is_refused():
         torch.cuda.gds.GdsFile("some", 0)
     with pytest.raises(RuntimeError, match="PyTorch was not built with Green Context support!"):
         torch.cuda.GreenContext.create(num_sms=4)
+    with pytest.raises(TypeError, match="^GreenContext: No constructor defined!\n"):
+        torch.cuda.GreenContext(3)
     with pytest.raises(NotImplementedError, match="sparse tensors are on the CPU alone"):
         torch.cuda.sparse.FloatTensor(2, 2)
 
@@ -63,3 +68,35 @@ def test_private_names_about_devices():
     assert torch.cuda._exchange_device(-1) == torch.cuda._maybe_exchange_device(-1) == -1
     with torch.cuda._DeviceGuard(-1) as nothing:
         assert nothing is None
+
+
+def test_errors_of_the_runtime_have_sentences():
+    for code, sentence in [(2, "out of memory"), (35, "CUDA driver version is insufficient for CUDA runtime version")]:
+        assert str(torch.cuda.CudaError(code)) == f"{sentence} ({code})"
+        with pytest.raises(torch.cuda.CudaError, match=re.escape(f"{sentence} ({code})")):
+            torch.cuda.check_error(code)
+    assert str(torch.cuda.CudaError(12345)) == "unrecognized error code (12345)"
+
+
+def test_parameters_have_the_names_of_torch():
+    """Of classes and functions whose parameters are not those of an operator."""
+    for make, parameters in [
+        (torch.cuda.Stream, ["device", "priority", "kwargs"]),
+        (torch.cuda.amp.autocast, ["enabled", "dtype", "cache_enabled"]),
+        (torch.cuda.device(None).__exit__, ["type", "value", "traceback"]),
+        (torch.cuda.StreamContext(None).__exit__, ["type", "value", "traceback"]),
+        (torch.autocast("cpu").__exit__, ["exc_type", "exc_val", "exc_tb"]),
+    ]:
+        assert list(inspect.signature(make).parameters) == parameters, make
+    assert inspect.signature(torch.cuda.amp.autocast).parameters["dtype"].default is torch.float16
+    assert inspect.signature(torch.cpu.amp.autocast).parameters["dtype"].default is torch.bfloat16
+    assert torch.cuda.has_half and not torch.cuda.has_magma
+
+
+def test_kernels_of_attention_are_selected_in_a_block():
+    cuda = torch.backends.cuda
+    with pytest.warns(FutureWarning, match="`torch.backends.cuda.sdp_kernel.*` is deprecated"):
+        with cuda.sdp_kernel(enable_flash=False, enable_cudnn=False):
+            assert not cuda.flash_sdp_enabled() and not cuda.cudnn_sdp_enabled()
+            assert cuda.math_sdp_enabled() and cuda.mem_efficient_sdp_enabled()
+    assert cuda.flash_sdp_enabled() and cuda.cudnn_sdp_enabled()

@@ -149,7 +149,17 @@ raises(torch.OutOfMemoryError, sentence, lambda: torch.ones(1 << 30, device="cud
 raises(RuntimeError, "Storage size calculation overflowed with sizes=[4611686018427387904]", lambda: torch.empty(1 << 62, device="cuda"))
 torch.cuda.set_per_process_memory_fraction(0.1)
 raises(torch.OutOfMemoryError, "CUDA out of memory. Tried to allocate 256.00 MiB.", lambda: torch.ones(1 << 26, device="cuda"))
-assert torch.ones(2, device="cuda").tolist() == [1.0, 1.0] and torch.cuda.memory_stats()["num_ooms"] == 2
+stats = torch.cuda.memory_stats()
+assert stats["num_ooms"] == 2 and stats["allocated_bytes.all.current"] == stats["reserved_bytes.all.current"] == 0
+# Half of the memory is taken: what fails in the middle of a call leaves nothing behind, and blocks kept for reuse are given up first.
+torch.cuda.set_per_process_memory_fraction(1.0)
+half = torch.empty(600 << 20, dtype=torch.uint8, device="cuda")
+taken = torch.cuda.memory_allocated()
+error = raises(torch.OutOfMemoryError, "CUDA out of memory. Tried to allocate", lambda: half.to(torch.float32))
+assert "torch.cuda.empty_cache()" in str(error) and torch.cuda.memory_allocated() == taken
+del half
+assert torch.empty(700 << 20, dtype=torch.uint8, device="cuda").numel() == 700 << 20
+assert torch.ones(2, device="cuda").tolist() == [1.0, 1.0] and torch.cuda.memory_allocated() == 0
 """
     )
 
@@ -177,6 +187,8 @@ argument = P(x.data_ptr())
 assert cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, (P * 1)(ctypes.addressof(argument)), None) == 0
 sentence = "CUDA error: an illegal memory access was encountered"
 raises(torch.AcceleratorError, sentence, torch.cuda.synchronize)
+error = raises(torch.AcceleratorError, sentence, torch.cuda.synchronize)
+assert "CUDA_LAUNCH_BLOCKING=1" in str(error), error
 for call in (x.cpu, lambda: x + 1, x.sum, lambda: torch.empty(4, device="cuda").fill_(1), torch.cuda.Event().record, x.tolist):
     raises(torch.AcceleratorError, sentence, call)
 del x

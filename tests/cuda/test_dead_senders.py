@@ -47,3 +47,40 @@ if __name__ == "__main__":
 
 def test_the_receiver_goes_on_when_the_sender_dies(tmp_path):
     assert run_file(tmp_path / "program.py", PROGRAM).splitlines()[-1] == "done"
+
+
+TOO_LATE = """
+import os, signal, time
+import rushlight as torch
+import rushlight.multiprocessing as mp
+
+def send(queue, gate):
+    queue.put(torch.arange(1000.0, device="cuda"))
+    gate.get()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    context = mp.get_context("spawn")
+    queue, gate = context.Queue(), context.Queue()
+    child = context.Process(target=send, args=(queue, gate))
+    child.start()
+    while queue.empty():
+        time.sleep(0.01)
+    gate.put(None)
+    child.join()
+    try:
+        queue.get(timeout=60)
+    except torch.AcceleratorError as error:
+        first, way_out = str(error).splitlines()
+        assert first.startswith("CUDA error: "), first
+        assert way_out == "  The process that sent the tensor must live until it has been received.", way_out
+    else:
+        raise AssertionError("received")
+    assert torch.cuda.memory_allocated() == 0 and (torch.ones(10, device="cuda") * 2).sum().item() == 20
+    print("done")
+"""
+
+
+def test_a_sender_that_died_before_its_tensor_was_received(tmp_path):
+    """The receiver is told, keeps no memory, and goes on."""
+    assert run_file(tmp_path / "program.py", TOO_LATE).splitlines()[-1] == "done"

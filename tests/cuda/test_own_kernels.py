@@ -463,3 +463,18 @@ def test_powers_of_two():
     x, powers = torch.tensor([1.0, -3.0, 1e30]), torch.tensor([1, 200, -300])
     exact(torch.ldexp, x, powers)
     close(torch.ldexp, x[:2], torch.tensor([0.5, -2.0]))
+
+
+@pytest.mark.parametrize("eps", [1e-5, 1e-12])
+def test_batch_normalisation_with_a_small_epsilon(eps):
+    """cuDNN takes none below 1e-5; the engine's kernel takes any. The variance of the elements is 1e-8."""
+    torch.manual_seed(0)
+    x = 1e-4 * torch.randn(6, 3, 4, 4)
+    given = [x.clone().requires_grad_(), x.cuda().requires_grad_()]
+    results = [F.batch_norm(one, None, None, training=True, eps=eps) for one in given]
+    torch.testing.assert_close(results[1].cpu(), results[0], rtol=1e-4, atol=1e-5)
+    assert (results[1].std().item() > 0.9) == (eps == 1e-12)
+    for result in results:
+        (result**3).sum().backward()
+    most = given[0].grad.abs().max().item()
+    torch.testing.assert_close(given[1].grad.cpu(), given[0].grad, rtol=1e-3, atol=1e-4 * most)

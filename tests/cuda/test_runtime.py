@@ -346,6 +346,41 @@ def test_mixed_precision():
     )
 
 
+def test_mixed_precision_of_each_kind_of_operator():
+    """GPUs have other lists than the CPU: what is cast to float32 there or here alone, and what is refused."""
+    run(
+        RAISES
+        + """
+F = torch.nn.functional
+x, half = torch.full((4, 4), 0.5, device="cuda"), torch.full((4, 4), 0.5, device="cuda", dtype=torch.float16)
+lower = [
+    lambda x: x @ x, lambda x: F.linear(x, x), lambda x: torch.addr(x, x[0], x[0]), lambda x: F.prelu(x, x[0, :1]),
+    lambda x: F.conv1d(x[None], x[None]),
+]
+wide = [
+    torch.exp, torch.log, torch.acos, torch.tan, torch.rsqrt, torch.sum, lambda x: x.sum(0), torch.prod, lambda x: x.cumsum(0), lambda x: x.pow(2),
+    torch.norm, lambda x: F.softmax(x, 0), lambda x: F.layer_norm(x, (4,)), lambda x: F.mse_loss(x, x), lambda x: F.softplus(x),
+    lambda x: F.cosine_similarity(x, x), lambda x: F.soft_margin_loss(x, x), lambda x: F.binary_cross_entropy_with_logits(x, x),
+]
+widest = [lambda x, y: torch.atan2(x, y), lambda x, y: torch.addcmul(x, x, y), lambda x, y: torch.dot(x[0], y[0]), lambda x, y: torch.cat([x, y])]
+unchanged = [torch.cos, torch.relu, torch.mean, torch.sigmoid, lambda x: x + x]
+with torch.autocast("cuda"):
+    for call in lower:
+        assert call(x).dtype == call(half).dtype == torch.float16
+    for n, call in enumerate(wide):
+        assert call(x).dtype == call(half).dtype == torch.float32, n
+    for call in widest:
+        assert call(half, half).dtype == torch.float16 and call(half, x).dtype == call(x, half).dtype == torch.float32
+    for call in unchanged:
+        assert call(half).dtype == torch.float16 and call(x).dtype == torch.float32
+    sentence = "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast."
+    error = raises(RuntimeError, sentence, lambda: F.binary_cross_entropy(x, x))
+    assert "BCEWithLogitsLoss" in str(error)
+assert F.binary_cross_entropy(x, x).dtype == torch.float32
+"""
+    )
+
+
 @pytest.mark.parametrize("devices", [1, 3])
 def test_data_parallel(devices):
     run(
@@ -412,6 +447,14 @@ def test_accelerator():
         a.synchronize()
         assert x.device.index == 1 and a.memory_allocated() == 512 and a.get_memory_info()[1] == 1 << 30
         assert torch.float16 in a.get_device_capability()["supported_dtypes"]
+        graph, side = a.Graph(), torch.Stream()
+        graph.enable_debug_mode()
+        with side, graph:
+            x += 1
+        assert x[0].item() == 1
+        graph.replay()
+        a.synchronize()
+        assert x.tolist() == [2.0] * 100 and graph.pool() == graph.pool()
         """,
         SOFTCUDA_DEVICES=2,
     )

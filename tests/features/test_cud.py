@@ -107,12 +107,15 @@ def test_cud_5_page_locked_memory():
 
 @needs_soft_card
 @pytest.mark.parametrize("seed", [0, 1])
-def test_cud_6_copies_that_do_not_wait(seed):
-    """The page-locked source is kept until its copy has run, and a trace shows copies beside other work."""
+def test_cud_6_copies_that_do_not_wait(seed, thorough):
+    """The page-locked source is kept until its copy has run, and a trace shows copies beside other work.
+
+    A thorough run makes 100,000 copies.
+    """
     run(
-        """
+        f"""
         from rushlight.profiler import DeviceType, profile
-        for _ in range(500):
+        for _ in range({500 if thorough else 1}):
             results = []
             for n in range(200):
                 source = torch.full((64,), float(n)).pin_memory()
@@ -129,7 +132,7 @@ def test_cud_6_copies_that_do_not_wait(seed):
             with torch.cuda.stream(side):
                 y = pinned.to("cuda", non_blocking=True)
             z = x.exp()
-        work = {one.name: one for one in profiled.events() if one.device_type == DeviceType.CUDA}
+        work = {{one.name: one for one in profiled.events() if one.device_type == DeviceType.CUDA}}
         assert work["Memcpy HtoD"].device_resource_id == side.cuda_stream != work["exp"].device_resource_id
         """,
         SOFTCUDA_SEED=seed,

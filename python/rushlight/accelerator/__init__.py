@@ -97,7 +97,7 @@ class device_index:
             _need()
             self.prev_idx = _C._cuda_set_device(self.idx)
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         if self.prev_idx >= 0:
             _C._cuda_set_device(self.prev_idx)
 
@@ -260,7 +260,12 @@ def reset_accumulated_memory_stats(device_index: Any = None, /) -> None:
 
 
 class Graph:
-    """Recorded work of an accelerator; see `torch.cuda.CUDAGraph`.
+    """Recorded work of an accelerator; see `torch.cuda.CUDAGraph`. As a context manager it records the work of a ``with`` block.
+
+    Args:
+        keep_graph: whether the record can be changed until it is run.
+        pool: the name of another graph's pool of memory, in place of one of its own.
+        capture_error_mode: see `CUDAGraph.capture_begin`.
 
     Raises:
         RuntimeError: there is no accelerator.
@@ -295,6 +300,24 @@ class Graph:
     def pool(self) -> tuple[int, int]:
         """The name of the graph's pool of memory."""
         return self._graph.pool()
+
+    def enable_debug_mode(self) -> None:
+        """Keeps what `debug_dump` writes."""
+        self._graph.enable_debug_mode()
+
+    def debug_dump(self, path: str) -> None:
+        """Writes the record to a file for Graphviz; see `CUDAGraph.debug_dump`."""
+        self._graph.debug_dump(path)
+
+    def __enter__(self) -> None:
+        # The graph gets memory of its own; the rest is better given back first.
+        synchronize()
+        empty_cache()
+        empty_host_cache()
+        self.capture_begin()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.capture_end()
 
 
 def __getattr__(name: str) -> Any:

@@ -53,7 +53,7 @@ def _warn_decorator(name: str, kind: str) -> None:
 class DeprecatedAutocast(_Deprecated, amp.autocast):
     """`torch.amp.autocast` for a fixed device type."""
 
-    def __init__(self, enabled: bool = True, dtype: Any = None, cache_enabled: bool = True) -> None:
+    def __init__(self, enabled: bool, dtype: torch.dtype, cache_enabled: bool) -> None:
         self._warn("autocast")
         super().__init__(self._device_type, dtype, enabled, cache_enabled)
 

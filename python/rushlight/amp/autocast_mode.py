@@ -306,7 +306,7 @@ class autocast:
         self._set(self._enabled, self.fast_dtype, self._cache_enabled)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
         autocast_decrement_nesting()
         self._set(*self._before.pop())
 

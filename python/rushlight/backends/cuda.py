@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import contextmanager
 
 import rushlight as torch
 from rushlight import _C
 from rushlight._absent import declare
+from rushlight._warnings import warn
 from rushlight.cuda._devices import index_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
     from typing import Any, NoReturn
 
     from rushlight import Tensor
@@ -336,13 +337,32 @@ def enable_cudnn_sdp(enabled: bool) -> None:
     _kernels["cudnn"] = enabled
 
 
-def sdp_kernel(*args: Any, **kwargs: Any) -> AbstractContextManager[None]:
-    """Selects attention kernels inside a ``with`` block. There is only one.
+@contextmanager
+def sdp_kernel(
+    enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, enable_cudnn: bool = True
+) -> Iterator[None]:
+    """Deprecated form of `torch.nn.attention.sdpa_kernel`. Gives a FutureWarning.
 
-    >>> with torch.backends.cuda.sdp_kernel(enable_flash=False):
-    ...     pass
+    >>> import warnings
+    >>> with warnings.catch_warnings(action="ignore"), torch.backends.cuda.sdp_kernel(enable_flash=False):
+    ...     torch.backends.cuda.flash_sdp_enabled()
+    False
     """
-    return nullcontext()
+    from rushlight.nn.attention import SDPBackend, sdpa_kernel
+
+    warn(
+        "`torch.backends.cuda.sdp_kernel()` is deprecated. In the future, this context manager will be removed. Please see "
+        "`torch.nn.attention.sdpa_kernel()` for the new context manager, with updated signature.",
+        FutureWarning,
+    )
+    wanted = {
+        SDPBackend.FLASH_ATTENTION: enable_flash,
+        SDPBackend.EFFICIENT_ATTENTION: enable_mem_efficient,
+        SDPBackend.MATH: enable_math,
+        SDPBackend.CUDNN_ATTENTION: enable_cudnn,
+    }
+    with sdpa_kernel([backend for backend, is_wanted in wanted.items() if is_wanted]):
+        yield
 
 
 def preferred_linalg_library(backend: str | None = None) -> str:

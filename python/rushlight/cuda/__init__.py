@@ -134,7 +134,7 @@ if TYPE_CHECKING:
     default_generators: tuple[Generator, ...]
 
 
-has_half = False
+has_half = True
 has_magma = False
 
 __all__ = [

@@ -46,7 +46,7 @@ class device:
         if self.idx >= 0:
             self.prev_idx = _C._cuda_set_device(self.idx)
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, type: Any, value: Any, traceback: Any) -> None:
         if self.prev_idx >= 0:
             _C._cuda_set_device(self.prev_idx)
 
@@ -79,7 +79,7 @@ class StreamContext:
         self._before = current_stream(self.stream.device_index)
         set_stream(self.stream)
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, type: Any, value: Any, traceback: Any) -> None:
         if self.stream is None:
             return
         set_stream(self._before)

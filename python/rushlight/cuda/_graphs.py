@@ -219,14 +219,14 @@ class graph:
         try:
             self.cuda_graph.capture_begin(self.pool, self.capture_error_mode, self.check_input_liveness)
         except BaseException:
-            self._context.__exit__()
+            self._context.__exit__(None, None, None)
             raise
 
     def __exit__(self, *exception: object) -> None:
         try:
             self.cuda_graph.capture_end()
         finally:
-            self._context.__exit__()
+            self._context.__exit__(None, None, None)
 
 
 def make_graphed_callables(

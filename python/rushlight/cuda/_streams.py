@@ -39,7 +39,7 @@ class Stream(_streams.Stream):
         stream_id, device_index, device_type: those of an existing stream, in place of a new one.
     """
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Stream:
+    def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Stream:
         return object.__new__(cls)
 
     def __init__(

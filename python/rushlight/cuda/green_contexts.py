@@ -19,7 +19,17 @@ def _refuse() -> NoReturn:
 
 
 class GreenContext:
-    """A part of a GPU. There is no support for them, so that `create` is refused."""
+    """A part of a GPU, which `create` makes. There is no support for them, so that all of it is refused.
+
+    Raises:
+        TypeError: the class is called.
+    """
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        raise TypeError(
+            "GreenContext: No constructor defined!\n"
+            "  Streams of another priority share a GPU: torch.cuda.Stream(priority=-1)."
+        )
 
     @staticmethod
     def create(

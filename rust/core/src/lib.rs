@@ -3,7 +3,7 @@
 //! - `dtype`, `element`, `float8` and `scalar`: element types and their promotion; `device`: where bytes are;
 //!   `device_memory`: blocks of another device's allocator.
 //! - `layout`, `broadcast`, `memory_format`, `index`, `window` and `loop_nest`: the algebra of sizes and signed
-//!   strides, pure functions without data.
+//!   strides, pure functions without data; `convolution` names the sizes of one.
 //! - `storage`, `block` and `alloc` own bytes; `limits` measures the memory that is left, and `reserve` keeps some for
 //!   small requests.
 //! - `counted` is a reference-counted handle; `shared` owns memory shared between processes, `file_map` memory-mapped
@@ -17,6 +17,7 @@
 pub mod alloc;
 pub mod block;
 pub mod broadcast;
+pub mod convolution;
 pub mod counted;
 pub mod device;
 pub mod device_memory;

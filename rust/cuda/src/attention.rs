@@ -33,9 +33,9 @@ pub struct Sizes {
 
 /// The widest queries and values.
 pub const WIDEST: u64 = 128;
-/// The queries or keys of a block (`SQUARE` in the kernel), and the distance between a thread's columns (`SIDE`).
+/// The queries or keys of a block (`SQUARE` in the kernel), and the distance between a thread's columns (`APART`).
 const SQUARE: u64 = 64;
-const SIDE: u64 = 16;
+const APART: u64 = 16;
 /// The queries or keys of a block in half precision (`BLOCK_ROWS` in `half_tiles.cuh`).
 const BLOCK_ROWS: u64 = 128;
 /// The most queries, keys and blocks of these kernels, with room for a block.
@@ -74,7 +74,7 @@ impl Attention<'_> {
 
     /// The kernel of the results, or those of the gradients.
     fn program(&self, card: &Card, gradients: bool) -> Result<Program> {
-        let columns = self.sizes.width.max(self.sizes.depth).div_ceil(SIDE);
+        let columns = self.sizes.width.max(self.sizes.depth).div_ceil(APART);
         let mask = self.mask.map_or(u8::MAX, |mask| Kind::Of(mask).code());
         let halves = self.halves(card);
         let key = [Kind::Of(self.dtype).code(), mask, columns as u8, u8::from(halves), u8::from(gradients), 0, 0, 0];

@@ -1,41 +1,34 @@
 //! Convolutions that cuDNN (`dnn`) does not compute, and their gradients, without a copy of the windows. The kernels are
 //! `convolution.cuh`.
 
+use rushlight_core::convolution::{Geometry, Target};
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::window::WindowDim;
 use rushlight_core::{DType, Error, Result};
 
 use crate::card::Card;
-use crate::dnn::Target;
 use crate::kernels::type_name;
 use crate::launch::{Kind, Loops, argument, blocks, launch};
 use crate::program::Program;
 
-/// Samples, groups, the channels and features of a group, and the windows along depth, height and width.
-pub struct Geometry {
-    pub batch: usize,
-    pub groups: usize,
-    pub channels: usize,
-    pub features: usize,
-    pub space: [WindowDim; 3],
-}
-
 /// A tensor of five dimensions: its first byte, and the distances in bytes along them.
 #[derive(Clone, Copy)]
 pub struct Operand {
-    pub at: u64,
+    pub first_byte: u64,
     pub strides: [i64; 5],
 }
 
+/// `ConvolutionOperand` in the kernels.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Place {
-    at: u64,
+    first_byte: u64,
     group: i64,
     steps: [i64; 3],
     sizes: [i64; 3],
 }
 
+/// `ConvolutionAxis` in the kernels.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Axis {
@@ -68,30 +61,53 @@ struct Parameters {
     windows_along: u32,
 }
 
-/// Distances in an operand: in bytes, and along the dimensions of space.
-type Moves = [i64; 4];
-
-/// A digit of a row, a column, or a place along the inner dimension: how many values it has, and how far it moves in two operands.
-#[derive(Clone, Copy)]
-struct Digit {
-    count: u64,
-    moves: [Moves; 2],
-}
+/// The positions of the three tensors among operands.
+const INPUT: usize = 0;
+const WEIGHT: usize = 1;
+const OUTPUT: usize = 2;
 
 /// The side of the square that a block computes, and the depth of the deepest slice (`HalfSquare` in the kernels).
 const SQUARE: u64 = 64;
 const DEPTH: u64 = 32;
-/// Groups with fewer rows have no squares.
-const FEW: u64 = 5;
-/// With fewer blocks the inner dimension is cut into pieces, which are not shorter than this.
+
+// No card has measured the next four numbers: they follow from counts.
+
+/// Groups with fewer rows have no squares, of which such rows would fill at most a sixteenth.
+const FEW_ROWS: u64 = 5;
+/// With fewer blocks the inner dimension is cut into pieces: large cards have about 130 multiprocessors, which run two blocks each.
 const ENOUGH_BLOCKS: u64 = 256;
+/// A piece is not shorter, so that there are a hundred products and more for each sum that is written and read again.
 const LEAST_PIECE: u64 = 256;
+/// The most blocks with a result each; they take further results in turn.
+const MOST_BLOCKS: u64 = 1 << 20;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Squares,
     Threads,
     Blocks,
+}
+
+/// A part of the number of a row, a column, or a place along the inner dimension: how many values it has, and how far each of
+/// them moves in input, weight and output: in bytes, and along the dimensions of space.
+#[derive(Clone, Copy)]
+struct Digit {
+    count: u64,
+    moves: [[i64; 4]; 3],
+}
+
+impl Digit {
+    /// Moves so many elements along a dimension of two operands.
+    fn new(count: usize, operands: &[Operand; 3], moved: [(usize, usize, i64); 2]) -> Digit {
+        let mut moves = [[0; 4]; 3];
+        for (operand, dim, by) in moved {
+            moves[operand][0] = operands[operand].strides[dim].wrapping_mul(by);
+            if let Some(of_space) = dim.checked_sub(2) {
+                moves[operand][1 + of_space] = by;
+            }
+        }
+        Digit { count: count as u64, moves }
+    }
 }
 
 /// A convolution as a product of a factor with windows.
@@ -110,110 +126,70 @@ impl Convolution {
         target: Target,
         dtype: DType,
         geometry: &Geometry,
-        [input, weight, output]: [Operand; 3],
+        operands: [Operand; 3],
         bias: Option<(u64, i64)>,
     ) -> Convolution {
         let axes = geometry.space.each_ref().map(|dim| Axis::of(dim, target));
-        let of = |size: fn(&WindowDim) -> usize| geometry.space.each_ref().map(|dim| size(dim) as i64);
-        let (inputs, kernel, outputs) = (of(|dim| dim.input), of(|dim| dim.kernel), of(|dim| dim.output));
-        let [batch, groups, channels, features] =
-            [geometry.batch, geometry.groups, geometry.channels, geometry.features].map(|count| count as u64);
-        // The strides of the dimension before space that a digit moves along, and its moves along a dimension of space.
-        let outer = |count: u64, strides: [i64; 2]| Digit { count, moves: strides.map(|bytes| [bytes, 0, 0, 0]) };
-        let along = |dim: usize, count: i64, operands: [&Operand; 2], moves: [i64; 2]| {
-            let mut digit = Digit { count: count as u64, moves: [[0; 4]; 2] };
-            for n in 0..2 {
-                digit.moves[n][0] = operands[n].strides[2 + dim].wrapping_mul(moves[n]);
-                digit.moves[n][1 + dim] = moves[n];
+        let digit = |count: usize, moved| Digit::new(count, &operands, moved);
+        let features = digit(geometry.features, [(WEIGHT, 0, 1), (OUTPUT, 1, 1)]);
+        let channels = digit(geometry.channels, [(WEIGHT, 1, 1), (INPUT, 1, 1)]);
+        let batch = digit(geometry.batch, [(INPUT, 0, 1), (OUTPUT, 0, 1)]);
+        // For the input as many pixels and taps as the phase with the most of them has.
+        let pixels = |dim: usize| {
+            let (window, stride) = (&geometry.space[dim], axes[dim].stride);
+            let count = if target == Target::Input { window.input.div_ceil(stride as usize) } else { window.output };
+            digit(count, [(INPUT, 2 + dim, stride), (OUTPUT, 2 + dim, 1)])
+        };
+        let taps = |dim: usize| {
+            let kernel = geometry.space[dim].kernel;
+            if target != Target::Input {
+                return digit(kernel, [(WEIGHT, 2 + dim, 1), (INPUT, 2 + dim, axes[dim].dilation)]);
             }
-            digit
+            let [taps, elements] = axes[dim].of_phase();
+            digit(kernel.div_ceil(taps as usize), [(WEIGHT, 2 + dim, taps), (OUTPUT, 2 + dim, -elements)])
         };
-        let whole = |first: Digit, rest: &dyn Fn(usize) -> Digit| [first, rest(0), rest(1), rest(2)];
-        let (operands, sizes, group_steps, row, columns, inner) = match target {
-            Target::Output => (
-                [weight, input, output],
-                [kernel, inputs, outputs],
-                [
-                    features as i64 * weight.strides[0],
-                    channels as i64 * input.strides[1],
-                    features as i64 * output.strides[1],
-                ],
-                outer(features, [weight.strides[0], output.strides[1]]),
-                whole(outer(batch, [input.strides[0], output.strides[0]]), &|dim| {
-                    along(dim, outputs[dim], [&input, &output], [axes[dim].stride, 1])
-                }),
-                whole(outer(channels, [weight.strides[1], input.strides[1]]), &|dim| {
-                    along(dim, kernel[dim], [&weight, &input], [1, axes[dim].dilation])
-                }),
-            ),
-            Target::Input => (
-                [weight, output, input],
-                [kernel, outputs, inputs],
-                [
-                    features as i64 * weight.strides[0],
-                    features as i64 * output.strides[1],
-                    channels as i64 * input.strides[1],
-                ],
-                outer(channels, [weight.strides[1], input.strides[1]]),
-                // As many pixels and taps as the phase with the most of them has.
-                whole(outer(batch, [output.strides[0], input.strides[0]]), &|dim| {
-                    let count = (inputs[dim] as u64).div_ceil(axes[dim].stride as u64) as i64;
-                    along(dim, count, [&output, &input], [1, axes[dim].stride])
-                }),
-                whole(outer(features, [weight.strides[0], output.strides[1]]), &|dim| {
-                    let [taps, elements] = axes[dim].of_phase();
-                    along(dim, (kernel[dim] as u64).div_ceil(taps as u64) as i64, [&weight, &output], [taps, -elements])
-                }),
-            ),
-            Target::Weight => (
-                [output, input, weight],
-                [outputs, inputs, kernel],
-                [
-                    features as i64 * output.strides[1],
-                    channels as i64 * input.strides[1],
-                    features as i64 * weight.strides[0],
-                ],
-                outer(features, [output.strides[1], weight.strides[0]]),
-                whole(outer(channels, [input.strides[1], weight.strides[1]]), &|dim| {
-                    along(dim, kernel[dim], [&input, &weight], [axes[dim].dilation, 1])
-                }),
-                whole(outer(batch, [output.strides[0], input.strides[0]]), &|dim| {
-                    along(dim, outputs[dim], [&output, &input], [1, axes[dim].stride])
-                }),
-            ),
+        let whole = |first: Digit, space: &dyn Fn(usize) -> Digit| [first, space(0), space(1), space(2)];
+        let (roles, row, columns, inner) = match target {
+            Target::Output => ([WEIGHT, INPUT, OUTPUT], features, whole(batch, &pixels), whole(channels, &taps)),
+            Target::Input => ([WEIGHT, OUTPUT, INPUT], channels, whole(batch, &pixels), whole(features, &taps)),
+            Target::Weight => ([OUTPUT, INPUT, WEIGHT], features, whole(channels, &taps), whole(batch, &pixels)),
         };
-        let place = |n: usize| Place {
-            at: operands[n].at,
-            group: group_steps[n],
-            steps: [2, 3, 4].map(|dim| operands[n].strides[dim]),
-            sizes: sizes[n],
-        };
+        let [factor, windows, result] = roles;
         // Windows are read in the order in which they lie in memory.
-        let (columns, inner) = (ordered(columns, 0), ordered(inner, 1));
+        let (columns, inner) = (ordered(columns, windows), ordered(inner, windows));
+        let sizes = [geometry.input(), geometry.kernel(), geometry.output()];
+        // The dimension of an operand that groups divide, and the length of a part.
+        let groups = [(1, geometry.channels), (0, geometry.features), (1, geometry.features)];
+        let place = |role: usize| Place {
+            first_byte: operands[role].first_byte,
+            group: groups[role].1 as i64 * operands[role].strides[groups[role].0],
+            steps: [2, 3, 4].map(|dim| operands[role].strides[dim]),
+            sizes: sizes[role].map(|size| size as i64),
+        };
         let width = dtype.size() as i64;
         let row_count = row.count;
         let phases = axes.iter().fold(1, |all: u64, axis| all.saturating_mul(axis.phases as u64));
         let mut parameters = Parameters {
-            operands: [place(0), place(1), place(2)],
+            operands: roles.map(place),
             axes,
-            factor_along: u32::from(runs(&inner, 0, width) > runs(&[row], 0, width)),
-            windows_along: u32::from(runs(&inner, 1, width) > runs(&columns, 0, width)),
-            rows: loops(&[row]),
-            columns: loops(&columns),
-            inner: loops(&inner),
+            factor_along: u32::from(runs(&inner, factor, width) > runs(&[row], factor, width)),
+            windows_along: u32::from(runs(&inner, windows, width) > runs(&columns, windows, width)),
+            rows: loops(&[row], [factor, result]),
+            columns: loops(&columns, [windows, result]),
+            inner: loops(&inner, [factor, windows]),
             row_count,
             column_count: count(&columns),
             inner_count: count(&inner),
-            groups,
+            groups: geometry.groups as u64,
             phases,
             pieces: 1,
             length: u64::MAX,
-            bias: bias.map_or(0, |(at, _)| at),
+            bias: bias.map_or(0, |(first_byte, _)| first_byte),
             bias_step: bias.map_or(0, |(_, step)| step),
             of_input: u32::from(target == Target::Input),
         };
         let form = match target {
-            _ if row_count >= FEW => Form::Squares,
+            _ if row_count >= FEW_ROWS => Form::Squares,
             Target::Weight => Form::Blocks,
             _ => Form::Threads,
         };
@@ -253,7 +229,7 @@ impl Convolution {
         let first = grid(match self.form {
             Form::Squares => squares,
             Form::Threads => by_threads,
-            Form::Blocks => results.min(1 << 20),
+            Form::Blocks => results.min(MOST_BLOCKS),
         })?;
         let last = grid(by_threads)?;
         let kernel = program.kernel(usize::from(self.form == Form::Blocks));
@@ -283,9 +259,9 @@ impl Convolution {
                 format!(
                     r#"#include "convolution.cuh"
 using namespace rushlight;
-typedef square_of<{element}, {compute}, {halves}>::type Own;
+typedef square_of<{element}, {compute}, {halves}>::type Tile;
 extern "C" __global__ void __launch_bounds__(THREADS, SQUARE_BLOCKS<{compute}>) squares(const __grid_constant__ Convolution call, {compute}* parts) {{
-    convolve_squares<Own, {element}, {place}>(call, parts);
+    convolve_squares<Tile, {element}, {place}>(call, parts);
 }}
 extern "C" __global__ void __launch_bounds__(THREADS) join(const __grid_constant__ Convolution call, const {compute}* parts) {{
     join_pieces<{element}, {compute}, {place}>(call, parts);
@@ -370,13 +346,14 @@ fn count(digits: &[Digit]) -> u64 {
     digits.iter().map(|digit| digit.count).product()
 }
 
-fn loops(digits: &[Digit]) -> Loops<8> {
-    let strides = |digit: &Digit| std::array::from_fn(|n| digit.moves[n / 4][n % 4]);
+/// The loops over digits, with the moves in two operands.
+fn loops(digits: &[Digit], operands: [usize; 2]) -> Loops<8> {
+    let strides = |digit: &Digit| std::array::from_fn(|n| digit.moves[operands[n / 4]][n % 4]);
     Loops::over(digits.iter().map(|digit| (digit.count, strides(digit))))
 }
 
-/// How well threads that follow each other along digits read memory: how many read adjacent elements, times 16 and divided by the
-/// distance between these.
+/// How well threads that follow each other along digits read memory: how many of sixteen, which is the depth of most slices, read
+/// adjacent elements, times 16 and divided by the distance between these.
 fn runs(digits: &[Digit], operand: usize, width: i64) -> u64 {
     digits.first().map_or(0, |digit| {
         let apart = (digit.moves[operand][0] / width).unsigned_abs().max(1);

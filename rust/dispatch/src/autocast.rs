@@ -107,75 +107,14 @@ fn applies_to(tensor: &Tensor, processor: Processor) -> bool {
     tensor.dtype().is_floating() && tensor.dtype() != DType::F64 && Processor::of(tensor) == Some(processor)
 }
 
-/// What an operator does on CUDA devices, by torch's lists for them. Its definition has what it does on the host.
-fn on_cuda(op: &Operator) -> Result<Autocast> {
-    let name = op.name.split('.').next().unwrap_or_default();
-    Ok(match name {
-        _ if op.autocast == Autocast::LowerPrecision => Autocast::LowerPrecision,
-        "addr" | "prelu" => Autocast::LowerPrecision,
-        "acos"
-        | "asin"
-        | "binary_cross_entropy_with_logits"
-        | "cdist"
-        | "cosh"
-        | "cosine_embedding_loss"
-        | "cosine_similarity"
-        | "cross_entropy"
-        | "cumprod"
-        | "cumsum"
-        | "dist"
-        | "erfinv"
-        | "exp"
-        | "expm1"
-        | "frobenius_norm"
-        | "group_norm"
-        | "hinge_embedding_loss"
-        | "huber_loss"
-        | "kl_div"
-        | "l1_loss"
-        | "layer_norm"
-        | "log"
-        | "log10"
-        | "log1p"
-        | "log2"
-        | "log_softmax"
-        | "margin_ranking_loss"
-        | "mse_loss"
-        | "multi_margin_loss"
-        | "multilabel_margin_loss"
-        | "native_layer_norm"
-        | "nll_loss"
-        | "norm"
-        | "nuclear_norm"
-        | "pdist"
-        | "poisson_nll_loss"
-        | "pow"
-        | "prod"
-        | "reciprocal"
-        | "renorm"
-        | "rsqrt"
-        | "sinh"
-        | "smooth_l1_loss"
-        | "soft_margin_loss"
-        | "softmax"
-        | "softplus"
-        | "sum"
-        | "tan"
-        | "triplet_margin_loss" => Autocast::Fp32,
-        "addcdiv" | "addcmul" | "atan2" | "bilinear" | "cat" | "cross" | "dot" | "grid_sample" | "index_put"
-        | "scatter_add" | "stack" | "tensordot" | "vdot" => Autocast::Promote,
-        "binary_cross_entropy" => {
-            return Err(Error::runtime(
-                "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.",
-            )
-            .hint(
-                "Most models use a sigmoid layer right before the loss: binary_cross_entropy_with_logits or BCEWithLogitsLoss \
-                 contain it and are safe.",
-            ));
-        }
-        _ if op.autocast == Autocast::Promote => Autocast::Promote,
-        _ => Autocast::Unchanged,
-    })
+/// What an operator does on CUDA devices: what it does on the host, unless its definition says otherwise. Operators that need the
+/// range of float32 on the host alone are left unchanged.
+fn on_cuda(op: &Operator) -> Autocast {
+    match (op.autocast_on_cuda, op.autocast) {
+        (Some(rule), _) => rule,
+        (None, Autocast::Fp32) => Autocast::Unchanged,
+        (None, rule) => rule,
+    }
 }
 
 /// The half type, unless float32 is among the arguments; another half type before it is an error.
@@ -195,12 +134,13 @@ fn promoted(args: &Args, processor: Processor, lower: DType) -> Result<DType> {
 
 /// The dtype to which the arguments of this operator are cast; `None` if it leaves them unchanged.
 fn wanted(args: &Args, processor: Processor, lower: DType) -> Result<Option<DType>> {
-    let rule = if processor == Processor::Cuda { on_cuda(args.op)? } else { args.op.autocast };
+    let rule = if processor == Processor::Cuda { on_cuda(args.op) } else { args.op.autocast };
     Ok(match rule {
         Autocast::LowerPrecision => Some(lower),
         Autocast::Fp32 => Some(DType::F32),
         Autocast::Promote => Some(promoted(args, processor, lower)?),
         Autocast::Unchanged => None,
+        Autocast::Refused([sentence, hint]) => return Err(Error::runtime(*sentence).hint(*hint)),
     })
 }
 

@@ -566,7 +566,7 @@ pub struct BatchedCall<'a, 'v> {
     pub size: isize,
 }
 
-/// The effect of mixed precision on an operator's arguments. The choice for each operator is torch's for CPUs.
+/// The effect of mixed precision on an operator's arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Autocast {
     Unchanged,
@@ -576,6 +576,8 @@ pub enum Autocast {
     Fp32,
     /// Cast to the widest type among them.
     Promote,
+    /// The call is an error: its sentence, and a way out.
+    Refused(&'static [&'static str; 2]),
 }
 
 impl Autocast {
@@ -698,6 +700,8 @@ pub struct Operator {
     pub dtypes: DTypes,
     /// The effect of mixed precision on its arguments.
     pub autocast: Autocast,
+    /// The same on CUDA devices, where torch's lists differ. By default `autocast`, without casts to float32.
+    pub autocast_on_cuda: Option<Autocast>,
     pub tags: Tags,
     pub implementation: Implementation,
     /// The support of sparse operands.
@@ -749,6 +753,7 @@ impl Operator {
         out: Out::CAST,
         dtypes: DTypes::COMMON,
         autocast: Autocast::Unchanged,
+        autocast_on_cuda: None,
         tags: Tags::NONE,
         implementation: Implementation::CompositeImplicit(|_| Ok(Output::Nothing)),
         sparse: Sparse::Unsupported,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import rushlight as torch
 from rushlight.amp._deprecated import (
     DeprecatedAutocast,
     DeprecatedGradScaler,
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from rushlight import dtype
-
 __all__ = ["GradScaler", "amp_definitely_not_available", "autocast", "custom_bwd", "custom_fwd"]
 
 
@@ -26,6 +25,9 @@ class autocast(DeprecatedAutocast):
 
     _device_type = "cuda"
 
+    def __init__(self, enabled: bool = True, dtype: torch.dtype = torch.float16, cache_enabled: bool = True) -> None:
+        super().__init__(enabled, dtype, cache_enabled)
+
 
 class GradScaler(DeprecatedGradScaler):
     """Deprecated name of `torch.amp.GradScaler("cuda", ..)`. Gives a FutureWarning."""
@@ -33,7 +35,7 @@ class GradScaler(DeprecatedGradScaler):
     _device_type = "cuda"
 
 
-def custom_fwd(fwd: Callable[..., Any] | None = None, *, cast_inputs: dtype | None = None) -> Callable[..., Any]:
+def custom_fwd(fwd: Callable[..., Any] | None = None, *, cast_inputs: torch.dtype | None = None) -> Callable[..., Any]:
     """Deprecated name of `torch.amp.custom_fwd` for CUDA. Gives a FutureWarning."""
     return deprecated_custom_fwd("cuda", fwd, cast_inputs)
 

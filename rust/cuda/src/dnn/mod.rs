@@ -10,6 +10,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rushlight_core::convolution::Target;
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::{Class, DType, Result};
@@ -94,14 +95,6 @@ fn types(dtype: DType) -> Option<[c_int; 2]> {
 /// Whether convolutions in a dtype are given to cuDNN.
 pub fn convolves(dtype: DType) -> bool {
     types(dtype).is_some() && SETTINGS.enabled.load(Ordering::Relaxed) && is_available()
-}
-
-/// Which of the three tensors is computed from the other two.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Target {
-    Output,
-    Input,
-    Weight,
 }
 
 /// A convolution. Sizes have samples, channels, and two or three dimensions of space, and so does the weight: features, channels

@@ -11,8 +11,8 @@
 
 namespace rushlight {
 
-/// The rows and columns of a thread in a tile, and the distance between them.
-constexpr int OWN = Square<f32>::OWN, SIDE = Square<f32>::SIDE;
+/// The rows, and the columns, of a thread in a tile, and the distance between them.
+constexpr int LINES = Square<f32>::LINES, APART = Square<f32>::APART;
 /// The rows that are weighted at once.
 constexpr int SLICE = 16;
 /// The distance between rows of a tile in shared memory, odd so that a column's elements lie in different banks.
@@ -37,7 +37,7 @@ struct Unmasked {
 };
 
 /// The rows of an operand at one place of the batch.
-struct Side {
+struct OperandRows {
     const u8* at;
     i64 row, column;
     u64 count;
@@ -46,27 +46,27 @@ struct Side {
 /// What the threads of a block share.
 template <int COLUMNS> struct AttentionTile {
     SquareSlice<f32> first, second;
-    f32 rows[SLICE * COLUMNS * SIDE];
+    f32 rows[SLICE * COLUMNS * APART];
     f32 weights[SQUARE * TILE_ROW];
 };
 
 /// The products of 64 rows of one operand with 64 rows of another.
 template <class T, class Tile>
-DEVICE void tile_product(f32 (&sums)[OWN][OWN], Tile& tile, const Side& a, u64 row, const Side& b, u64 column, u64 inner) {
+DEVICE void tile_product(f32 (&sums)[LINES][LINES], Tile& tile, const OperandRows& a, u64 row, const OperandRows& b, u64 column, u64 inner) {
     Square<f32> square;
     const StridedLines<T> rows{a.at, a.row, a.column, row, a.count, inner}, columns{b.at, b.row, b.column, column, b.count, inner};
     add_products(square, tile.first, tile.second, rows, columns, 0, inner);
 #pragma unroll
-    for (int i = 0; i < OWN * OWN; i++) {
-        sums[i / OWN][i % OWN] = square.sums[i / OWN][i % OWN];
+    for (int i = 0; i < LINES * LINES; i++) {
+        sums[i / LINES][i % LINES] = square.sums[i / LINES][i % LINES];
     }
 }
 
 /// Adds the products of a tile of weights with 64 rows, of which a thread has every 16th column.
 template <class T, int COLUMNS>
-DEVICE void tile_apply(f32 (&sums)[OWN][COLUMNS], const f32* weights, f32* rows, const Side& b, u64 first, u64 width) {
-    constexpr int ACROSS = COLUMNS * SIDE;
-    const int own_row = int(threadIdx.x) / SIDE, own_column = int(threadIdx.x) % SIDE;
+DEVICE void tile_apply(f32 (&sums)[LINES][COLUMNS], const f32* weights, f32* rows, const OperandRows& b, u64 first, u64 width) {
+    constexpr int ACROSS = COLUMNS * APART;
+    const int own_row = int(threadIdx.x) / APART, own_column = int(threadIdx.x) % APART;
     for (int start = 0; start < SQUARE && first + start < b.count; start += SLICE) {
         __syncthreads();
         for (int n = int(threadIdx.x); n < SLICE * ACROSS; n += THREADS) {
@@ -77,10 +77,10 @@ DEVICE void tile_apply(f32 (&sums)[OWN][COLUMNS], const f32* weights, f32* rows,
         }
         __syncthreads();
         for (int k = 0; k < SLICE; k++) {
-            for (int i = 0; i < OWN; i++) {
-                const f32 weight = weights[(own_row + i * SIDE) * TILE_ROW + start + k];
+            for (int i = 0; i < LINES; i++) {
+                const f32 weight = weights[(own_row + i * APART) * TILE_ROW + start + k];
                 for (int c = 0; c < COLUMNS; c++) {
-                    sums[i][c] = mul_add(weight, rows[k * ACROSS + own_column + c * SIDE], sums[i][c]);
+                    sums[i][c] = mul_add(weight, rows[k * ACROSS + own_column + c * APART], sums[i][c]);
                 }
             }
         }
@@ -103,20 +103,20 @@ DEVICE f32 score_of(f32 product, u64 query, u64 key, const AttentionSizes& sizes
     }
 }
 
-DEVICE Side side_of(const AttentionOperands& operands, const i64* offsets, int n, u64 count) {
+DEVICE OperandRows rows_of(const AttentionOperands& operands, const i64* offsets, int n, u64 count) {
     return {operands.at[n] + offsets[n], operands.rows[n], operands.columns[n], count};
 }
 
 /// The greatest number, or the sum, over the 16 threads that share rows.
 DEVICE f32 greatest_of_row(f32 x) {
-    for (int flip = SIDE / 2; flip > 0; flip /= 2) {
+    for (int flip = APART / 2; flip > 0; flip /= 2) {
         const f32 other = __shfl_xor_sync(~0u, x, flip);
         x = other > x ? other : x;
     }
     return x;
 }
 DEVICE f32 sum_of_row(f32 x) {
-    for (int flip = SIDE / 2; flip > 0; flip /= 2) {
+    for (int flip = APART / 2; flip > 0; flip /= 2) {
         x += __shfl_xor_sync(~0u, x, flip);
     }
     return x;
@@ -132,16 +132,16 @@ template <class T, class M, int COLUMNS>
 DEVICE void attention(const AttentionOperands& operands, const Loops<5>& batch, u64 batches, const AttentionSizes& sizes, u8* out,
                       f32* log_sums) {
     __shared__ AttentionTile<COLUMNS> tile;
-    const int own_row = int(threadIdx.x) / SIDE, own_column = int(threadIdx.x) % SIDE;
+    const int own_row = int(threadIdx.x) / APART, own_column = int(threadIdx.x) % APART;
     const u64 query = u64(blockIdx.x) * SQUARE;
     for (u64 at = blockIdx.y; at < batches; at += gridDim.y) {
         i64 offsets[5] = {};
         batch.move(at, offsets);
-        const Side queries = side_of(operands, offsets, QUERY, sizes.queries), keys = side_of(operands, offsets, KEY, sizes.keys);
-        const Side values = side_of(operands, offsets, VALUE, sizes.keys);
+        const OperandRows queries = rows_of(operands, offsets, QUERY, sizes.queries), keys = rows_of(operands, offsets, KEY, sizes.keys);
+        const OperandRows values = rows_of(operands, offsets, VALUE, sizes.keys);
         const u8* const mask = operands.at[MASK] + offsets[MASK];
-        f32 results[OWN][COLUMNS], greatest[OWN], totals[OWN];
-        for (int i = 0; i < OWN; i++) {
+        f32 results[LINES][COLUMNS], greatest[LINES], totals[LINES];
+        for (int i = 0; i < LINES; i++) {
             greatest[i] = neg_infinity<f32>();
             totals[i] = 0.0f;
             for (int c = 0; c < COLUMNS; c++) {
@@ -150,12 +150,12 @@ DEVICE void attention(const AttentionOperands& operands, const Loops<5>& batch, 
         }
         const u64 end = seen_keys(sizes, query, SQUARE);
         for (u64 key = 0; key < end; key += SQUARE) {
-            f32 scores[OWN][OWN];
+            f32 scores[LINES][LINES];
             tile_product<T>(scores, tile, queries, query, keys, key, sizes.width);
-            for (int i = 0; i < OWN; i++) {
+            for (int i = 0; i < LINES; i++) {
                 f32 most = greatest[i];
-                for (int j = 0; j < OWN; j++) {
-                    scores[i][j] = score_of<M>(scores[i][j], query + own_row + i * SIDE, key + own_column + j * SIDE, sizes, mask,
+                for (int j = 0; j < LINES; j++) {
+                    scores[i][j] = score_of<M>(scores[i][j], query + own_row + i * APART, key + own_column + j * APART, sizes, mask,
                                                operands.rows[MASK], operands.columns[MASK]);
                     most = scores[i][j] > most ? scores[i][j] : most;
                 }
@@ -165,10 +165,10 @@ DEVICE void attention(const AttentionOperands& operands, const Loops<5>& batch, 
                 const f32 factor = greatest[i] == neg_infinity<f32>() ? 1.0f : exp(greatest[i] - base);
                 greatest[i] = most;
                 f32 total = 0.0f;
-                for (int j = 0; j < OWN; j++) {
+                for (int j = 0; j < LINES; j++) {
                     const f32 weight = exp(scores[i][j] - base);
                     total += weight;
-                    tile.weights[(own_row + i * SIDE) * TILE_ROW + own_column + j * SIDE] = weight;
+                    tile.weights[(own_row + i * APART) * TILE_ROW + own_column + j * APART] = weight;
                 }
                 totals[i] = totals[i] * factor + sum_of_row(total);
                 for (int c = 0; c < COLUMNS; c++) {
@@ -178,8 +178,8 @@ DEVICE void attention(const AttentionOperands& operands, const Loops<5>& batch, 
             tile_apply<T, COLUMNS>(results, tile.weights, tile.rows, values, key, sizes.depth);
             __syncthreads();
         }
-        for (int i = 0; i < OWN; i++) {
-            const u64 row = query + own_row + i * SIDE;
+        for (int i = 0; i < LINES; i++) {
+            const u64 row = query + own_row + i * APART;
             if (row >= sizes.queries) {
                 continue;
             }
@@ -188,7 +188,7 @@ DEVICE void attention(const AttentionOperands& operands, const Loops<5>& batch, 
                 log_sums[at * sizes.queries + row] = nothing ? infinity<f32>() : greatest[i] + f32(libm::ln(f64(totals[i])));
             }
             for (int c = 0; c < COLUMNS; c++) {
-                const u64 column = own_column + c * SIDE;
+                const u64 column = own_column + c * APART;
                 if (column < sizes.depth) {
                     store<T>(out + ((at * sizes.queries + row) * sizes.depth + column) * sizeof(T),
                              nothing ? 0.0f : results[i][c] / totals[i]);
@@ -200,10 +200,10 @@ DEVICE void attention(const AttentionOperands& operands, const Loops<5>& batch, 
 
 /// Stores the rows of a block, times a number.
 template <class T, int COLUMNS>
-DEVICE void store_rows(u8* out, const f32 (&sums)[OWN][COLUMNS], f32 scale, u64 first, u64 count, u64 width) {
-    const int own_row = int(threadIdx.x) / SIDE, own_column = int(threadIdx.x) % SIDE;
-    for (int i = 0; i < OWN * COLUMNS; i++) {
-        const u64 row = first + own_row + i / COLUMNS * SIDE, column = own_column + i % COLUMNS * SIDE;
+DEVICE void store_rows(u8* out, const f32 (&sums)[LINES][COLUMNS], f32 scale, u64 first, u64 count, u64 width) {
+    const int own_row = int(threadIdx.x) / APART, own_column = int(threadIdx.x) % APART;
+    for (int i = 0; i < LINES * COLUMNS; i++) {
+        const u64 row = first + own_row + i / COLUMNS * APART, column = own_column + i % COLUMNS * APART;
         if (row < count && column < width) {
             store<T>(out + (row * width + column) * sizeof(T), sums[i / COLUMNS][i % COLUMNS] * scale);
         }
@@ -215,27 +215,27 @@ template <class T, class M, int COLUMNS>
 DEVICE void attention_of_queries(const AttentionOperands& operands, const Loops<5>& batch, u64 batches,
                                  const AttentionSizes& sizes, const f32* log_sums, const f32* means, u8* out) {
     __shared__ AttentionTile<COLUMNS> tile;
-    const int own_row = int(threadIdx.x) / SIDE, own_column = int(threadIdx.x) % SIDE;
+    const int own_row = int(threadIdx.x) / APART, own_column = int(threadIdx.x) % APART;
     const u64 query = u64(blockIdx.x) * SQUARE;
     for (u64 at = blockIdx.y; at < batches; at += gridDim.y) {
         i64 offsets[5] = {};
         batch.move(at, offsets);
-        const Side queries = side_of(operands, offsets, QUERY, sizes.queries), keys = side_of(operands, offsets, KEY, sizes.keys);
-        const Side values = side_of(operands, offsets, VALUE, sizes.keys), grads = side_of(operands, offsets, GRAD, sizes.queries);
+        const OperandRows queries = rows_of(operands, offsets, QUERY, sizes.queries), keys = rows_of(operands, offsets, KEY, sizes.keys);
+        const OperandRows values = rows_of(operands, offsets, VALUE, sizes.keys), grads = rows_of(operands, offsets, GRAD, sizes.queries);
         const u8* const mask = operands.at[MASK] + offsets[MASK];
-        f32 results[OWN][COLUMNS] = {};
+        f32 results[LINES][COLUMNS] = {};
         const u64 end = seen_keys(sizes, query, SQUARE);
         for (u64 key = 0; key < end; key += SQUARE) {
-            f32 scores[OWN][OWN], away[OWN][OWN];
+            f32 scores[LINES][LINES], away[LINES][LINES];
             tile_product<T>(scores, tile, queries, query, keys, key, sizes.width);
             tile_product<T>(away, tile, grads, query, values, key, sizes.depth);
-            for (int i = 0; i < OWN * OWN; i++) {
-                const int place = own_row + i / OWN * SIDE, other = own_column + i % OWN * SIDE;
+            for (int i = 0; i < LINES * LINES; i++) {
+                const int place = own_row + i / LINES * APART, other = own_column + i % LINES * APART;
                 const u64 row = query + place, number = at * sizes.queries + row;
-                const f32 score = score_of<M>(scores[i / OWN][i % OWN], row, key + other, sizes, mask, operands.rows[MASK],
+                const f32 score = score_of<M>(scores[i / LINES][i % LINES], row, key + other, sizes, mask, operands.rows[MASK],
                                               operands.columns[MASK]);
                 tile.weights[place * TILE_ROW + other] =
-                    row < sizes.queries ? exp(score - log_sums[number]) * (away[i / OWN][i % OWN] - means[number]) : 0.0f;
+                    row < sizes.queries ? exp(score - log_sums[number]) * (away[i / LINES][i % LINES] - means[number]) : 0.0f;
             }
             tile_apply<T, COLUMNS>(results, tile.weights, tile.rows, keys, key, sizes.width);
             __syncthreads();
@@ -250,36 +250,36 @@ template <class T, class M, int COLUMNS>
 DEVICE void attention_of_keys(const AttentionOperands& operands, const Loops<5>& batch, u64 batches, const AttentionSizes& sizes,
                               const f32* log_sums, const f32* means, u8* of_keys, u8* of_values) {
     __shared__ AttentionTile<COLUMNS> tile;
-    const int own_row = int(threadIdx.x) / SIDE, own_column = int(threadIdx.x) % SIDE;
+    const int own_row = int(threadIdx.x) / APART, own_column = int(threadIdx.x) % APART;
     const u64 key = u64(blockIdx.x) * SQUARE;
     for (u64 at = blockIdx.y; at < batches; at += gridDim.y) {
         i64 offsets[5] = {};
         batch.move(at, offsets);
-        const Side queries = side_of(operands, offsets, QUERY, sizes.queries), keys = side_of(operands, offsets, KEY, sizes.keys);
-        const Side values = side_of(operands, offsets, VALUE, sizes.keys), grads = side_of(operands, offsets, GRAD, sizes.queries);
+        const OperandRows queries = rows_of(operands, offsets, QUERY, sizes.queries), keys = rows_of(operands, offsets, KEY, sizes.keys);
+        const OperandRows values = rows_of(operands, offsets, VALUE, sizes.keys), grads = rows_of(operands, offsets, GRAD, sizes.queries);
         const u8* const mask = operands.at[MASK] + offsets[MASK];
-        f32 to_keys[OWN][COLUMNS] = {}, to_values[OWN][COLUMNS] = {};
+        f32 to_keys[LINES][COLUMNS] = {}, to_values[LINES][COLUMNS] = {};
         // With a causal mask earlier queries do not see these keys.
         for (u64 query = sizes.causal ? key : 0; query < sizes.queries; query += SQUARE) {
-            f32 scores[OWN][OWN], away[OWN][OWN];
+            f32 scores[LINES][LINES], away[LINES][LINES];
             tile_product<T>(scores, tile, keys, key, queries, query, sizes.width);
-            for (int i = 0; i < OWN * OWN; i++) {
-                const int place = own_row + i / OWN * SIDE, other = own_column + i % OWN * SIDE;
+            for (int i = 0; i < LINES * LINES; i++) {
+                const int place = own_row + i / LINES * APART, other = own_column + i % LINES * APART;
                 const u64 row = query + other;
-                const f32 score = score_of<M>(scores[i / OWN][i % OWN], row, key + place, sizes, mask, operands.rows[MASK],
+                const f32 score = score_of<M>(scores[i / LINES][i % LINES], row, key + place, sizes, mask, operands.rows[MASK],
                                               operands.columns[MASK]);
                 const f32 weight = row < sizes.queries ? exp(score - log_sums[at * sizes.queries + row]) : 0.0f;
-                scores[i / OWN][i % OWN] = weight;
+                scores[i / LINES][i % LINES] = weight;
                 tile.weights[place * TILE_ROW + other] = weight;
             }
             tile_apply<T, COLUMNS>(to_values, tile.weights, tile.rows, grads, query, sizes.depth);
             tile_product<T>(away, tile, values, key, grads, query, sizes.depth);
-            for (int i = 0; i < OWN * OWN; i++) {
-                const int place = own_row + i / OWN * SIDE, other = own_column + i % OWN * SIDE;
+            for (int i = 0; i < LINES * LINES; i++) {
+                const int place = own_row + i / LINES * APART, other = own_column + i % LINES * APART;
                 const u64 row = query + other;
                 tile.weights[place * TILE_ROW + other] =
                     row < sizes.queries
-                        ? scores[i / OWN][i % OWN] * (away[i / OWN][i % OWN] - means[at * sizes.queries + row])
+                        ? scores[i / LINES][i % LINES] * (away[i / LINES][i % LINES] - means[at * sizes.queries + row])
                         : 0.0f;
             }
             tile_apply<T, COLUMNS>(to_keys, tile.weights, tile.rows, queries, query, sizes.width);

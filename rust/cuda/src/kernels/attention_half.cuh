@@ -40,20 +40,13 @@ DEVICE void attention_half(const AttentionOperands& operands, const Loops<5>& ba
     constexpr int ROWS = HalfTiles<COLUMNS>::ROWS, PACKS = PART / 8;
     constexpr bool ADDS = !same<M, Unmasked> && !same<M, Bool>;
     __shared__ HalfTiles<COLUMNS> tiles;
-    const Lane lane;
     // With a causal mask the last queries take the longest, and begin first.
-    const u32 blocks = gridDim.x / u32(batches), at = blockIdx.x / blocks;
-    const u32 first = (blocks - 1 - blockIdx.x % blocks) * BLOCK_ROWS, query = first + lane.warp * WARP_ROWS;
-    const u32 end = seen_keys(sizes, first, BLOCK_ROWS);
-    const u32 own_end = query < sizes.queries ? seen_keys(sizes, query, WARP_ROWS) : 0;
-    const u32 seen_by_all = seen_keys(sizes, query, 1);
-    i64 offsets[5] = {};
-    batch.move(u64(at), offsets);
-    const Side queries = side_of(operands, offsets, QUERY, sizes.queries), keys = side_of(operands, offsets, KEY, sizes.keys);
-    const Side values = side_of(operands, offsets, VALUE, sizes.keys);
-    const u8* const mask = operands.at[MASK] + offsets[MASK];
+    const HalfBlock block(operands, batch, batches, sizes, true);
+    const Lane& lane = block.lane;
+    const u32 query = block.row;
+    const SeenKeys seen(block, sizes);
     u32 left[COLUMNS][4];
-    load_rows<COLUMNS>(left, tiles, lane, queries, first, sizes.width);
+    load_rows<COLUMNS>(left, tiles, lane, block.queries, block.first, sizes.width);
     const u32 sign = sizes.scale < 0.0f ? 0x80008000 : 0;
 #pragma unroll
     for (int k = 0; k < 4 * COLUMNS; k++) {
@@ -63,73 +56,57 @@ DEVICE void attention_half(const AttentionOperands& operands, const Loops<5>& ba
     const f32 factor_of_scores = unit_of_scores(sizes.scale), unit = ADDS ? 1.0f : factor_of_scores;
     f32 results[2 * COLUMNS][4] = {}, greatest[2] = {neg_infinity<f32>(), neg_infinity<f32>()}, totals[2] = {};
     const auto copy_tile = [&](int stage, u32 key) {
-        copy_rows<ROWS, COLUMNS>(tiles.rows[stage][0], keys, key, sizes.width);
-        copy_rows<ROWS, COLUMNS>(tiles.rows[stage][1], values, key, sizes.depth);
+        copy_rows<ROWS, COLUMNS>(tiles.rows[stage][0], block.keys, key, sizes.width);
+        copy_rows<ROWS, COLUMNS>(tiles.rows[stage][1], block.values, key, sizes.depth);
     };
-    if (end > 0) {
-        copy_tile(0, 0);
-    }
-    int stage = 0;
-    for (u32 tile = 0; tile < end; tile += ROWS, stage ^= 1) {
-        await_copies();
-        __syncthreads();
-        if (tile + ROWS < end) {
-            copy_tile(stage ^ 1, tile + ROWS);
+    for_parts<ROWS>(0, seen.of_block, seen.of_warp, copy_tile, [&](int stage, u32 key, int part) {
+        f32 scores[PACKS][4] = {};
+        add_scores<T, COLUMNS>(scores, lane, left, tiles.rows[stage][0] + part);
+        if constexpr (ADDS) {
+#pragma unroll
+            for (int i = 0; i < 4 * PACKS; i++) {
+                scores[i / 4][i % 4] *= factor_of_scores;
+            }
         }
-#pragma unroll 1
-        for (int part = 0; part < ROWS; part += PART) {
-            const u32 key = tile + part;
-            if (key >= own_end) {
-                break;
-            }
-            f32 scores[PACKS][4] = {};
-            add_scores<T, COLUMNS>(scores, lane, left, tiles.rows[stage][0] + part);
-            if constexpr (ADDS) {
-#pragma unroll
-                for (int i = 0; i < 4 * PACKS; i++) {
-                    scores[i / 4][i % 4] *= factor_of_scores;
-                }
-            }
-            if (!same<M, Unmasked> || key + PART > seen_by_all) {
-                mask_scores<M, false>(scores, query + lane.row, key + lane.column, sizes, mask, operands.rows[MASK],
-                                      operands.columns[MASK]);
-            }
-            f32 factors[2];
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                f32 most = scores[0][half * 2];
-#pragma unroll
-                for (int i = 1; i < 2 * PACKS; i++) {
-                    const f32 score = scores[i / 2][half * 2 + i % 2];
-                    most = score > most ? score : most;
-                }
-                most = greatest_of_quad(most) * unit;
-                most = most > greatest[half] ? most : greatest[half];
-                // A query that has seen nothing yet has sums of zero.
-                const f32 base = most == neg_infinity<f32>() ? 0.0f : most;
-                factors[half] = quick_exp2(greatest[half] - base);
-                greatest[half] = most;
-                f32 total = 0.0f;
-#pragma unroll
-                for (int i = 0; i < 2 * PACKS; i++) {
-                    f32& score = scores[i / 2][half * 2 + i % 2];
-                    score = quick_exp2(mul_add(score, unit, -base));
-                    total += score;
-                }
-                totals[half] = mul_add(totals[half], factors[half], total);
-            }
-            // The greatest score rarely changes after the first tiles.
-            if (__any_sync(~0u, factors[0] != 1.0f || factors[1] != 1.0f)) {
-#pragma unroll
-                for (int i = 0; i < 8 * COLUMNS; i++) {
-                    results[i / 4][i % 4] *= factors[i / 2 % 2];
-                }
-            }
-            u32 weights[PART / SIDE][4];
-            round_sums<T>(weights, scores);
-            add_rows<T, COLUMNS>(results, lane, weights, tiles.rows[stage][1] + part);
+        if (!same<M, Unmasked> || key + PART > seen.of_each) {
+            mask_scores<M, false>(scores, query + lane.row, key + lane.column, sizes, block.mask, operands.rows[MASK],
+                                  operands.columns[MASK]);
         }
-    }
+        f32 factors[2];
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            f32 most = scores[0][half * 2];
+#pragma unroll
+            for (int i = 1; i < 2 * PACKS; i++) {
+                const f32 score = scores[i / 2][half * 2 + i % 2];
+                most = score > most ? score : most;
+            }
+            most = greatest_of_quad(most) * unit;
+            most = most > greatest[half] ? most : greatest[half];
+            // A query that has seen nothing yet has sums of zero.
+            const f32 base = most == neg_infinity<f32>() ? 0.0f : most;
+            factors[half] = quick_exp2(greatest[half] - base);
+            greatest[half] = most;
+            f32 total = 0.0f;
+#pragma unroll
+            for (int i = 0; i < 2 * PACKS; i++) {
+                f32& score = scores[i / 2][half * 2 + i % 2];
+                score = quick_exp2(mul_add(score, unit, -base));
+                total += score;
+            }
+            totals[half] = mul_add(totals[half], factors[half], total);
+        }
+        // The greatest score rarely changes after the first tiles.
+        if (__any_sync(~0u, factors[0] != 1.0f || factors[1] != 1.0f)) {
+#pragma unroll
+            for (int i = 0; i < 8 * COLUMNS; i++) {
+                results[i / 4][i % 4] *= factors[i / 2 % 2];
+            }
+        }
+        u32 weights[PART / MATRIX][4];
+        round_sums<T>(weights, scores);
+        add_rows<T, COLUMNS>(results, lane, weights, tiles.rows[stage][1] + part);
+    });
     f32 factors[2];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -138,12 +115,12 @@ DEVICE void attention_half(const AttentionOperands& operands, const Loops<5>& ba
         const bool nothing = total == 0.0f;
         factors[half] = nothing ? 0.0f : 1.0f / total;
         if (row < sizes.queries && lane.column == 0) {
-            log_sums[u64(at) * sizes.queries + row] =
+            log_sums[u64(block.place) * sizes.queries + row] =
                 nothing ? infinity<f32>() : greatest[half] * f32(LN_2) + f32(libm::ln(f64(total)));
         }
     }
-    store_sums<T, COLUMNS>(out + u64(at) * sizes.queries * sizes.depth * sizeof(T), lane, results, factors, query, sizes.queries,
-                           sizes.depth);
+    store_sums<T, COLUMNS>(out + u64(block.place) * sizes.queries * sizes.depth * sizeof(T), lane, results, factors, query,
+                           sizes.queries, sizes.depth);
 }
 
 } // namespace rushlight

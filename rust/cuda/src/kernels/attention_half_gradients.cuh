@@ -24,75 +24,65 @@ DEVICE void to_weights(f32 (&scores)[PART / 8][4], bool hides, u32 row, u32 colu
     }
 }
 
+/// What the gradients read of each query of a place of the batch.
+struct QuerySums {
+    const f32 *log_sums, *means;
+    u64 first, count;
+
+    DEVICE QuerySums(const f32* log_sums, const f32* means, u32 place, u64 queries)
+        : log_sums(log_sums), means(means), first(u64(place) * queries), count(queries) {}
+
+    /// The logarithm of the sum, in units of a binary logarithm. A query that does not exist has no weights.
+    DEVICE f32 log_sum(u32 query) const { return query < count ? log_sums[first + query] * f32(LOG2_E) : infinity<f32>(); }
+    DEVICE f32 mean(u32 query) const { return query < count ? means[first + query] : 0.0f; }
+};
+
 /// The same as `attention_of_queries`, for fewer than 2^31 queries, keys and blocks.
 template <class T, class M, int COLUMNS>
 DEVICE void attention_half_of_queries(const AttentionOperands& operands, const Loops<5>& batch, u64 batches,
                                       const AttentionSizes& sizes, const f32* log_sums, const f32* means, u8* out) {
     constexpr int ROWS = HalfTiles<COLUMNS>::ROWS;
     __shared__ HalfTiles<COLUMNS> tiles;
-    const Lane lane;
-    const u32 blocks = gridDim.x / u32(batches), at = blockIdx.x / blocks;
-    const u32 first = (blocks - 1 - blockIdx.x % blocks) * BLOCK_ROWS, query = first + lane.warp * WARP_ROWS;
-    const u32 end = seen_keys(sizes, first, BLOCK_ROWS);
-    const u32 own_end = query < sizes.queries ? seen_keys(sizes, query, WARP_ROWS) : 0;
-    const u32 seen_by_all = seen_keys(sizes, query, 1);
-    i64 offsets[5] = {};
-    batch.move(u64(at), offsets);
-    const Side queries = side_of(operands, offsets, QUERY, sizes.queries), keys = side_of(operands, offsets, KEY, sizes.keys);
-    const Side values = side_of(operands, offsets, VALUE, sizes.keys), grads = side_of(operands, offsets, GRAD, sizes.queries);
-    const u8* const mask = operands.at[MASK] + offsets[MASK];
+    const HalfBlock block(operands, batch, batches, sizes, true);
+    const Lane& lane = block.lane;
+    const u32 query = block.row;
+    const SeenKeys seen(block, sizes);
     u32 own_queries[COLUMNS][4], own_grads[COLUMNS][4];
-    load_rows<COLUMNS>(own_queries, tiles, lane, queries, first, sizes.width);
-    load_rows<COLUMNS>(own_grads, tiles, lane, grads, first, sizes.depth);
+    load_rows<COLUMNS>(own_queries, tiles, lane, block.queries, block.first, sizes.width);
+    load_rows<COLUMNS>(own_grads, tiles, lane, block.grads, block.first, sizes.depth);
+    const QuerySums of_queries(log_sums, means, block.place, sizes.queries);
     f32 own_sums[2], own_means[2];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const u32 row = query + lane.row + half * 8;
-        own_sums[half] = row < sizes.queries ? log_sums[u64(at) * sizes.queries + row] * f32(LOG2_E) : infinity<f32>();
-        own_means[half] = row < sizes.queries ? means[u64(at) * sizes.queries + row] : 0.0f;
+        own_sums[half] = of_queries.log_sum(query + lane.row + half * 8);
+        own_means[half] = of_queries.mean(query + lane.row + half * 8);
     }
     const f32 unit = sizes.scale * f32(LOG2_E);
     f32 results[2 * COLUMNS][4] = {};
     const auto copy_tile = [&](int stage, u32 key) {
-        copy_rows<ROWS, COLUMNS>(tiles.rows[stage][0], keys, key, sizes.width);
-        copy_rows<ROWS, COLUMNS>(tiles.rows[stage][1], values, key, sizes.depth);
+        copy_rows<ROWS, COLUMNS>(tiles.rows[stage][0], block.keys, key, sizes.width);
+        copy_rows<ROWS, COLUMNS>(tiles.rows[stage][1], block.values, key, sizes.depth);
     };
-    if (end > 0) {
-        copy_tile(0, 0);
-    }
-    int stage = 0;
-    for (u32 tile = 0; tile < end; tile += ROWS, stage ^= 1) {
-        await_copies();
-        __syncthreads();
-        if (tile + ROWS < end) {
-            copy_tile(stage ^ 1, tile + ROWS);
-        }
-#pragma unroll 1
-        for (int part = 0; part < ROWS; part += PART) {
-            const u32 key = tile + part;
-            if (key >= own_end) {
-                break;
-            }
-            f32 scores[PART / 8][4] = {}, away[PART / 8][4] = {};
-            add_scores<T, COLUMNS>(scores, lane, own_queries, tiles.rows[stage][0] + part);
-            add_scores<T, COLUMNS>(away, lane, own_grads, tiles.rows[stage][1] + part);
+    for_parts<ROWS>(0, seen.of_block, seen.of_warp, copy_tile, [&](int stage, u32 key, int part) {
+        f32 scores[PART / 8][4] = {}, away[PART / 8][4] = {};
+        add_scores<T, COLUMNS>(scores, lane, own_queries, tiles.rows[stage][0] + part);
+        add_scores<T, COLUMNS>(away, lane, own_grads, tiles.rows[stage][1] + part);
 #pragma unroll
-            for (int i = 0; i < PART / 2; i++) {
-                scores[i / 4][i % 4] = mul_add(scores[i / 4][i % 4], unit, -own_sums[i / 2 % 2]);
-            }
-            to_weights<M, false>(scores, !same<M, Unmasked> || key + PART > seen_by_all, query + lane.row, key + lane.column, sizes,
-                                 mask, operands);
-#pragma unroll
-            for (int i = 0; i < PART / 2; i++) {
-                scores[i / 4][i % 4] *= away[i / 4][i % 4] - own_means[i / 2 % 2];
-            }
-            u32 weights[PART / SIDE][4];
-            round_sums<T>(weights, scores);
-            add_rows<T, COLUMNS>(results, lane, weights, tiles.rows[stage][0] + part);
+        for (int i = 0; i < PART / 2; i++) {
+            scores[i / 4][i % 4] = mul_add(scores[i / 4][i % 4], unit, -own_sums[i / 2 % 2]);
         }
-    }
-    store_sums<T, COLUMNS>(out + u64(at) * sizes.queries * sizes.width * sizeof(T), lane, results, {sizes.scale, sizes.scale}, query,
-                           sizes.queries, sizes.width);
+        to_weights<M, false>(scores, !same<M, Unmasked> || key + PART > seen.of_each, query + lane.row, key + lane.column, sizes,
+                             block.mask, operands);
+#pragma unroll
+        for (int i = 0; i < PART / 2; i++) {
+            scores[i / 4][i % 4] *= away[i / 4][i % 4] - own_means[i / 2 % 2];
+        }
+        u32 weights[PART / MATRIX][4];
+        round_sums<T>(weights, scores);
+        add_rows<T, COLUMNS>(results, lane, weights, tiles.rows[stage][0] + part);
+    });
+    store_sums<T, COLUMNS>(out + u64(block.place) * sizes.queries * sizes.width * sizeof(T), lane, results,
+                           {sizes.scale, sizes.scale}, query, sizes.queries, sizes.width);
 }
 
 /// The logarithms of the sums, in units of a binary logarithm, and the means of the queries of the present and of the next tile.
@@ -107,83 +97,64 @@ DEVICE void attention_half_over_queries(HalfTiles<COLUMNS>& tiles, SumsOfTiles<H
                                         const AttentionSizes& sizes, const f32* log_sums, const f32* means, u8* of_keys,
                                         u8* of_values) {
     constexpr int ROWS = HalfTiles<COLUMNS>::ROWS;
-    const Lane lane;
-    const u32 blocks = gridDim.x / u32(batches), at = blockIdx.x / blocks;
-    const u32 first = blockIdx.x % blocks * BLOCK_ROWS, key = first + lane.warp * WARP_ROWS;
-    i64 offsets[5] = {};
-    batch.move(u64(at), offsets);
-    const Side queries = side_of(operands, offsets, QUERY, sizes.queries), keys = side_of(operands, offsets, KEY, sizes.keys);
-    const Side values = side_of(operands, offsets, VALUE, sizes.keys), grads = side_of(operands, offsets, GRAD, sizes.queries);
-    const u8* const mask = operands.at[MASK] + offsets[MASK];
+    const HalfBlock block(operands, batch, batches, sizes, false);
+    const Lane& lane = block.lane;
+    const u32 key = block.row;
     u32 own_keys[COLUMNS][4], own_values[COLUMNS][4];
-    load_rows<COLUMNS>(own_keys, tiles, lane, keys, first, sizes.width);
+    load_rows<COLUMNS>(own_keys, tiles, lane, block.keys, block.first, sizes.width);
     if constexpr (OF_KEYS) {
-        load_rows<COLUMNS>(own_values, tiles, lane, values, first, sizes.depth);
+        load_rows<COLUMNS>(own_values, tiles, lane, block.values, block.first, sizes.depth);
     }
     const f32 unit = sizes.scale * f32(LOG2_E);
     f32 to_keys[OF_KEYS ? 2 * COLUMNS : 1][4] = {}, to_values[OF_VALUES ? 2 * COLUMNS : 1][4] = {};
     const u32 end = sizes.queries;
+    const QuerySums of_queries(log_sums, means, block.place, sizes.queries);
     const auto copy_tile = [&](int stage, u32 query) {
-        copy_rows<ROWS, COLUMNS>(tiles.rows[stage][0], queries, query, sizes.width);
-        copy_rows<ROWS, COLUMNS>(tiles.rows[stage][1], grads, query, sizes.depth);
+        copy_rows<ROWS, COLUMNS>(tiles.rows[stage][0], block.queries, query, sizes.width);
+        copy_rows<ROWS, COLUMNS>(tiles.rows[stage][1], block.grads, query, sizes.depth);
         if (threadIdx.x < ROWS) {
-            const u32 row = query + threadIdx.x;
-            of_tiles.sums[stage][threadIdx.x] =
-                row < end ? log_sums[u64(at) * sizes.queries + row] * f32(LOG2_E) : infinity<f32>();
-            of_tiles.means[stage][threadIdx.x] = row < end ? means[u64(at) * sizes.queries + row] : 0.0f;
+            of_tiles.sums[stage][threadIdx.x] = of_queries.log_sum(query + threadIdx.x);
+            of_tiles.means[stage][threadIdx.x] = of_queries.mean(query + threadIdx.x);
         }
     };
     // With a causal mask earlier queries do not see these keys.
-    const u32 start = sizes.causal ? first / ROWS * ROWS : 0;
-    if (start < end) {
-        copy_tile(0, start);
-    }
-    int stage = 0;
-    for (u32 tile = start; tile < end; tile += ROWS, stage ^= 1) {
-        await_copies();
-        __syncthreads();
-        if (tile + ROWS < end) {
-            copy_tile(stage ^ 1, tile + ROWS);
+    const u32 start = sizes.causal ? block.first / ROWS * ROWS : 0;
+    for_parts<ROWS>(start, end, key < sizes.keys ? end : 0, copy_tile, [&](int stage, u32 query, int part) {
+        if (sizes.causal && query + PART <= key) {
+            return;
         }
-#pragma unroll 1
-        for (int part = 0; part < ROWS; part += PART) {
-            const u32 query = tile + part;
-            if (key >= sizes.keys || query >= end || (sizes.causal && query + PART <= key)) {
-                continue;
-            }
-            const bool hides = !same<M, Unmasked> || (sizes.causal && query < key + WARP_ROWS);
-            f32 scores[PART / 8][4] = {};
-            add_scores<T, COLUMNS>(scores, lane, own_keys, tiles.rows[stage][0] + part);
+        const bool hides = !same<M, Unmasked> || (sizes.causal && query < key + WARP_ROWS);
+        f32 scores[PART / 8][4] = {};
+        add_scores<T, COLUMNS>(scores, lane, own_keys, tiles.rows[stage][0] + part);
+#pragma unroll
+        for (int i = 0; i < PART / 2; i++) {
+            const f32 sum = of_tiles.sums[stage][part + i / 4 * 8 + lane.column + i % 2];
+            scores[i / 4][i % 4] = mul_add(scores[i / 4][i % 4], unit, -sum);
+        }
+        to_weights<M, true>(scores, hides, key + lane.row, query + lane.column, sizes, block.mask, operands);
+        u32 weights[PART / MATRIX][4];
+        if constexpr (OF_VALUES) {
+            round_sums<T>(weights, scores);
+            add_rows<T, COLUMNS>(to_values, lane, weights, tiles.rows[stage][1] + part);
+        }
+        if constexpr (OF_KEYS) {
+            f32 away[PART / 8][4] = {};
+            add_scores<T, COLUMNS>(away, lane, own_values, tiles.rows[stage][1] + part);
 #pragma unroll
             for (int i = 0; i < PART / 2; i++) {
-                const f32 sum = of_tiles.sums[stage][part + i / 4 * 8 + lane.column + i % 2];
-                scores[i / 4][i % 4] = mul_add(scores[i / 4][i % 4], unit, -sum);
+                scores[i / 4][i % 4] *= away[i / 4][i % 4] - of_tiles.means[stage][part + i / 4 * 8 + lane.column + i % 2];
             }
-            to_weights<M, true>(scores, hides, key + lane.row, query + lane.column, sizes, mask, operands);
-            u32 weights[PART / SIDE][4];
-            if constexpr (OF_VALUES) {
-                round_sums<T>(weights, scores);
-                add_rows<T, COLUMNS>(to_values, lane, weights, tiles.rows[stage][1] + part);
-            }
-            if constexpr (OF_KEYS) {
-                f32 away[PART / 8][4] = {};
-                add_scores<T, COLUMNS>(away, lane, own_values, tiles.rows[stage][1] + part);
-#pragma unroll
-                for (int i = 0; i < PART / 2; i++) {
-                    scores[i / 4][i % 4] *= away[i / 4][i % 4] - of_tiles.means[stage][part + i / 4 * 8 + lane.column + i % 2];
-                }
-                round_sums<T>(weights, scores);
-                add_rows<T, COLUMNS>(to_keys, lane, weights, tiles.rows[stage][0] + part);
-            }
+            round_sums<T>(weights, scores);
+            add_rows<T, COLUMNS>(to_keys, lane, weights, tiles.rows[stage][0] + part);
         }
-    }
+    });
     if constexpr (OF_KEYS) {
-        store_sums<T, COLUMNS>(of_keys + u64(at) * sizes.keys * sizes.width * sizeof(T), lane, to_keys, {sizes.scale, sizes.scale},
-                               key, sizes.keys, sizes.width);
+        store_sums<T, COLUMNS>(of_keys + u64(block.place) * sizes.keys * sizes.width * sizeof(T), lane, to_keys,
+                               {sizes.scale, sizes.scale}, key, sizes.keys, sizes.width);
     }
     if constexpr (OF_VALUES) {
-        store_sums<T, COLUMNS>(of_values + u64(at) * sizes.keys * sizes.depth * sizeof(T), lane, to_values, {1.0f, 1.0f}, key,
-                               sizes.keys, sizes.depth);
+        store_sums<T, COLUMNS>(of_values + u64(block.place) * sizes.keys * sizes.depth * sizeof(T), lane, to_values,
+                               {1.0f, 1.0f}, key, sizes.keys, sizes.depth);
     }
 }
 

@@ -25,7 +25,7 @@ enum { FACTOR, WINDOWS, RESULT };
 
 /// The first byte, the distances in bytes between groups and along the dimensions of space, and their sizes.
 struct ConvolutionOperand {
-    u8* at;
+    u8* first_byte;
     i64 group, steps[SPACE], sizes[SPACE];
 };
 
@@ -49,17 +49,17 @@ struct Convolution {
 
     /// Takes the last digit, of `count` values, off the number of a block.
     static DEVICE u32 split(u32& number, u64 count) {
-        const u32 own = number % u32(count);
+        const u32 digit = number % u32(count);
         number /= u32(count);
-        return own;
+        return digit;
     }
 };
 
-/// Where elements lie: the distance in bytes, and the place in each dimension. No place in a dimension, nor a distance, is as far as an
+/// Where elements lie: the distance in bytes, and the coordinate in each dimension. No coordinate, nor a distance, is as far as an
 /// eighth of the range of `P`; a line or a place of the inner dimension that does not exist is in the middle of its upper parts.
 template <class P, int DIMS, int N> struct Places {
     i64 offsets[N];
-    P at[DIMS][N];
+    P coordinates[DIMS][N];
 };
 /// The signed integer as wide as an unsigned one.
 template <class P> struct signed_of {
@@ -73,7 +73,7 @@ template <class P> constexpr P NO_PLACE = P(1) << (8 * sizeof(P) - 2);
 
 /// Lines whose elements are found by the sum of two places, of the line and of the place along the inner dimension.
 template <class T, class P, int DIMS, int DEPTH> struct PlacedLines {
-    const u8* at;
+    const u8* first_byte;
     const Places<P, DIMS, SQUARE>& lines;
     const Places<P, DIMS, DEPTH>& inner;
     P sizes[DIMS];
@@ -85,9 +85,9 @@ template <class T, class P, int DIMS, int DEPTH> struct PlacedLines {
         bool inside = true;
 #pragma unroll
         for (int dim = 0; dim < DIMS; dim++) {
-            inside = inside && P(lines.at[dim][line] + inner.at[dim][place]) < sizes[dim];
+            inside = inside && P(lines.coordinates[dim][line] + inner.coordinates[dim][place]) < sizes[dim];
         }
-        return inside ? load<T>(at + lines.offsets[line] + inner.offsets[place]) : T();
+        return inside ? load<T>(first_byte + lines.offsets[line] + inner.offsets[place]) : T();
     }
 };
 
@@ -103,14 +103,14 @@ struct Origins {
             return;
         }
         const ConvolutionAxis& axis = call.axes[dim];
-        I tap = 0, window = -I(axis.padding), own = 0;
+        I tap = 0, window = -I(axis.padding), element = 0;
         if (call.of_input) {
             for (int last = SPACE - 1; last > dim; last--) {
                 phase /= I(call.axes[last].phases);
             }
-            own = phase % I(axis.phases);
+            element = phase % I(axis.phases);
             const I taps = call.operands[FACTOR].sizes[dim], stride = axis.stride, dilation = axis.dilation;
-            I apart = own + I(axis.padding);
+            I apart = element + I(axis.padding);
             while (tap < taps && apart % stride != 0) {
                 tap++;
                 apart -= dilation;
@@ -119,18 +119,18 @@ struct Origins {
         }
         first[FACTOR][dim] = tap;
         first[WINDOWS][dim] = window;
-        first[RESULT][dim] = own;
+        first[RESULT][dim] = element;
     }
 
     /// The first byte of an operand for a group.
     DEVICE u8* start(const Convolution& call, int operand, u64 group) const {
-        const ConvolutionOperand& own = call.operands[operand];
-        u8* at = own.at + i64(group) * own.group;
+        const ConvolutionOperand& given = call.operands[operand];
+        u8* start = given.first_byte + i64(group) * given.group;
 #pragma unroll
         for (int dim = 0; dim < SPACE; dim++) {
-            at += first[operand][dim] * own.steps[dim];
+            start += first[operand][dim] * given.steps[dim];
         }
-        return at;
+        return start;
     }
 
     /// Whether an operand has an element at distances from its first place.
@@ -176,16 +176,16 @@ template <class S, class T, class P> DEVICE void convolve_squares(const Convolut
     const u64 group = Convolution::split(number, call.groups), phase = Convolution::split(number, call.phases), piece = number;
     origins.find(call, typename signed_of<P>::type(phase));
     __syncthreads();
-    const int own = int(threadIdx.x);
-    if (own < SQUARE) {
+    const int thread = int(threadIdx.x);
+    if (thread < SQUARE) {
         i64 moved[8] = {};
-        if (row + own < call.row_count) {
-            call.rows.move(P(row + own), moved);
+        if (row + thread < call.row_count) {
+            call.rows.move(P(row + thread), moved);
         }
-        rows.offsets[own] = moved[0];
-        rows.at[0][own] = row + own < call.row_count ? 0 : NO_LINE<P>;
-    } else if (own < 2 * SQUARE) {
-        const int line = own - SQUARE;
+        rows.offsets[thread] = moved[0];
+        rows.coordinates[0][thread] = row + thread < call.row_count ? 0 : NO_LINE<P>;
+    } else if (thread < 2 * SQUARE) {
+        const int line = thread - SQUARE;
         const bool exists = column + line < call.column_count;
         i64 moved[8] = {};
         if (exists) {
@@ -194,25 +194,25 @@ template <class S, class T, class P> DEVICE void convolve_squares(const Convolut
         columns.offsets[line] = moved[0];
 #pragma unroll
         for (int dim = 0; dim < SPACE; dim++) {
-            columns.at[dim][line] = exists ? P(origins.first[WINDOWS][dim] + moved[1 + dim]) : NO_LINE<P>;
+            columns.coordinates[dim][line] = exists ? P(origins.first[WINDOWS][dim] + moved[1 + dim]) : NO_LINE<P>;
         }
     }
     const u64 begin = piece * call.length;
     const u64 end = begin + call.length < call.inner_count ? begin + call.length : call.inner_count;
     const auto prepare = [&](u64 start) {
-        if (own < DEPTH) {
+        if (thread < DEPTH) {
             i64 moved[8] = {};
-            bool exists = start + own < end;
+            bool exists = start + thread < end;
             if (exists) {
-                call.inner.move(P(start + own), moved);
+                call.inner.move(P(start + thread), moved);
                 exists = origins.has(call, FACTOR, moved + 1);
             }
-            factor_inner.offsets[own] = moved[0];
-            factor_inner.at[0][own] = exists ? 0 : NO_PLACE<P>;
-            window_inner.offsets[own] = moved[4];
+            factor_inner.offsets[thread] = moved[0];
+            factor_inner.coordinates[0][thread] = exists ? 0 : NO_PLACE<P>;
+            window_inner.offsets[thread] = moved[4];
 #pragma unroll
             for (int dim = 0; dim < SPACE; dim++) {
-                window_inner.at[dim][own] = exists ? P(moved[5 + dim]) : NO_PLACE<P>;
+                window_inner.coordinates[dim][thread] = exists ? P(moved[5 + dim]) : NO_PLACE<P>;
             }
         }
     };
@@ -227,20 +227,20 @@ template <class S, class T, class P> DEVICE void convolve_squares(const Convolut
     add_products(square, first, second, factor, windows, begin, end, prepare);
     __syncthreads();
     // Where results lie takes the place of where operands do.
-    if (own < SQUARE && row + own < call.row_count) {
+    if (thread < SQUARE && row + thread < call.row_count) {
         i64 moved[8] = {};
-        call.rows.move(P(row + own), moved);
-        rows.offsets[own] = moved[4];
-    } else if (own >= SQUARE && own < 2 * SQUARE && column + own - SQUARE < call.column_count) {
+        call.rows.move(P(row + thread), moved);
+        rows.offsets[thread] = moved[4];
+    } else if (thread >= SQUARE && thread < 2 * SQUARE && column + thread - SQUARE < call.column_count) {
         i64 moved[8] = {};
-        call.columns.move(P(column + own - SQUARE), moved);
-        columns.offsets[own - SQUARE] = moved[4];
-        columns.at[0][own - SQUARE] = origins.has(call, RESULT, moved + 5) ? 0 : NO_LINE<P>;
+        call.columns.move(P(column + thread - SQUARE), moved);
+        columns.offsets[thread - SQUARE] = moved[4];
+        columns.coordinates[0][thread - SQUARE] = origins.has(call, RESULT, moved + 5) ? 0 : NO_LINE<P>;
     }
     __syncthreads();
     u8* const to = origins.start(call, RESULT, group);
     square.each([&](int r, int c, typename S::A sum) {
-        if (rows.at[0][r] != 0 || columns.at[0][c] == NO_LINE<P>) {
+        if (rows.coordinates[0][r] != 0 || columns.coordinates[0][c] == NO_LINE<P>) {
             return;
         }
         if (parts) {
@@ -295,7 +295,7 @@ template <class T, class A, class P> DEVICE void join_pieces(const Convolution& 
 /// Where a thread is in the factor and in the windows.
 template <class P> struct Walk {
     i64 offsets[2];
-    P at[2][SPACE];
+    P coordinates[2][SPACE];
 
     DEVICE void move(const i64* by, i64 times) {
 #pragma unroll
@@ -303,7 +303,7 @@ template <class P> struct Walk {
             offsets[n] += by[4 * n] * times;
 #pragma unroll
             for (int dim = 0; dim < SPACE; dim++) {
-                at[n][dim] += P(by[4 * n + 1 + dim]) * P(times);
+                coordinates[n][dim] += P(by[4 * n + 1 + dim]) * P(times);
             }
         }
     }
@@ -312,7 +312,7 @@ template <class P> struct Walk {
         bool inside = true;
 #pragma unroll
         for (int dim = 0; dim < SPACE; dim++) {
-            inside = inside && at[operand][dim] < P(call.operands[operand].sizes[dim]);
+            inside = inside && coordinates[operand][dim] < P(call.operands[operand].sizes[dim]);
         }
         return inside;
     }
@@ -347,8 +347,8 @@ template <class P> DEVICE Walk<P> begin_walk(const Origins& origins, const i64* 
     walk.offsets[WINDOWS] = of_column[0];
 #pragma unroll
     for (int dim = 0; dim < SPACE; dim++) {
-        walk.at[FACTOR][dim] = P(origins.first[FACTOR][dim]);
-        walk.at[WINDOWS][dim] = P(origins.first[WINDOWS][dim] + of_column[1 + dim]);
+        walk.coordinates[FACTOR][dim] = P(origins.first[FACTOR][dim]);
+        walk.coordinates[WINDOWS][dim] = P(origins.first[WINDOWS][dim] + of_column[1 + dim]);
     }
     return walk;
 }
@@ -381,9 +381,9 @@ template <class T, class A, class P> DEVICE void convolve_by_blocks(const Convol
         const u8* const windows = origins.start(call, WINDOWS, group);
         const Walk<P> start = begin_walk<P>(origins, of_row, of_column);
         A sum = A();
-        for (P at = threadIdx.x; at < P(call.inner_count); at += THREADS) {
+        for (P place = threadIdx.x; place < P(call.inner_count); place += THREADS) {
             i64 moved[8] = {};
-            call.inner.move(at, moved);
+            call.inner.move(place, moved);
             Walk<P> walk = start;
             walk.move(moved, 1);
             walk.template add<T>(sum, call, factor, windows);

@@ -10,9 +10,9 @@ namespace rushlight {
 template <class T> struct HalfSquare {
     typedef f32 A;
     static constexpr int DEPTH = 32;
-    /// The sides of the matrices of a warp, and its columns.
-    static constexpr int SIDE = 16, ACROSS = 32;
-    static_assert(THREADS / WARP * SIDE * ACROSS == SQUARE * SQUARE, "the warps have the whole square");
+    /// The columns of a warp.
+    static constexpr int ACROSS = 32;
+    static_assert(THREADS / WARP * MATRIX * ACROSS == SQUARE * SQUARE, "the warps have the whole square");
 
     /// The eight halves behind each line put lines into different banks.
     struct alignas(sizeof(u128)) Slice {
@@ -22,17 +22,17 @@ template <class T> struct HalfSquare {
 
     f32 sums[ACROSS / 8][4] = {};
     const Lane lane;
-    const int row = lane.warp % (SQUARE / SIDE) * SIDE, column = lane.warp / (SQUARE / SIDE) * ACROSS;
+    const int row = lane.warp % (SQUARE / MATRIX) * MATRIX, column = lane.warp / (SQUARE / MATRIX) * ACROSS;
 
     DEVICE void add(const Slice& first, const Slice& second) {
 #pragma unroll
-        for (int k = 0; k < DEPTH; k += SIDE) {
+        for (int k = 0; k < DEPTH; k += MATRIX) {
             u32 left[4];
             load_matrices(left, &first.lines[row + lane.below_row][k + lane.below_column]);
 #pragma unroll
-            for (int n = 0; n < ACROSS / SIDE; n++) {
+            for (int n = 0; n < ACROSS / MATRIX; n++) {
                 u32 right[4];
-                load_matrices(right, &second.lines[column + n * SIDE + lane.beside_row][k + lane.beside_column]);
+                load_matrices(right, &second.lines[column + n * MATRIX + lane.beside_row][k + lane.beside_column]);
                 add_product<T>(sums[2 * n], left, right[0], right[1]);
                 add_product<T>(sums[2 * n + 1], left, right[2], right[3]);
             }

@@ -17,7 +17,7 @@ constexpr int PART = 32;
 /// The present and the next tile of two operands. A tile has fewer rows where rows are wide, so that all of them fit into the shared
 /// memory of a block. The eight halves behind each row put rows into different banks.
 template <int COLUMNS> struct alignas(sizeof(u128)) HalfTiles {
-    static constexpr int ACROSS = COLUMNS * SIDE;
+    static constexpr int ACROSS = COLUMNS * MATRIX;
     static constexpr int ROWS = COLUMNS <= 5 ? 64 : 32;
     typedef u16 Row[ACROSS + 8];
     Row rows[2][2][ROWS];
@@ -25,9 +25,68 @@ template <int COLUMNS> struct alignas(sizeof(u128)) HalfTiles {
 };
 template <int COLUMNS> using HalfRow = typename HalfTiles<COLUMNS>::Row;
 
+/// Where a block works: its place of the batch, the first of its rows and of its warp's, and the operands there. Rows are queries or keys.
+struct HalfBlock {
+    const Lane lane;
+    u32 place, first, row;
+    OperandRows queries, keys, values, grads;
+    const u8* mask;
+
+    /// Blocks with the last rows may begin first.
+    DEVICE HalfBlock(const AttentionOperands& operands, const Loops<5>& batch, u64 batches, const AttentionSizes& sizes,
+                     bool last_first) {
+        const u32 blocks = gridDim.x / u32(batches), number = blockIdx.x % blocks;
+        place = blockIdx.x / blocks;
+        first = (last_first ? blocks - 1 - number : number) * BLOCK_ROWS;
+        row = first + lane.warp * WARP_ROWS;
+        i64 offsets[5] = {};
+        batch.move(u64(place), offsets);
+        queries = rows_of(operands, offsets, QUERY, sizes.queries);
+        keys = rows_of(operands, offsets, KEY, sizes.keys);
+        values = rows_of(operands, offsets, VALUE, sizes.keys);
+        grads = rows_of(operands, offsets, GRAD, sizes.queries);
+        mask = operands.at[MASK] + offsets[MASK];
+    }
+};
+
+/// The ends of the keys that queries see: some query of the block, some of the warp, and each of the warp.
+struct SeenKeys {
+    u32 of_block, of_warp, of_each;
+
+    DEVICE SeenKeys(const HalfBlock& block, const AttentionSizes& sizes) {
+        of_block = seen_keys(sizes, block.first, BLOCK_ROWS);
+        of_warp = block.row < sizes.queries ? seen_keys(sizes, block.row, WARP_ROWS) : 0;
+        of_each = seen_keys(sizes, block.row, 1);
+    }
+};
+
+/// Passes over the rows from `start` to `end` in tiles, of which the warp takes the parts before `own_end`. `copy` begins to copy a tile
+/// to a stage; `take` has a stage, the first row of a part, and its place in the tile.
+template <int ROWS, class Copy, class Take>
+DEVICE void for_parts(u32 start, u32 end, u32 own_end, const Copy& copy, const Take& take) {
+    if (start < end) {
+        copy(0, start);
+    }
+    int stage = 0;
+    for (u32 tile = start; tile < end; tile += ROWS, stage ^= 1) {
+        await_copies();
+        __syncthreads();
+        if (tile + ROWS < end) {
+            copy(stage ^ 1, tile + ROWS);
+        }
+#pragma unroll 1
+        for (int part = 0; part < ROWS; part += PART) {
+            if (tile + part >= own_end) {
+                break;
+            }
+            take(stage, tile + part, part);
+        }
+    }
+}
+
 /// Begins to copy rows to shared memory, with zeros in place of what is outside of the operand.
-template <int COUNT, int COLUMNS> DEVICE void copy_rows(HalfRow<COLUMNS>* to, const Side& from, u32 first, u32 width) {
-    constexpr int ACROSS = COLUMNS * SIDE, PACK = sizeof(u128) / sizeof(u16), PACKS = ACROSS / PACK, STEP = THREADS / PACKS;
+template <int COUNT, int COLUMNS> DEVICE void copy_rows(HalfRow<COLUMNS>* to, const OperandRows& from, u32 first, u32 width) {
+    constexpr int ACROSS = COLUMNS * MATRIX, PACK = sizeof(u128) / sizeof(u16), PACKS = ACROSS / PACK, STEP = THREADS / PACKS;
     if (from.column == sizeof(u16) && (u64(from.at) | u64(from.row) | width * sizeof(u16)) % sizeof(u128) == 0) {
         const int own = int(threadIdx.x) / PACKS, column = int(threadIdx.x) % PACKS * PACK;
         const u8* at = from.at + i64(first + own) * from.row + column * sizeof(u16);
@@ -54,14 +113,14 @@ template <int COUNT, int COLUMNS> DEVICE void copy_rows(HalfRow<COLUMNS>* to, co
 
 /// Loads the rows of each warp into registers, as left factors. Threads wait for each other.
 template <int COLUMNS>
-DEVICE void load_rows(u32 (&to)[COLUMNS][4], HalfTiles<COLUMNS>& tiles, const Lane& lane, const Side& from, u32 first, u32 width) {
+DEVICE void load_rows(u32 (&to)[COLUMNS][4], HalfTiles<COLUMNS>& tiles, const Lane& lane, const OperandRows& from, u32 first, u32 width) {
     HalfRow<COLUMNS>* const rows = tiles.rows[0][0];
     copy_rows<BLOCK_ROWS, COLUMNS>(rows, from, first, width);
     await_copies();
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < COLUMNS; k++) {
-        load_matrices(to[k], &rows[lane.warp * WARP_ROWS + lane.below_row][k * SIDE + lane.below_column]);
+        load_matrices(to[k], &rows[lane.warp * WARP_ROWS + lane.below_row][k * MATRIX + lane.below_column]);
     }
     __syncthreads();
 }
@@ -74,7 +133,7 @@ DEVICE void add_scores(f32 (&sums)[N][4], const Lane& lane, const u32 (&left)[CO
 #pragma unroll
         for (int n = 0; n < N / 2; n++) {
             u32 right[4];
-            load_matrices(right, &rows[n * SIDE + lane.beside_row][k * SIDE + lane.beside_column]);
+            load_matrices(right, &rows[n * MATRIX + lane.beside_row][k * MATRIX + lane.beside_column]);
             add_product<T>(sums[2 * n], left[k], right[0], right[1]);
             add_product<T>(sums[2 * n + 1], left[k], right[2], right[3]);
         }
@@ -89,7 +148,7 @@ DEVICE void add_rows(f32 (&sums)[2 * COLUMNS][4], const Lane& lane, const u32 (&
 #pragma unroll
         for (int n = 0; n < COLUMNS; n++) {
             u32 right[4];
-            load_transposed(right, &rows[k * SIDE + lane.below_row][n * SIDE + lane.below_column]);
+            load_transposed(right, &rows[k * MATRIX + lane.below_row][n * MATRIX + lane.below_column]);
             add_product<T>(sums[2 * n], weights[k], right[0], right[1]);
             add_product<T>(sums[2 * n + 1], weights[k], right[2], right[3]);
         }

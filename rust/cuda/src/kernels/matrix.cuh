@@ -21,6 +21,9 @@
 
 namespace rushlight {
 
+/// The rows and the columns of `a`.
+constexpr int MATRIX = 16;
+
 /// What a lane has of the rows of its warp, and the row of four matrices whose address it gives: of these the second
 /// one is below the first one, or beside it.
 struct Lane {

@@ -56,27 +56,27 @@ template <class Sum> struct Square {
     typedef Sum A;
     typedef SquareSlice<A> Slice;
     static constexpr int DEPTH = Slice::DEPTH, ROW = Slice::ROW;
-    /// A thread's rows and columns, and the distance between them.
-    static constexpr int OWN = 4, SIDE = SQUARE / OWN;
+    /// The rows, and the columns, of a thread, and the distance between them.
+    static constexpr int LINES = 4, APART = SQUARE / LINES;
 
-    A sums[OWN][OWN];
+    A sums[LINES][LINES];
 
     DEVICE Square() {
 #pragma unroll
-        for (int i = 0; i < OWN * OWN; i++) {
-            sums[i / OWN][i % OWN] = A();
+        for (int i = 0; i < LINES * LINES; i++) {
+            sums[i / LINES][i % LINES] = A();
         }
     }
 
     DEVICE void add(Slice& first, Slice& second) {
-        const A* const rows = first.elements() + threadIdx.x / SIDE;
-        const A* const columns = second.elements() + threadIdx.x % SIDE;
+        const A* const rows = first.elements() + threadIdx.x / APART;
+        const A* const columns = second.elements() + threadIdx.x % APART;
 #pragma unroll 4
         for (int k = 0; k < DEPTH; k++) {
 #pragma unroll
-            for (int i = 0; i < OWN * OWN; i++) {
-                sums[i / OWN][i % OWN] =
-                    multiply_add(sums[i / OWN][i % OWN], rows[k * ROW + i / OWN * SIDE], columns[k * ROW + i % OWN * SIDE]);
+            for (int i = 0; i < LINES * LINES; i++) {
+                sums[i / LINES][i % LINES] =
+                    multiply_add(sums[i / LINES][i % LINES], rows[k * ROW + i / LINES * APART], columns[k * ROW + i % LINES * APART]);
             }
         }
     }
@@ -84,8 +84,8 @@ template <class Sum> struct Square {
     /// Gives the thread's sums to a function, with their rows and columns.
     template <class Take> DEVICE void each(const Take& take) const {
 #pragma unroll
-        for (int i = 0; i < OWN * OWN; i++) {
-            take(int(threadIdx.x) / SIDE + i / OWN * SIDE, int(threadIdx.x) % SIDE + i % OWN * SIDE, sums[i / OWN][i % OWN]);
+        for (int i = 0; i < LINES * LINES; i++) {
+            take(int(threadIdx.x) / APART + i / LINES * APART, int(threadIdx.x) % APART + i % LINES * APART, sums[i / LINES][i % LINES]);
         }
     }
 };

@@ -9,8 +9,8 @@ use rushlight_cuda::indexed::Column;
 use rushlight_dispatch::call::errors::with_context;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Operator, Saves, Tags, Update, Variants, formula,
-    operator,
+    Args, Autocast, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Operator, Saves, Tags, Update,
+    Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Ints, Output, Target, sizes_value};
 use rushlight_dispatch::vmap::RuleResult;
@@ -252,6 +252,7 @@ pub static INDEX_PUT: Operator = Operator {
         arguments(&args).map_err(|error| with_context(error, &args, false))
     }),
     derivative: Derivative::CompositeImplicit,
+    autocast_on_cuda: Some(Autocast::Promote),
     samples: &[
         "t(4, 3), (torch.tensor([2, 0]),), t(2, 3)",
         "t(4, 3), (i(4, 6), i(3, 6)), t(6), True",

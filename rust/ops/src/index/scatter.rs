@@ -8,8 +8,8 @@ use rushlight_cpu::index::scatter::{ScatterKernels, ScatterOp};
 use rushlight_cuda::indexed::Column;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Joint, Operator, Out, Saves, Tags, Update,
-    Variants, formula, operator,
+    Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Joint, Operator, Out, Saves, Tags,
+    Update, Variants, formula, operator,
 };
 use rushlight_dispatch::subgraph::undifferentiable;
 use rushlight_dispatch::value::{Arg, Output, Value};
@@ -195,6 +195,7 @@ pub static SCATTER_ADD: Operator = Operator {
         formula(INPUT, Saves::NOTHING, |d| d.grad()),
         formula(SRC, Saves::input(INDEX), |d| gathered(d, d.grad())),
     ]),
+    autocast_on_cuda: Some(Autocast::Promote),
     samples: &["t(3, 4), 1, i(4, 3, 4), t(3, 4)", "t(3), 0, i(3, 5), t(6)", "t(3, 4), 0, i(3, 2, 3), t(2, 4)"],
     errors: &[(
         "t(3), 0, torch.tensor([5]), t(1)",

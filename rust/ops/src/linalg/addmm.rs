@@ -502,6 +502,7 @@ pub static ADDR: Operator = Operator {
         op!(crate::pointwise::arith::ADD, &own, &outer).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
+    autocast_on_cuda: Some(Autocast::LowerPrecision),
     samples: &["t(3, 4), t(3), t(4)", "t(4), t(3), t(4), beta=2, alpha=3"],
     errors: &[
         ("t(3, 4), t(3, 3), t(5)", "RuntimeError", "addr: Expected 1-D argument vec1, but got 2-D"),

@@ -402,6 +402,7 @@ pub static DOT: Operator = Operator {
         formula(INPUT, Saves::input(TENSOR), |d| d.grad() * d.input(TENSOR).conj()),
         formula(TENSOR, Saves::input(INPUT), |d| d.grad() * d.input(INPUT).conj()),
     ]),
+    autocast_on_cuda: Some(Autocast::Promote),
     samples: &["t(4), t(4)", "t(0), t(0)", "t(1), t(1)"],
     errors: &[
         (
@@ -434,6 +435,7 @@ pub static VDOT: Operator = Operator {
         DOT.call([(&conjugate).into(), args.tensor(OTHER)?.into()])
     }),
     derivative: Derivative::CompositeImplicit,
+    autocast_on_cuda: Some(Autocast::Promote),
     samples: &["t(4), t(4)", "t(0), t(0)"],
     errors: &[("t(3, 3), t(4)", "RuntimeError", "1D tensors expected, but got 2D and 1D tensors")],
     reference: "np.vdot(self, other)",

@@ -96,6 +96,7 @@ pub static LINALG_NORM: Operator = Operator {
         norm(args, ord.map(Order::Number)).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: &["t(3, 2)", "t(3), 1", "t(3, 2), 1", "t(3, 2), 3, 0", "t(2, 3, 2), float('inf'), (0, 2), True"],
     errors: &[
         (
@@ -128,6 +129,7 @@ pub static LINALG_NORM_NAMED: Operator = Operator {
         norm(args, Some(Order::named(args.str(ORD)?)?)).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: &["t(3, 2), 'fro'"],
     ..Operator::BASE
 };
@@ -144,6 +146,7 @@ pub static NUCLEAR_NORM: Operator = Operator {
     out: Out::new(Accepts::Same, &["linalg.matrix_norm expected out tensor dtype {Result} but got: {Out}"]),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
+    autocast_on_cuda: Some(Autocast::Fp32),
     implementation: Implementation::CompositeImplicit(|args| {
         MATRIX_NORM_NAMED.call([
             args.tensor(INPUT)?.into(),
@@ -189,6 +192,7 @@ pub static FROBENIUS_NORM: Operator = Operator {
         norm.call([own.into(), 2i64.into(), dims.into(), args.bool(KEEPDIM)?.into()])
     }),
     derivative: Derivative::CompositeImplicit,
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: &["t(3, 2), (0, 1)", "t(3, 2), 1, True"],
     errors: &[(
         "t(3, 3, 3), (0, 1, 2)",
@@ -478,6 +482,7 @@ pub static NORM_NAMED: Operator = Operator {
         other => Err(Error::runtime(format!("linalg.matrix_norm: Order {other} not supported."))),
     }),
     derivative: Derivative::CompositeImplicit,
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: &["t(2, 3), 'fro'", "t(2, 3), 'fro', 1"],
     errors: &[("t(2, 3), 'abc'", "RuntimeError", "linalg.matrix_norm: Order abc not supported.")],
     reference: "np.linalg.norm(self, None, dim, keepdim)",

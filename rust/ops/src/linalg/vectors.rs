@@ -34,6 +34,7 @@ pub static CROSS: Operator = Operator {
         cross(args.tensor(INPUT)?, args.tensor(OTHER)?, args.int(DIM)?).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
+    autocast_on_cuda: Some(Autocast::Promote),
     samples: &["t(3), t(3)", "t(2, 3), t(1, 3)", "t(3, 2), t(3, 2), dim=0"],
     errors: &[
         ("t(4), t(4)", "RuntimeError", "linalg.cross: inputs dimension -1 must have length 3. Got 4 and 4"),
@@ -74,6 +75,7 @@ pub static CROSS_OLD: Operator = Operator {
         cross(own, args.tensor(OTHER)?, dim).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
+    autocast_on_cuda: Some(Autocast::Promote),
     samples: &["t(2, 3), t(2, 3), 1", "t(3, 2), t(3, 2), 0"],
     errors: &[("t(2, 4), t(2, 4)", "RuntimeError", "no dimension of size 3 in input")],
     reference: "np.cross(self, other, axis=dim)",

@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::wrap_dim;
 use rushlight_core::{Error, Result};
-use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::operator::{Args, Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Output, sizes_value};
 use rushlight_dispatch::{autocast, op};
 
@@ -28,6 +28,7 @@ Shapes: inputs `(*, in1)` and `(*, in2)`, weight `(out, in1, in2)`, bias `(out)`
     dtypes: DTypes::INEXACT,
     implementation: Implementation::CompositeImplicit(|args| bilinear(args).map(Output::Tensor)),
     derivative: Derivative::CompositeImplicit,
+    autocast_on_cuda: Some(Autocast::Promote),
     samples: &["t(2, 3), t(2, 4), t(5, 3, 4), t(5)", "t(3), t(4), t(5, 3, 4)", "t(2, 2, 3), t(2, 2, 4), t(5, 3, 4)"],
     errors: &[
         (

@@ -31,6 +31,7 @@ probabilities.
     tensor(1.3863)",
     dtypes: DTypes::FLOATS,
     autocast: Autocast::Fp32,
+    autocast_on_cuda: Some(Autocast::Fp32),
     implementation: Implementation::CompositeImplicit(|args| cross_entropy(args).map(Output::Tensor)),
     derivative: Derivative::CompositeImplicit,
     samples: &[

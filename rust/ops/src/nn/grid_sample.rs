@@ -273,6 +273,7 @@ run from -1 to 1: between the outer edges, or with `align_corners` the centres, 
     tensor([[[[2.5000, 4.0000]]]])",
     dtypes: DTypes::FLOATS,
     autocast: Autocast::Fp32,
+    autocast_on_cuda: Some(Autocast::Promote),
     implementation: Implementation::CompositeImplicit(|args| {
         let mode = match args.str(MODE)? {
             "bilinear" => Mode::Linear,

@@ -35,6 +35,7 @@ pub static MSE_LOSS: Operator = Operator {
     tensor(2.5000)",
     dtypes: DTypes::FLOATS,
     autocast: Autocast::Fp32,
+    autocast_on_cuda: Some(Autocast::Fp32),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = prepared(args, [SIZE_AVERAGE, REDUCE, REDUCTION], args.optional_tensor(WEIGHT))?;
         if let Some(weight) = args.optional_tensor(WEIGHT) {
@@ -73,6 +74,7 @@ pub static L1_LOSS: Operator = Operator {
     tensor(1.5000)",
     dtypes: DTypes::INEXACT,
     autocast: Autocast::Fp32,
+    autocast_on_cuda: Some(Autocast::Fp32),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = prepared(args, [SIZE_AVERAGE, REDUCE, REDUCTION], args.optional_tensor(WEIGHT))?;
         let (input, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
@@ -257,6 +259,7 @@ pub static SMOOTH_L1_LOSS: Operator = Operator {
     tensor([0.1250, 1.5000])",
     dtypes: DTypes::FLOATS,
     autocast: Autocast::Fp32,
+    autocast_on_cuda: Some(Autocast::Fp32),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = prepared(args, [SIZE_AVERAGE, REDUCE, REDUCTION], None)?;
         let beta = args.float(BETA)?;
@@ -295,6 +298,7 @@ pub static HUBER_LOSS: Operator = Operator {
     tensor([0.1250, 1.5000])",
     dtypes: DTypes::FLOATS,
     autocast: Autocast::Fp32,
+    autocast_on_cuda: Some(Autocast::Fp32),
     implementation: Implementation::CompositeImplicit(|args| {
         let (weight, delta) = (args.optional_tensor(WEIGHT), args.float(DELTA)?);
         check_shapes(args.tensor(INPUT)?, args.tensor(TARGET)?)?;
@@ -321,6 +325,13 @@ pub static HUBER_LOSS: Operator = Operator {
     ..Operator::BASE
 };
 
+/// Half precision has too few numbers near one for its logarithms.
+const UNSAFE_TO_AUTOCAST: [&str; 2] = [
+    "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.",
+    "Most models use a sigmoid layer right before the loss: binary_cross_entropy_with_logits or BCEWithLogitsLoss contain it and are \
+     safe.",
+];
+
 #[operator]
 pub static BINARY_CROSS_ENTROPY: Operator = Operator {
     name: "binary_cross_entropy",
@@ -334,6 +345,7 @@ pub static BINARY_CROSS_ENTROPY: Operator = Operator {
     tensor(0.6931)",
     dtypes: DTypes::FLOATS,
     autocast: Autocast::Fp32,
+    autocast_on_cuda: Some(Autocast::Refused(&UNSAFE_TO_AUTOCAST)),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         let (input, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
@@ -466,6 +478,7 @@ pub static BCE_WITH_LOGITS: Operator = Operator {
     tensor(0.6931)",
     dtypes: DTypes::FLOATS,
     autocast: Autocast::Fp32,
+    autocast_on_cuda: Some(Autocast::Fp32),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         let (input, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
@@ -535,6 +548,7 @@ pub static KL_DIV: Operator = Operator {
     tensor(-0.6931)",
     dtypes: DTypes::FLOATS,
     autocast: Autocast::Fp32,
+    autocast_on_cuda: Some(Autocast::Fp32),
     implementation: Implementation::CompositeImplicit(|args| {
         let (input, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
         let integral = |tensor: &Tensor| !tensor.dtype().is_differentiable();

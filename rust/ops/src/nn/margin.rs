@@ -47,6 +47,7 @@ pub static SOFT_MARGIN_LOSS: Operator = Operator {
     >>> torch.nn.functional.soft_margin_loss(torch.tensor([0., 2.]), torch.tensor([1., 1.]), reduction='none')
     tensor([0.6931, 0.1269])",
     autocast: Autocast::Fp32,
+    autocast_on_cuda: Some(Autocast::Fp32),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         let (own, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
@@ -92,6 +93,7 @@ pub static MARGIN_RANKING_LOSS: Operator = Operator {
     >>> torch.nn.functional.margin_ranking_loss(torch.tensor([1.]), torch.tensor([3.]), torch.tensor([1.]))
     tensor(2.)",
     autocast: Autocast::Fp32,
+    autocast_on_cuda: Some(Autocast::Fp32),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         let (a, b, target) = (args.tensor(INPUT1)?, args.tensor(INPUT2)?, args.tensor(TARGET)?);
@@ -125,6 +127,7 @@ pub static HINGE_EMBEDDING_LOSS: Operator = Operator {
     >>> torch.nn.functional.hinge_embedding_loss(torch.tensor([0.5, 0.5]), torch.tensor([1., -1.]), 2.0, reduction='none')
     tensor([0.5000, 1.5000])",
     autocast: Autocast::Fp32,
+    autocast_on_cuda: Some(Autocast::Fp32),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         let (own, margin) = (args.tensor(INPUT)?, args.float(MARGIN)?);
@@ -152,6 +155,7 @@ pub static COSINE_EMBEDDING_LOSS: Operator = Operator {
     tensor(1.)",
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::Fp32,
+    autocast_on_cuda: Some(Autocast::Fp32),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         let (a, b, target) = (args.tensor(INPUT1)?, args.tensor(INPUT2)?, args.tensor(TARGET)?);
@@ -201,6 +205,7 @@ Stirling's approximation of what does not depend on the input.
     tensor([1.0000, 0.7183])",
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::Fp32,
+    autocast_on_cuda: Some(Autocast::Fp32),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = match deprecated_at(args, [SIZE_AVERAGE, REDUCE])? {
             Some(reduction) => reduction,
@@ -364,6 +369,7 @@ pub static MULTI_MARGIN_LOSS: Operator = Operator {
     >>> torch.nn.functional.multi_margin_loss(torch.tensor([[1., 0.5]]), torch.tensor([0]))
     tensor(0.2500)",
     autocast: Autocast::Fp32,
+    autocast_on_cuda: Some(Autocast::Fp32),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         let (p, margin) = (args.scalar(P)?.f64(), args.scalar(MARGIN)?.f64());
@@ -474,6 +480,7 @@ pub static TRIPLET_MARGIN_LOSS: Operator = Operator {
     tensor(1.)",
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::Fp32,
+    autocast_on_cuda: Some(Autocast::Fp32),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         let (margin, p, eps) = (args.float(MARGIN)?, args.float(P)?, args.float(EPS)?);

@@ -6,8 +6,8 @@ use rushlight_cpu::loops;
 use rushlight_dispatch::create;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Accepts, Args, DTypes, Derivative, GradientFormat, Implementation, Operator, Out, Saves, Sparse, Tags, Variants,
-    formula, operator,
+    Accepts, Args, Autocast, DTypes, Derivative, GradientFormat, Implementation, Operator, Out, Saves, Sparse, Tags,
+    Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Output, Value};
 
@@ -309,6 +309,7 @@ pub static SOFTPLUS: Operator = Operator {
         })
     }),
     check: Some(numbers_fit),
+    autocast_on_cuda: Some(Autocast::Fp32),
     errors: &[("t(2), 1, 1e300", "RuntimeError", "value cannot be converted to type float without overflow")],
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         let (beta, threshold) = (d.scalar(BETA).f64(), d.scalar(THRESHOLD).f64());

@@ -8,8 +8,8 @@ use rushlight_core::{DType, Device, Error, Result, Scalar, dispatch};
 use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, DTypes, Derivative, Implementation, Operator, Saves, Sparse, Tags, Variants, formula,
-    operator,
+    Args, Autocast, BackwardContext, DTypes, Derivative, Implementation, Operator, Saves, Sparse, Tags, Variants,
+    formula, operator,
 };
 
 use super::numbers::{Analytic, ComplexMath, Integer, Narrow, Real};
@@ -307,6 +307,7 @@ pub static RECIPROCAL: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| {
         -d.grad() * (d.result() * d.result()).conj()
     })]),
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: &["pos(2, 3)", "pos()"],
     reference: "np.true_divide(1, self)",
     ..UNARY

@@ -1,6 +1,8 @@
 //! Exponentials and logarithms.
 
-use rushlight_dispatch::operator::{DTypes, Derivative, Operator, Saves, Sparse, Variants, formula, operator};
+use rushlight_dispatch::operator::{
+    Autocast, DTypes, Derivative, Operator, Saves, Sparse, Variants, formula, operator,
+};
 use std::f64::consts::{LN_2, LN_10};
 
 use rushlight_core::dtype::{c64, c128};
@@ -27,6 +29,7 @@ Integers give the default float dtype. The error is at most 1 ulp.
     }),
     dtypes: DTypes::COMPUTED,
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| d.grad() * d.result().conj())]),
+    autocast_on_cuda: Some(Autocast::Fp32),
     reference: "np.exp(self)",
     kernel_name: "exp_vml_cpu",
     ..UNARY
@@ -69,6 +72,7 @@ pub static EXPM1: Operator = Operator {
     }),
     dtypes: DTypes::COMPUTED,
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| d.grad() * (d.result().conj() + 1.0))]),
+    autocast_on_cuda: Some(Autocast::Fp32),
     reference: "np.expm1(self)",
     kernel_name: "expm1_vml_cpu",
     ..UNARY
@@ -87,6 +91,7 @@ pub static LOG: Operator = Operator {
     }),
     dtypes: DTypes::COMPUTED,
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| d.grad() / d.input(INPUT).conj())]),
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: POSITIVE,
     reference: "np.log(self)",
     kernel_name: "log_vml_cpu",
@@ -110,6 +115,7 @@ pub static LOG2: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() / (d.input(INPUT).conj() * LN_2)
     })]),
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: POSITIVE,
     reference: "np.log2(self)",
     kernel_name: "log2_vml_cpu",
@@ -131,6 +137,7 @@ pub static LOG10: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() / (d.input(INPUT).conj() * LN_10)
     })]),
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: POSITIVE,
     reference: "np.log10(self)",
     kernel_name: "log10_vml_cpu",
@@ -156,6 +163,7 @@ pub static LOG1P: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() / (d.input(INPUT) + 1.0).conj()
     })]),
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: POSITIVE,
     reference: "np.log1p(self)",
     kernel_name: "log1p_vml_cpu",

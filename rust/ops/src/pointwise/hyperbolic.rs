@@ -3,7 +3,7 @@
 use rushlight_core::dtype::{c64, c128};
 use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
-use rushlight_dispatch::operator::{DTypes, Derivative, Operator, Saves, Sparse, formula, operator};
+use rushlight_dispatch::operator::{Autocast, DTypes, Derivative, Operator, Saves, Sparse, formula, operator};
 
 use super::numbers::{Analytic, Narrow};
 use super::{UNARY, analytic, float};
@@ -25,6 +25,7 @@ pub static SINH: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() * d.input(INPUT).call(&COSH, []).conj()
     })]),
+    autocast_on_cuda: Some(Autocast::Fp32),
     reference: "np.sinh(self)",
     ..UNARY
 };
@@ -44,6 +45,7 @@ pub static COSH: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() * d.input(INPUT).call(&SINH, []).conj()
     })]),
+    autocast_on_cuda: Some(Autocast::Fp32),
     reference: "np.cosh(self)",
     ..UNARY
 };

@@ -3,7 +3,8 @@
 #![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
 
 use rushlight_dispatch::operator::{
-    DTypes, Derivative, Implementation, Operator, Saves, Sparse, Tags, Variants, formula, missing_formula, operator,
+    Autocast, DTypes, Derivative, Implementation, Operator, Saves, Sparse, Tags, Variants, formula, missing_formula,
+    operator,
 };
 use std::f64::consts::{FRAC_2_SQRT_PI, PI};
 
@@ -136,6 +137,7 @@ pub static ERFINV: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.input(INPUT).call(&ERFINV, []).square().exp() * (0.5 * PI.sqrt()) * d.grad()
     })]),
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: &["unit(2, 3)", "unit()"],
     ..UNARY
 };

@@ -5,7 +5,8 @@ use rushlight_core::{Bool, DType, Error};
 use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Accepts, DTypes, Derivative, Implementation, Operator, Out, Saves, Sparse, Tags, Variants, formula, operator,
+    Accepts, Autocast, DTypes, Derivative, Implementation, Operator, Out, Saves, Sparse, Tags, Variants, formula,
+    operator,
 };
 use rushlight_dispatch::value::Value;
 
@@ -100,6 +101,7 @@ pub static ADDCMUL: Operator = Operator {
         formula(TENSOR1, FACTORS, |d| d.grad() * (d.input(TENSOR2) * Expr::from(d.scalar(VALUE))).conj()),
         formula(TENSOR2, FACTORS, |d| d.grad() * (d.input(TENSOR1) * Expr::from(d.scalar(VALUE))).conj()),
     ]),
+    autocast_on_cuda: Some(Autocast::Promote),
     errors: &[(
         "t(2), t(2), t(3)",
         "RuntimeError",
@@ -146,6 +148,7 @@ pub static ADDCDIV: Operator = Operator {
             -d.grad() * (product / (d.input(TENSOR2) * d.input(TENSOR2))).conj()
         }),
     ]),
+    autocast_on_cuda: Some(Autocast::Promote),
     errors: &[(
         "t(2), t(2), t(3)",
         "RuntimeError",

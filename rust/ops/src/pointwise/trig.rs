@@ -4,7 +4,9 @@ use rushlight_core::Scalar;
 use rushlight_core::dtype::{c64, c128};
 use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
-use rushlight_dispatch::operator::{BackwardContext, DTypes, Derivative, Operator, Saves, Sparse, formula, operator};
+use rushlight_dispatch::operator::{
+    Autocast, BackwardContext, DTypes, Derivative, Operator, Saves, Sparse, formula, operator,
+};
 use rushlight_simd::Math;
 use rushlight_simd::math::slices;
 
@@ -83,6 +85,7 @@ pub static TAN: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| {
         d.grad() * (d.result().square() + 1.0).conj()
     })]),
+    autocast_on_cuda: Some(Autocast::Fp32),
     reference: "np.tan(self)",
     kernel_name: "tan_vml_cpu",
     ..UNARY
@@ -107,6 +110,7 @@ pub static ASIN: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() * (-d.input(INPUT) * d.input(INPUT) + 1.0).rsqrt().conj()
     })]),
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: UNIT,
     reference: "np.arcsin(self)",
     kernel_name: "asin_vml_cpu",
@@ -129,6 +133,7 @@ pub static ACOS: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() * -(-d.input(INPUT) * d.input(INPUT) + 1.0).rsqrt().conj()
     })]),
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: UNIT,
     reference: "np.arccos(self)",
     kernel_name: "acos_vml_cpu",
@@ -179,6 +184,7 @@ pub static ATAN2: Operator = Operator {
         formula(INPUT, Saves::input(INPUT).union(Saves::input(OTHER)), |d| turn(d, d.input(OTHER))),
         formula(OTHER, Saves::input(INPUT).union(Saves::input(OTHER)), |d| turn(d, -d.input(INPUT))),
     ]),
+    autocast_on_cuda: Some(Autocast::Promote),
     reference: "np.arctan2(self, other)",
     ..BINARY
 };

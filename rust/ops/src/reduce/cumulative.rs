@@ -52,6 +52,7 @@ pub static CUMSUM: Operator = Operator {
             op!(crate::join::flip::FLIP, &sums, Ints::from_slice(&[axis as i64]))
         })
     })]),
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1", "t(3, 2).t(), 0", "t(), 0"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
     reference: "np.cumsum(self, axis=dim).reshape(self.shape)",
@@ -89,6 +90,7 @@ pub static CUMPROD: Operator = Operator {
             (Expr::from(after) * product_before(&own, axis)?).done()
         })
     })]),
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1", "t(3, 2).t(), 0", "t(), 0"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
     reference: "np.cumprod(self, axis=dim).reshape(self.shape)",

@@ -7,8 +7,8 @@ use rushlight_cpu::folds;
 use rushlight_cpu::folds::Folds;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, Sparse, Tags,
-    TensorSpec, Variants, formula, operator,
+    Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves,
+    Sparse, Tags, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Ints, Output, Value};
 
@@ -73,6 +73,7 @@ pub static NORM: Operator = Operator {
         deferred(args, p)
     }),
     derivative: Derivative::CompositeImplicit,
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: &["t(2, 3)", "t(2, 3), 1, 1", "t(2, 3, 4), 3, (0, 2), True"],
     reference: "np.sum(np.abs(self).astype(np.float64) ** p, axis=None if dim is None else dim, keepdims=keepdim) ** (1 / p)",
     ..Operator::BASE
@@ -102,6 +103,7 @@ pub static DIST: Operator = Operator {
         norm.call([(&gap).into(), args.scalar(P)?.into()])
     }),
     derivative: Derivative::CompositeImplicit,
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: &["t(2, 3), t(3)", "t(3), t(3), 1"],
     errors: &[
         (
@@ -170,6 +172,7 @@ pub static RENORM: Operator = Operator {
         crate::convert::contiguous(&shrunk).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: &["t(2, 3), 2, 0, 1", "t(2, 3), 1, 1, 0.5"],
     errors: &[
         ("t(2, 3), 0, 0, 1", "RuntimeError", "renorm: non-positive-norm not supported"),

@@ -25,6 +25,7 @@ pub static PROD: Operator = Operator {
     >>> torch.prod(torch.tensor([1., 2., 3.]))
     tensor(6.)",
     autocast: Autocast::Fp32,
+    autocast_on_cuda: Some(Autocast::Fp32),
     batch_rule: BatchRule::FullReduction(&PROD_DIM),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| Ok(vec![ReduceDims::ALL.spec(args, super::sum::result_dtype(args, DTYPE)?)?]),
@@ -51,6 +52,7 @@ pub static PROD_DIM: Operator = Operator {
     tensor([ 2., 12.])",
     out: Out::REQUESTED_DTYPE,
     autocast: Autocast::Fp32,
+    autocast_on_cuda: Some(Autocast::Fp32),
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| Ok(vec![ReduceDims::of(args, DIM, KEEPDIM)?.spec(args, super::sum::result_dtype(args, DTYPE)?)?]),

@@ -7,8 +7,8 @@ use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{lines, plain, settle, workplace};
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out, Saves,
-    TensorSpec, Variants, formula, operator,
+    Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out,
+    Saves, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Ints, Output};
 
@@ -39,6 +39,7 @@ The largest element is subtracted first, so that nothing overflows.
         cuda: OnCuda::Own(|args, results| run_on_cuda(args, &results[0], false)),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| fused(d, &SOFTMAX_BACKWARD))]),
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1", "t(3), -1", "t(), 0", "t(2, 3), 0, dtype=torch.float64"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
     reference: "(lambda e: e / e.sum(axis=dim, keepdims=self.ndim > 0))(np.exp(self - self.max(axis=dim if self.ndim else None, keepdims=self.ndim > 0))) if self.ndim else np.ones_like(self)",
@@ -67,6 +68,7 @@ pub static LOG_SOFTMAX: Operator = Operator {
         cuda: OnCuda::Own(|args, results| run_on_cuda(args, &results[0], true)),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| fused(d, &LOG_SOFTMAX_BACKWARD))]),
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1", "t(3), -1", "t(), 0", "t(2, 3), 0, dtype=torch.float64"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
     reference: "(lambda z: z - np.log(np.exp(z).sum(axis=dim, keepdims=True)))(self - self.max(axis=dim, keepdims=True)) if self.ndim else np.zeros_like(self)",

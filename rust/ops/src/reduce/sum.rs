@@ -38,6 +38,7 @@ and the bits do not depend on the number of threads.
         |args, results| run(args, ReduceDims::ALL, results, SUMS),
     )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| expand(d, d.grad()))]),
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: &["t(2, 3)", "t(0)", "t()", "t(2, 3).t()", "t(2, 3), dtype=torch.float64"],
     reference: "np.sum(self) if dtype is None else np.sum(self, dtype=dtype)",
     ..Operator::BASE
@@ -64,6 +65,7 @@ pub static SUM_DIM: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         expand(d, restored(d, d.grad(), DIM, KEEPDIM))
     })]),
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: &[
         "t(2, 3), 1",
         "t(2, 3), dim=(0, 1)",

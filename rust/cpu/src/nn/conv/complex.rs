@@ -3,10 +3,11 @@
 
 use num_complex::Complex;
 use rushlight_core::Result;
+use rushlight_core::convolution::{Geometry, Target};
 
 use rushlight_par::Address;
 
-use super::geometry::{Geometry, Pixel, Target, TypedConv};
+use super::operands::{Pixel, TypedConv};
 use crate::linalg::matmul::scratch::Scratch;
 
 /// Splits blocks of `inner` elements each, `count` of them: all real parts of a block, then all imaginary ones.

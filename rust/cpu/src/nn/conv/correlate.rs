@@ -7,8 +7,8 @@ use rushlight_core::Result;
 
 use rushlight_par::Address;
 
-use super::dim::ConvDim;
-use super::geometry::{Pixel, TypedConv};
+use super::dim::{ConvDim, forward_dims};
+use super::operands::{Pixel, TypedConv};
 use super::padded_tile::{PaddedTile, SLACK, TileOrigin, map};
 use super::{PAGE, depthwise, even, tasks};
 use crate::linalg::matmul::element::{Format, Kernels, Taps};
@@ -61,7 +61,7 @@ impl<T: Pixel> TypedConv<T> {
         Correlation {
             batch: g.batch,
             groups: g.groups,
-            axes: g.forward_dims(),
+            axes: forward_dims(g),
             channels: g.channels,
             features: g.features,
             source: self.input,

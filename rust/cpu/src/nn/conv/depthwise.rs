@@ -3,7 +3,7 @@
 
 use rushlight_simd::multiversion;
 
-use super::geometry::Pixel;
+use super::operands::Pixel;
 
 /// The number of pixels side by side.
 const WIDE: usize = 64;

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use rushlight_core::Result;
 use rushlight_core::alloc::check_available;
+use rushlight_core::convolution::Geometry;
 use rushlight_core::window::WindowDim;
 
 /// For each tap, the target's element `first + t * step` adds the source's element `t * stride + shift`, if that
@@ -21,18 +22,16 @@ pub struct ConvDim {
     pub taps: Vec<(usize, isize)>,
 }
 
-impl super::Geometry {
-    /// Returns an error for kernels whose taps, each in several lists, need more memory than there is.
-    pub(super) fn check_memory_of_taps(&self) -> Result<()> {
-        let channels = (self.channels.max(self.features) / self.groups.max(1)).max(1);
-        let places = self.space.iter().try_fold(channels, |n, dim| n.checked_mul(dim.kernel));
-        let places = places.and_then(|places| places.checked_add(self.kernel().iter().sum()));
-        check_available(places.and_then(|places| places.checked_mul(2 * size_of::<(usize, isize)>())))
-    }
+/// Returns an error for kernels whose taps, each in several lists, need more memory than there is.
+pub fn check_memory_of_taps(g: &Geometry) -> Result<()> {
+    let channels = (g.channels.max(g.features) / g.groups.max(1)).max(1);
+    let places = g.space.iter().try_fold(channels, |n, dim| n.checked_mul(dim.kernel));
+    let places = places.and_then(|places| places.checked_add(g.kernel().iter().sum()));
+    check_available(places.and_then(|places| places.checked_mul(2 * size_of::<(usize, isize)>())))
+}
 
-    pub fn forward_dims(&self) -> [ConvDim; 3] {
-        self.space.map(ConvDim::forward)
-    }
+pub fn forward_dims(g: &Geometry) -> [ConvDim; 3] {
+    g.space.map(ConvDim::forward)
 }
 
 impl ConvDim {

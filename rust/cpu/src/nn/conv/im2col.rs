@@ -8,8 +8,8 @@ use rushlight_core::Result;
 use rushlight_par::Address;
 
 use super::correlate::{Correlation, Tile};
-use super::dim::ConvDim;
-use super::geometry::{Pixel, TypedConv};
+use super::dim::{ConvDim, forward_dims};
+use super::operands::{Pixel, TypedConv};
 use super::padded_tile::{PaddedTile, TileOrigin, map};
 use super::{PAGE, even, tasks};
 use crate::linalg::matmul::element::{Format, Kernels, Source, Tile as Product};
@@ -218,7 +218,7 @@ impl<T: Pixel> TypedConv<T> {
         // Panels of features, a row for each tap of each channel.
         let sums = Scratch::<T>::take(panels * g.depth() * panel)?;
         let sums = Address(sums.ptr());
-        let axes = g.forward_dims();
+        let axes = forward_dims(g);
         for group in 0..g.groups {
             for first in (0..g.batch).step_by(chunk) {
                 self.add_chunk(kernels, &axes, group, first..g.batch.min(first + chunk), sums)?;

@@ -19,20 +19,21 @@ mod complex;
 mod correlate;
 mod depthwise;
 mod dim;
-mod geometry;
 mod im2col;
+mod operands;
 mod padded_tile;
 #[cfg(test)]
 mod tests;
 mod weight_grad;
 
+use rushlight_core::convolution::{Geometry, Target};
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{DType, Error, Result, dispatch};
 
-pub use geometry::{Geometry, Operands, Target};
+pub use operands::Operands;
 
 use crate::linalg::matmul::element::{Format, Job, Kernels};
-use geometry::{Pixel, TypedConv};
+use operands::{Pixel, TypedConv};
 
 /// Whether a dtype has a convolution.
 pub fn convolves(dtype: DType) -> bool {
@@ -45,7 +46,7 @@ pub fn convolves(dtype: DType) -> bool {
 /// The operands are row-major, of the sizes in `geometry`, and do not overlap. No spatial dimension is empty, there are
 /// as many outputs as the geometry has windows, and sums of a few of its numbers do not overflow.
 pub unsafe fn convolve(dtype: DType, target: Target, geometry: &Geometry, operands: Operands) -> Result<()> {
-    geometry.check_memory_of_taps()?;
+    dim::check_memory_of_taps(geometry)?;
     dispatch!(dtype, T in [f32, f64, i64, i32] => {
         TypedConv::<T>::new(geometry, operands).run(target)
     }, else => dispatch!(dtype, T in [c64, c128] => {

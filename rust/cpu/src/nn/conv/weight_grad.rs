@@ -8,8 +8,8 @@ use rushlight_core::Result;
 use rushlight_par::Address;
 
 use super::depthwise::{Rows, gather};
-use super::dim::ConvDim;
-use super::geometry::{Pixel, TypedConv};
+use super::dim::{ConvDim, forward_dims};
+use super::operands::{Pixel, TypedConv};
 use super::padded_tile::{PaddedTile, SLACK, TileOrigin};
 use super::{even, tasks};
 use crate::linalg::matmul::element::{Format, Kernels, Runs, Source};
@@ -47,7 +47,7 @@ impl<T: Pixel> TypedConv<T> {
         let parts = if size <= SMALL_WEIGHT { PARTS.min(g.batch).max(1) } else { 1 };
         let sums = Scratch::<T>::take(if parts > 1 { parts * size } else { 0 })?;
         let to = if parts > 1 { Address(sums.ptr()) } else { self.weight };
-        let axes = g.forward_dims();
+        let axes = forward_dims(g);
         let cols = even(axes[2].count, 2 * TILE_PIXELS);
         let rows = even(axes[1].count, TILE_PIXELS / cols);
         let padded = PaddedTile::new(&axes, rows, cols);

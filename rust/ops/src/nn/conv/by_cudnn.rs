@@ -3,17 +3,19 @@
 use std::ffi::c_int;
 
 use rushlight_autograd::Tensor;
+use rushlight_core::convolution::Target;
 use rushlight_core::memory_format::{has_channels_last, is_contiguous, strides};
 use rushlight_core::{DType, Dims, Layout, Result, window};
-use rushlight_cpu::nn::conv::Target;
 use rushlight_cuda::dnn;
 use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::operands::settle;
 use rushlight_dispatch::operator::TensorSpec;
-use rushlight_dispatch::{autocast, copy, deterministic};
+use rushlight_dispatch::value::{Ints, Value};
+use rushlight_dispatch::{autocast, copy, deterministic, op};
 
-use super::on_cuda::{Space, padded, target_of};
+use super::space::Space;
 use crate::held::Held;
+use crate::join::pad::CONSTANT_PAD;
 
 /// Kernels read several elements at once, from addresses that are multiples of this.
 const ALIGNMENT: usize = 16;
@@ -65,7 +67,7 @@ fn described(
     few(input).and(few(weight)).and(few(output))?;
     let dims = space.strides.len();
     Some(dnn::Convolution {
-        target: target_of(target),
+        target,
         dtype,
         channels_last: last,
         input: numbers(input)?,
@@ -77,6 +79,15 @@ fn described(
         groups: c_int::try_from(space.groups).ok()?,
         deterministic: deterministic::is_enabled(),
     })
+}
+
+/// The input with its widths of zeros, which may be negative.
+fn padded(input: &Tensor, before: &[i64], after: &[i64]) -> Result<Tensor> {
+    let widths: Ints = before.iter().zip(after).rev().flat_map(|(&before, &after)| [before, after]).collect();
+    match widths.iter().all(|&width| width == 0) {
+        true => Ok(input.clone()),
+        false => op!(CONSTANT_PAD, input, Value::Ints(widths)),
+    }
 }
 
 /// Computes the target from the other two of input, weight and output. False if cuDNN does not take it.
@@ -116,11 +127,7 @@ pub fn run(target: Target, space: &Space, operands: [&Tensor; 3]) -> Result<bool
 
 /// The same with the same padding before and after the elements.
 fn convolve(target: Target, space: &Space, operands: [&Tensor; 3]) -> Result<bool> {
-    let at = match target {
-        Target::Input => 0,
-        Target::Weight => 1,
-        Target::Output => 2,
-    };
+    let at = target.position();
     let [input, weight, output] = operands.map(image);
     let images = [&input, &weight, &output];
     let dtype = input.dtype();

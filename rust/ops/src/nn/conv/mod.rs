@@ -8,6 +8,7 @@ mod by_cudnn;
 mod on_cuda;
 mod output_size;
 mod primitives;
+mod space;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims};
@@ -32,13 +33,13 @@ struct ConvParams {
 }
 
 /// Stride, padding, dilation and groups: their positions differ between plain and transposed convolutions.
-type Geometry = [Arg; 4];
+type Positions = [Arg; 4];
 
-const FORWARD: Geometry = {
+const FORWARD: Positions = {
     use CONV1D::*;
     [STRIDE, PADDING, DILATION, GROUPS]
 };
-const TRANSPOSED: Geometry = {
+const TRANSPOSED: Positions = {
     use CONV_TRANSPOSE1D::*;
     [STRIDE, PADDING, DILATION, GROUPS]
 };
@@ -67,7 +68,7 @@ impl ConvParams {
     fn read(
         args: &Args,
         dims: usize,
-        [stride, padding, dilation, groups]: Geometry,
+        [stride, padding, dilation, groups]: Positions,
         transposed: bool,
     ) -> Result<ConvParams> {
         use CONV1D::*;

@@ -2,12 +2,12 @@
 //! of the others, so the three provide gradients of any order.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::convolution::Target;
 use rushlight_core::layout::to_dims;
 use rushlight_core::memory_format::{channels_last_format, is_contiguous};
 use rushlight_core::storage::pin_all;
-use rushlight_core::window::WindowDim;
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Scalar};
-use rushlight_cpu::nn::conv::{Geometry, Operands, Target, convolve, convolves};
+use rushlight_cpu::nn::conv::{Operands, convolve, convolves};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, plain_workplace, settle};
 use rushlight_dispatch::operator::{
@@ -19,6 +19,7 @@ use rushlight_dispatch::vmap::{RuleResult, merge_batch, one_result, split_batch}
 use rushlight_dispatch::{copy, create, op, value};
 
 use super::output_size::{output_size, too_many};
+use super::space::Space;
 use super::{by_cudnn, on_cuda};
 use crate::convert::CLONE;
 use crate::expr_ext::ExprExt;
@@ -287,11 +288,7 @@ fn check_operands(own: [&[isize]; 3], args: &Args) -> Result<()> {
 fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor>) -> Result<()> {
     let own = operands.map(|tensor| tensor.sizes().as_slice());
     check_operands(own, args)?;
-    let at = match target {
-        Target::Input => 0,
-        Target::Weight => 1,
-        Target::Output => 2,
-    };
+    let at = target.position();
     let result = operands[at];
     if bias.is_some_and(|bias| bias.sizes().as_slice() != &result.sizes()[1..2]) {
         return Err(Error::runtime("operands of a convolution do not fit each other").shapes(own));
@@ -299,32 +296,21 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
     if operands.iter().any(|tensor| tensor.numel() == 0) {
         return without_products(result, bias);
     }
+    let space = Space {
+        groups: args.int(CONV::GROUPS)? as isize,
+        strides: args.ints(CONV::STRIDE)?,
+        padding: args.ints(CONV::PADDING)?,
+        dilation: args.ints(CONV::DILATION)?,
+    };
     if let Device::Cuda(_) = result.device() {
-        let space = on_cuda::Space {
-            groups: args.int(CONV::GROUPS)? as isize,
-            strides: args.ints(CONV::STRIDE)?,
-            padding: args.ints(CONV::PADDING)?,
-            dilation: args.ints(CONV::DILATION)?,
-        };
         if by_cudnn::run(target, &space, operands)? {
             return bias.map_or(Ok(()), |bias| add_to_channels(result, bias));
         }
         return on_cuda::run(target, &space, operands, bias);
     }
-    let [input, weight, output] = own;
-    let groups = args.int(CONV::GROUPS)? as usize;
-    let kernel: Ints = weight[2..].iter().map(|&size| size as i64).collect();
-    let lists = [&kernel, args.ints(CONV::STRIDE)?, args.ints(CONV::PADDING)?, args.ints(CONV::DILATION)?];
-    let mut space = WindowDim::space(&input[2..], &output[2..], lists);
+    let mut geometry = space.geometry(own);
     // With one window the stride is not used.
-    space.iter_mut().filter(|dim| dim.output == 1).for_each(|dim| dim.stride = 1);
-    let geometry = Geometry {
-        batch: input[0] as usize,
-        groups,
-        channels: weight[1] as usize,
-        features: weight[0] as usize / groups,
-        space,
-    };
+    geometry.space.iter_mut().filter(|dim| dim.output == 1).for_each(|dim| dim.stride = 1);
     let dtype = compute_dtype(result.dtype());
     if !convolves(dtype) {
         return Err(Error::unsupported("slow_conv2d_cpu", dtype));

@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
 use rushlight_dispatch::expr::Expr;
-use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::operator::{Args, Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::Output;
 
 use super::params::NormParams;
@@ -89,6 +89,7 @@ pub static GROUP_NORM: Operator = Operator {
         crate::convert::in_format_of(&normal.out, args.tensor(INPUT)?).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: &["t(2, 4), 2", "t(2, 6, 3), 3, pos(6), t(6)"],
     errors: &[
         ("t(4), 2", "RuntimeError", "Expected at least 2 dimensions for input tensor but received 1"),

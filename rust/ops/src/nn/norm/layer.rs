@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
-use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::operator::{Args, Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Arg, Ints, Output, sizes_value};
 use rushlight_dispatch::{interpreter, op};
 
@@ -83,6 +83,7 @@ pub static LAYER_NORM: Operator = Operator {
         layer_norm(args).map(|(normal, _)| Output::Tensor(normal.out))
     }),
     derivative: Derivative::CompositeImplicit,
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: &["t(2, 3), (3,)", "t(2, 3, 4), (3, 4), pos(3, 4), t(3, 4)", "t(4, 3), (3,), None, t(3), 0.1"],
     errors: &[
         (
@@ -132,6 +133,7 @@ pub static NATIVE_LAYER_NORM: Operator = Operator {
         Ok(Output::Tuple(results))
     }),
     derivative: Derivative::CompositeImplicit,
+    autocast_on_cuda: Some(Autocast::Fp32),
     samples: &["t(2, 3), (3,), None, None, 0.1", "t(2, 3, 4), (3, 4), pos(3, 4), t(3, 4), 0.1"],
     errors: &[(
         "t(2, 3), (4,), None, None, 0.1",
