@@ -119,6 +119,11 @@ impl GradMode {
         GradMode::of(Modes { grad: enabled, tangents: enabled && now.tangents, ..now })
     }
 
+    /// Records what a call differentiates itself, also where that call is not recorded.
+    pub fn within() -> Self {
+        GradMode::of(Modes { grad: true, below: false, inference: false, ..current() })
+    }
+
     /// The mode of a backward pass, which is itself recorded if `create_graph`. Tangents are recorded in either case.
     pub(crate) fn for_backward(create_graph: bool) -> Self {
         GradMode::of(Modes { grad: create_graph, ..current() })

@@ -1,16 +1,20 @@
 //! Recurrent networks: cells, which compute one step, and layers of them over sequences.
 //!
 //! The products of a whole sequence with the input's weights are one product; each step adds the product of the state
-//! with its weights, and `gates` computes the elementwise part of the step.
+//! with its weights, and `gates` computes the elementwise part of the step. `sequence` and `unrolled` are operators for all steps of a
+//! layer; `by_cudnn` gives whole networks to cuDNN.
 
+pub mod by_cudnn;
 mod composed;
 pub mod gates;
 pub mod layers;
+mod network;
 mod on_cuda;
 pub mod sequence;
 mod steps;
+pub mod unrolled;
 
-use rushlight_autograd::Tensor;
+use rushlight_autograd::{Tensor, engine};
 use rushlight_core::{Error, Result};
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
@@ -111,6 +115,34 @@ fn of_state(args: &Args, state: &Tensor) -> Result<Tensor> {
     use RNN_TANH_CELL::*;
 
     op!(LINEAR, state, args.tensor(W_HH)?, args.optional_tensor(B_HH))
+}
+
+/// The gradients of operands from those of some results, which operators have recorded. `None` for operands without one.
+fn gradients_of(
+    results: Vec<Tensor>,
+    arriving: &[Option<Tensor>],
+    operands: &[Tensor],
+    options: engine::Options,
+) -> Result<Vec<Option<Tensor>>> {
+    let (mut outputs, mut grads) = (Vec::new(), Vec::new());
+    for (result, grad) in results.into_iter().zip(arriving) {
+        if grad.is_some() && result.gradient_edge()?.is_some() {
+            outputs.push(result);
+            grads.push(grad.clone());
+        }
+    }
+    let (mut found, mut places) = (vec![None; operands.len()], Vec::new());
+    for (at, operand) in operands.iter().enumerate() {
+        if operand.gradient_edge()?.is_some() {
+            places.push(at);
+        }
+    }
+    let targets: Vec<Tensor> = places.iter().map(|&at| operands[at].clone()).collect();
+    if !outputs.is_empty() && !targets.is_empty() {
+        let gradients = engine::grad(&outputs, &targets, &grads, true, options)?;
+        places.into_iter().zip(gradients).for_each(|(at, gradient)| found[at] = gradient);
+    }
+    Ok(found)
 }
 
 fn simple_cell(args: &Args, activation: &'static Operator) -> Result<Output> {
