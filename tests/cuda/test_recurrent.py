@@ -162,7 +162,7 @@ with torch.no_grad():
 
 
 def test_gradients_of_gradients_and_kept_graphs():
-    """The first are those of steps. A pass backward leaves what another one needs."""
+    """The first are those of steps. A pass backward leaves what another one needs, if the graph is kept."""
     run(
         COUNTERS
         + """
@@ -174,11 +174,10 @@ for kind in KINDS:
         x = torch.randn(3, 2, 3, dtype=torch.float64).to(device).requires_grad_()
         output, _ = layer(x)
         loss = (output**2).sum()
-        first = torch.autograd.grad(loss, x, retain_graph=True)[0]
-        again = torch.autograd.grad(loss, x, retain_graph=True)[0]
-        assert torch.equal(first, again)
         (grad,) = torch.autograd.grad(loss, x, create_graph=True)
-        second = torch.autograd.grad((grad**2).sum(), [x, *layer.parameters()])
+        second = torch.autograd.grad((grad**2).sum(), [x, *layer.parameters()], retain_graph=True)
+        first, again, last = [torch.autograd.grad(loss, x, retain_graph=keeps)[0] for keeps in (True, True, False)]
+        assert torch.equal(first, again) and torch.equal(first, last) and torch.allclose(first, grad)
         found.append([first, grad.detach(), *second])
     assert all(torch.allclose(one, other.cpu()) for one, other in zip(*found, strict=True))
 """
@@ -318,14 +317,14 @@ def backward(reserve):
     torch.cuda.synchronize()
 with torch.no_grad():
     before = networks()
-    backward(reserve)
+    backward(reserve.clone())
     backward(reserve)
     assert networks() == before + 4
     # Of another size: the steps run.
     backward(reserve[8:])
     assert networks() == before + 4
     try:
-        backward(torch.zeros_like(reserve))
+        backward(reserve)
     except RuntimeError as error:
         print(error)
 """

@@ -37,7 +37,7 @@ REFUSED = {
 }
 
 #: Operators that still run once per sample, for values or only for gradients. An operator that gets a batching rule is
-#: removed from the list; none is added but gradients that run a network again, which need those of each sample.
+#: removed from the list; no operator is added.
 LOOPS = {
     "values": """
         segment_reduce cov topk bincount histc histogram.bins_tensor histogram.bin_ct _histogramdd_bin_edges
@@ -46,8 +46,7 @@ LOOPS = {
         repeat_interleave.self_Tensor
         repeat_interleave.Tensor fill_diagonal fill_.Tensor _linalg_lstsq linalg.lstsq linalg.matrix_exp matrix_exp
         nn.functional.nll_loss _nll_loss _nll_loss2d _nll_loss_backward nn.functional.cross_entropy _lstm_sequence
-        _lstm_sequence_backward _recurrent_layers_backward _recurrent_sequence_backward rnn_tanh.data rnn_relu.data
-        gru.data lstm lstm.data
+        _lstm_sequence_backward rnn_tanh.data rnn_relu.data gru.data lstm lstm.data
         nn.functional.multilabel_margin_loss embedding_dense_backward embedding_renorm_ nn.functional.one_hot
         embedding_bag _ctc_loss _ctc_loss_backward ctc_loss.IntList ctc_loss.Tensor _fractional_max _taps _taps_spread
     """,
@@ -56,8 +55,8 @@ LOOPS = {
         masked_scatter.out_of_place repeat_interleave.self_Tensor _linalg_lstsq
         linalg.lstsq linalg.matrix_exp matrix_exp rnn_tanh.data rnn_relu.data gru.data lstm lstm.data
         nn.functional.multilabel_margin_loss embedding_dense_backward embedding_bag
-        _fractional_max _lstm_sequence _recurrent_layers _recurrent_sequence _nll_loss _nll_loss2d _nll_loss_backward
-        nn.functional.cross_entropy nn.functional.nll_loss _taps _taps_spread
+        _fractional_max _lstm_sequence _nll_loss _nll_loss2d _nll_loss_backward nn.functional.cross_entropy
+        nn.functional.nll_loss _taps _taps_spread
     """,
 }
 

@@ -119,11 +119,6 @@ impl GradMode {
         GradMode::of(Modes { grad: enabled, tangents: enabled && now.tangents, ..now })
     }
 
-    /// Records what a call differentiates itself, also where that call is not recorded.
-    pub fn within() -> Self {
-        GradMode::of(Modes { grad: true, below: false, inference: false, ..current() })
-    }
-
     /// The mode of a backward pass, which is itself recorded if `create_graph`. Tangents are recorded in either case.
     pub(crate) fn for_backward(create_graph: bool) -> Self {
         GradMode::of(Modes { grad: create_graph, ..current() })
@@ -162,6 +157,25 @@ impl BelowAutograd {
 impl Drop for BelowAutograd {
     fn drop(&mut self) {
         MODES.set(Modes { below: self.before, ..current() });
+    }
+}
+
+/// Records calls until the guard is dropped, wherever it begins: for a call that differentiates others itself.
+pub struct Recording {
+    before: Modes,
+    _this_thread: PhantomData<*const ()>,
+}
+
+impl Recording {
+    pub fn begin() -> Self {
+        let modes = Modes { grad: true, below: false, inference: false, ..current() };
+        Recording { before: MODES.replace(modes), _this_thread: PhantomData }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        MODES.set(self.before);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Recurrent networks, as `rnn` enqueues them. Sums are computed in 64 bits, and states are rounded to the dtype after each step.
 
 use crate::products::{Type, tf32};
+use crate::reserve::{Kept, Reserve, Stage};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cell {
@@ -46,12 +47,8 @@ pub struct Places {
     pub dcy: usize,
 }
 
-/// What a reserve holds at its begin: what last wrote into it, and for which call.
-pub const HEADER: usize = 64;
-const FORWARD: u64 = 0x666f_7277;
-const DATA: u64 = 0x6461_7461;
-
-/// The matrices of a layer in one direction, in the order of cuDNN's numbers: of the input, of the state, and the projection.
+/// The matrices of a layer in one direction, which cuDNN calls a pseudo layer, in the order of its numbers: of the input, of the state,
+/// and the projection.
 #[derive(Clone, Copy)]
 struct Layer {
     /// Elements from the buffer's begin.
@@ -83,7 +80,7 @@ impl Network {
     fn layer(&self, pseudo: usize) -> Layer {
         let (gates, width) = (self.gates(), self.width);
         let given = |at: usize| if at < self.directions { self.input } else { self.output * self.directions };
-        let projected = if self.output == width { 0 } else { self.output * width };
+        let projected = if self.is_projected() { self.output * width } else { 0 };
         let size = |at: usize| gates * width * (given(at) + self.output) + projected;
         let first: usize = (0..pseudo).map(size).sum();
         let biases = self.matrices() + pseudo * 2 * gates * width;
@@ -102,7 +99,7 @@ impl Network {
         let (gates, width) = (self.gates(), self.width);
         let of_first = gates * width * (self.input + self.output);
         let of_others = gates * width * (self.output * self.directions + self.output);
-        let projected = if self.output == width { 0 } else { self.output * width };
+        let projected = if self.is_projected() { self.output * width } else { 0 };
         let all = self.directions * of_first + (pseudo - self.directions) * of_others + pseudo * projected;
         (all + 8).next_multiple_of(8)
     }
@@ -121,21 +118,15 @@ impl Network {
         } else if number < 2 * gates {
             let gate = number - gates;
             Some((layer.state + gate * width * self.output, bias(1, gate), [width, self.output]))
-        } else if number == 2 * gates && self.output != width {
+        } else if number == 2 * gates && self.is_projected() {
             Some((layer.projection, None, [self.output, width]))
         } else {
             None
         }
     }
 
-    /// The numbers that are kept for each row and layer.
-    fn kept(&self) -> usize {
-        let (gates, width) = (self.gates(), self.width);
-        3 * gates * width + 3 * width + 2 * self.output
-    }
-
-    pub fn reserve_bytes(&self) -> usize {
-        HEADER + self.layers * self.directions * self.steps() * self.lengths.len() * self.kept() * 8
+    pub fn is_projected(&self) -> bool {
+        self.output != self.width
     }
 
     pub fn work_bytes(&self) -> usize {
@@ -143,7 +134,7 @@ impl Network {
     }
 
     /// A number for all that the call depends on.
-    fn key(&self) -> u64 {
+    pub fn key(&self) -> u64 {
         let mut key = 1u64;
         let numbers = [
             self.cell as usize,
@@ -241,47 +232,60 @@ impl Network {
     /// All tensors lie in memory.
     pub unsafe fn forward(&self, at: &Places) {
         let count = self.lengths.len();
-        let mut kept = Kept::new(self);
+        let mut reserve = Reserve::new(self);
         for pseudo in 0..self.layers * self.directions {
             let (layer, direction) = (self.layer(pseudo), pseudo % self.directions);
             for sequence in 0..count {
+                let (state, cell) = self.states(pseudo, sequence);
                 // SAFETY: guaranteed by the caller.
-                let (mut h, mut c) = unsafe {
-                    let state = (pseudo * count + sequence) * self.output;
-                    let cell = (pseudo * count + sequence) * self.width;
-                    (self.list(at.hx, state, self.output), self.list(at.cx, cell, self.width))
-                };
+                let (mut h, mut c) =
+                    unsafe { (self.list(at.hx, state, self.output), self.list(at.cx, cell, self.width)) };
                 for step in self.order(direction, sequence) {
                     // SAFETY: guaranteed by the caller.
-                    let x = unsafe { self.given(at.x, &kept, pseudo, step, sequence) };
-                    let row = kept.row(pseudo, step, sequence);
+                    let x = unsafe { self.given(at.x, &reserve, pseudo, step, sequence) };
+                    let own = reserve.of_mut(pseudo, step, sequence);
                     // SAFETY: guaranteed by the caller.
-                    unsafe { self.step(at.weights, &layer, &x, (&mut h, &mut c), &mut kept.rows[row]) };
+                    unsafe { self.step(at.weights, &layer, &x, (&mut h, &mut c), own) };
                 }
                 // SAFETY: guaranteed by the caller.
                 unsafe {
-                    self.store(at.hy, (pseudo * count + sequence) * self.output, &h);
+                    self.store(at.hy, state, &h);
                     if at.cy != 0 {
-                        self.store(at.cy, (pseudo * count + sequence) * self.width, &c);
+                        self.store(at.cy, cell, &c);
                     }
                 }
             }
         }
-        let last = (self.layers - 1) * self.directions;
         for direction in 0..self.directions {
             for (step, sequence) in self.places() {
-                let to = self.row(step, sequence) * self.directions * self.output + direction * self.output;
-                let row = kept.row(last + direction, step, sequence);
+                let h = &reserve.of(self.last() + direction, step, sequence).h;
                 // SAFETY: guaranteed by the caller.
-                unsafe { self.store(at.y, to, &kept.rows[row].h) };
+                unsafe { self.store(at.y, self.output_at(direction, step, sequence), h) };
             }
         }
         if at.reserve != 0 {
             // SAFETY: guaranteed by the caller.
-            unsafe { kept.write(at.reserve, FORWARD) };
+            unsafe { reserve.write(self, at.reserve, Stage::Forward) };
         }
     }
 
+    /// The first pseudo layer of the last layer.
+    pub fn last(&self) -> usize {
+        (self.layers - 1) * self.directions
+    }
+
+    /// The first elements of a sequence's state and of its cell.
+    fn states(&self, pseudo: usize, sequence: usize) -> (usize, usize) {
+        let row = pseudo * self.lengths.len() + sequence;
+        (row * self.output, row * self.width)
+    }
+
+    /// The first element of an output of the last layer.
+    fn output_at(&self, direction: usize, step: usize, sequence: usize) -> usize {
+        (self.row(step, sequence) * self.directions + direction) * self.output
+    }
+
+    /// The steps of all sequences.
     fn places(&self) -> Vec<(usize, usize)> {
         let of = |sequence: usize| (0..self.lengths[sequence]).map(move |step| (step, sequence));
         (0..self.lengths.len()).flat_map(of).collect()
@@ -291,13 +295,13 @@ impl Network {
     ///
     /// # Safety
     /// As `forward`.
-    unsafe fn given(&self, x: usize, kept: &Kept, pseudo: usize, step: usize, sequence: usize) -> Vec<f64> {
+    unsafe fn given(&self, x: usize, reserve: &Reserve, pseudo: usize, step: usize, sequence: usize) -> Vec<f64> {
         if pseudo < self.directions {
             // SAFETY: guaranteed by the caller.
             return unsafe { self.list(x, self.row(step, sequence) * self.input, self.input) };
         }
         let below = pseudo / self.directions * self.directions - self.directions;
-        let of = |direction: usize| kept.rows[kept.row(below + direction, step, sequence)].h.clone();
+        let of = |direction: usize| reserve.of(below + direction, step, sequence).h.clone();
         (0..self.directions).flat_map(of).collect()
     }
 
@@ -309,7 +313,7 @@ impl Network {
         layer: &Layer,
         x: &[f64],
         (h, c): (&mut Vec<f64>, &mut Vec<f64>),
-        row: &mut Row,
+        own: &mut Kept,
     ) {
         let (gates, width) = (self.gates(), self.width);
         let (mut of_input, mut of_state) = (vec![0.0; gates * width], vec![0.0; gates * width]);
@@ -323,47 +327,58 @@ impl Network {
             self.multiply(&mut of_state, (weights, layer.state), [gates * width, self.output], h, false);
         }
         let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+        let mut middle = vec![0.0; width];
         for n in 0..width {
             let sum = |gate: usize| of_input[gate * width + n] + of_state[gate * width + n];
-            match self.cell {
-                Cell::Relu => row.gates[n] = sum(0).max(0.0),
-                Cell::Tanh => row.gates[n] = sum(0).tanh(),
+            let (activated, next) = match self.cell {
+                Cell::Relu => (vec![sum(0).max(0.0)], sum(0).max(0.0)),
+                Cell::Tanh => (vec![sum(0).tanh()], sum(0).tanh()),
                 Cell::Lstm => {
-                    let own = [sigmoid(sum(0)), sigmoid(sum(1)), sum(2).tanh(), sigmoid(sum(3))];
-                    own.iter().enumerate().for_each(|(gate, value)| row.gates[gate * width + n] = *value);
-                    row.before[n] = c[n];
-                    c[n] = own[1] * c[n] + own[0] * own[2];
-                    row.cells[n] = c[n];
-                    row.middle[n] = own[3] * c[n].tanh();
+                    let (enter, keep, fresh, leave) =
+                        (sigmoid(sum(0)), sigmoid(sum(1)), sum(2).tanh(), sigmoid(sum(3)));
+                    c[n] = keep * c[n] + enter * fresh;
+                    own.inner[n] = c[n];
+                    (vec![enter, keep, fresh, leave], leave * c[n].tanh())
                 }
                 Cell::Gru => {
                     let (reset, update) = (sigmoid(sum(0)), sigmoid(sum(1)));
-                    let fresh = (of_input[2 * width + n] + reset * of_state[2 * width + n]).tanh();
-                    [reset, update, fresh]
-                        .iter()
-                        .enumerate()
-                        .for_each(|(gate, value)| row.gates[gate * width + n] = *value);
-                    row.before[n] = of_state[2 * width + n];
-                    row.middle[n] = (1.0 - update) * fresh + update * h[n];
+                    own.inner[n] = of_state[2 * width + n];
+                    let fresh = (of_input[2 * width + n] + reset * own.inner[n]).tanh();
+                    (vec![reset, update, fresh], (1.0 - update) * fresh + update * h[n])
                 }
-            }
-            if matches!(self.cell, Cell::Relu | Cell::Tanh) {
-                row.middle[n] = row.gates[n];
-            }
+            };
+            activated.iter().enumerate().for_each(|(gate, &value)| own.gates[gate * width + n] = value);
+            middle[n] = next;
         }
-        let next = match self.output == width {
-            true => row.middle.clone(),
-            false => {
-                let mut sums = vec![0.0; self.output];
-                // SAFETY: guaranteed by the caller.
-                unsafe {
-                    self.multiply(&mut sums, (weights, layer.projection), [self.output, width], &row.middle, false);
-                }
-                sums
-            }
+        let next = if self.is_projected() {
+            let mut sums = vec![0.0; self.output];
+            // SAFETY: guaranteed by the caller.
+            unsafe { self.multiply(&mut sums, (weights, layer.projection), [self.output, width], &middle, false) };
+            own.middle = middle;
+            sums
+        } else {
+            middle
         };
         *h = next.into_iter().map(|value| self.rounded(value)).collect();
-        row.h.clone_from(h);
+        own.h.clone_from(h);
+    }
+
+    /// What a pass has kept; `None` if the reserve is not that of this stage of the network.
+    ///
+    /// # Safety
+    /// As `forward`.
+    unsafe fn kept(&self, at: &Places, stage: Stage) -> Option<Reserve> {
+        // SAFETY: guaranteed by the caller.
+        let mut reserve = unsafe { Reserve::read(self, at.reserve, stage)? };
+        for direction in 0..self.directions {
+            for (step, sequence) in self.places() {
+                let place = self.output_at(direction, step, sequence);
+                // SAFETY: guaranteed by the caller.
+                reserve.of_mut(self.last() + direction, step, sequence).h =
+                    unsafe { self.list(at.y, place, self.output) };
+            }
+        }
+        Some(reserve)
     }
 
     /// The gradients of input and states. False if the reserve is not that of a pass forward of this network.
@@ -372,21 +387,19 @@ impl Network {
     /// As `forward`.
     pub unsafe fn backward_data(&self, at: &Places) -> bool {
         // SAFETY: guaranteed by the caller.
-        let Some(mut kept) = (unsafe { Kept::read(self, at.reserve, FORWARD) }) else { return false };
-        let (count, wide) = (self.lengths.len(), self.directions * self.output);
-        let (gates, width) = (self.gates(), self.width);
+        let Some(mut reserve) = (unsafe { self.kept(at, Stage::Forward) }) else { return false };
+        let (gates, width, wide) = (self.gates(), self.width, self.directions * self.output);
         // SAFETY: guaranteed by the caller.
         let mut above: Vec<Vec<f64>> =
-            self.places_of_all().map(|row| unsafe { self.list(at.dy, row * wide, wide) }).collect();
+            (0..self.rows()).map(|row| unsafe { self.list(at.dy, row * wide, wide) }).collect();
         for level in (0..self.layers).rev() {
             let given = self.layer(level * self.directions).given;
             let mut below = vec![vec![0.0; given]; self.rows()];
             for direction in 0..self.directions {
                 let pseudo = level * self.directions + direction;
                 let layer = self.layer(pseudo);
-                for sequence in 0..count {
-                    let (state, cell) =
-                        ((pseudo * count + sequence) * self.output, (pseudo * count + sequence) * width);
+                for sequence in 0..self.lengths.len() {
+                    let (state, cell) = self.states(pseudo, sequence);
                     // SAFETY: guaranteed by the caller.
                     let (mut dh, mut dc) =
                         unsafe { (self.list(at.dhy, state, self.output), self.list(at.dcy, cell, width)) };
@@ -398,21 +411,21 @@ impl Network {
                         }
                         let before = match turn {
                             // SAFETY: guaranteed by the caller.
-                            0 => unsafe { self.list(at.hx, state, self.output) },
-                            _ => kept.rows[kept.row(pseudo, order[turn - 1], sequence)].h.clone(),
+                            0 => unsafe { [self.list(at.hx, state, self.output), self.list(at.cx, cell, width)] },
+                            _ => {
+                                let last = reserve.of(pseudo, order[turn - 1], sequence);
+                                [last.h.clone(), last.inner.clone()]
+                            }
                         };
-                        let place = kept.row(pseudo, step, sequence);
-                        let own = &mut kept.rows[place];
-                        own.dh.clone_from(&dh);
+                        let own = reserve.of_mut(pseudo, step, sequence);
                         // SAFETY: guaranteed by the caller.
-                        let direct = unsafe { self.step_back(at.weights, &layer, &before, (&dh, &mut dc), own) };
-                        dh = direct;
+                        dh = unsafe { self.step_back(at.weights, &layer, &before, (&dh, &mut dc), own) };
                         // SAFETY: guaranteed by the caller.
                         unsafe {
                             let sizes = [gates * width, self.output];
-                            self.multiply(&mut dh, (at.weights, layer.state), sizes, &own.of_state, true);
+                            self.multiply(&mut dh, (at.weights, layer.state), sizes, &self.of_state(own), true);
                             let sizes = [gates * width, given];
-                            self.multiply(&mut below[row], (at.weights, layer.input), sizes, &own.of_input, true);
+                            self.multiply(&mut below[row], (at.weights, layer.input), sizes, &own.gates, true);
                         }
                     }
                     // SAFETY: guaranteed by the caller.
@@ -431,15 +444,12 @@ impl Network {
             unsafe { self.store(at.dx, row * self.input, values) };
         }
         // SAFETY: guaranteed by the caller.
-        unsafe { kept.write(at.reserve, DATA) };
+        unsafe { reserve.write(self, at.reserve, Stage::Data) };
         true
     }
 
-    fn places_of_all(&self) -> std::ops::Range<usize> {
-        0..self.rows()
-    }
-
-    /// The gradients of the gates, and the part of that of the state before that does not go through them.
+    /// Replaces what a step has kept by the gradients of its gates, from those of its output and of the next cell, which becomes that
+    /// of the cell before. Returns the part of the gradient of the state before that does not go through the gates.
     ///
     /// # Safety
     /// As `forward`.
@@ -447,56 +457,60 @@ impl Network {
         &self,
         weights: usize,
         layer: &Layer,
-        before: &[f64],
+        [state, cell]: &[Vec<f64>; 2],
         (dh, dc): (&[f64], &mut [f64]),
-        row: &mut Row,
+        own: &mut Kept,
     ) -> Vec<f64> {
         let width = self.width;
-        let mut middle = vec![0.0; width];
-        if self.output == width {
-            middle.copy_from_slice(dh);
-        } else {
+        let middle = if self.is_projected() {
+            let mut sums = vec![0.0; width];
             // SAFETY: guaranteed by the caller.
-            unsafe { self.multiply(&mut middle, (weights, layer.projection), [self.output, width], dh, true) };
-        }
+            unsafe { self.multiply(&mut sums, (weights, layer.projection), [self.output, width], dh, true) };
+            own.dh = dh.to_vec();
+            sums
+        } else {
+            dh.to_vec()
+        };
         let mut direct = vec![0.0; self.output];
         let slope = |gate: f64| gate * (1.0 - gate);
         for n in 0..width {
-            let gate = |at: usize| row.gates[at * width + n];
-            let (own, hidden): (Vec<f64>, Option<f64>) = match self.cell {
-                Cell::Relu => (vec![if gate(0) > 0.0 { middle[n] } else { 0.0 }], None),
-                Cell::Tanh => (vec![middle[n] * (1.0 - gate(0) * gate(0))], None),
+            let gate = |at: usize| own.gates[at * width + n];
+            let grads = match self.cell {
+                Cell::Relu => vec![if gate(0) > 0.0 { middle[n] } else { 0.0 }],
+                Cell::Tanh => vec![middle[n] * (1.0 - gate(0) * gate(0))],
                 Cell::Lstm => {
                     let (enter, keep, fresh, leave) = (gate(0), gate(1), gate(2), gate(3));
-                    let bent = row.cells[n].tanh();
-                    let state = dc[n] + middle[n] * leave * (1.0 - bent * bent);
-                    dc[n] = state * keep;
-                    let list = vec![
-                        state * fresh * slope(enter),
-                        state * row.before[n] * slope(keep),
-                        state * enter * (1.0 - fresh * fresh),
+                    let bent = own.inner[n].tanh();
+                    let grad = dc[n] + middle[n] * leave * (1.0 - bent * bent);
+                    dc[n] = grad * keep;
+                    vec![
+                        grad * fresh * slope(enter),
+                        grad * cell[n] * slope(keep),
+                        grad * enter * (1.0 - fresh * fresh),
                         middle[n] * bent * slope(leave),
-                    ];
-                    (list, None)
+                    ]
                 }
                 Cell::Gru => {
                     let (reset, update, fresh) = (gate(0), gate(1), gate(2));
                     let new = middle[n] * (1.0 - update) * (1.0 - fresh * fresh);
                     direct[n] = middle[n] * update;
-                    let list =
-                        vec![new * row.before[n] * slope(reset), middle[n] * (before[n] - fresh) * slope(update), new];
-                    (list, Some(new * reset))
+                    let of_reset = new * own.inner[n] * slope(reset);
+                    own.inner[n] = new * reset;
+                    vec![of_reset, middle[n] * (state[n] - fresh) * slope(update), new]
                 }
             };
-            for (at, &value) in own.iter().enumerate() {
-                row.of_input[at * width + n] = value;
-                row.of_state[at * width + n] = value;
-            }
-            if let Some(hidden) = hidden {
-                row.of_state[2 * width + n] = hidden;
-            }
+            grads.into_iter().enumerate().for_each(|(at, value)| own.gates[at * width + n] = value);
         }
         direct
+    }
+
+    /// The gradients of the gates' products with the state, after `step_back`. Those of products with the input are the gates'.
+    fn of_state(&self, own: &Kept) -> Vec<f64> {
+        let mut grads = own.gates.clone();
+        if self.cell == Cell::Gru {
+            grads[2 * self.width..].copy_from_slice(&own.inner);
+        }
+        grads
     }
 
     /// Adds the gradients of the weights. False if the reserve is not what `backward_data` left.
@@ -505,7 +519,7 @@ impl Network {
     /// As `forward`.
     pub unsafe fn backward_weights(&self, at: &Places) -> bool {
         // SAFETY: guaranteed by the caller.
-        let Some(kept) = (unsafe { Kept::read(self, at.reserve, DATA) }) else { return false };
+        let Some(reserve) = (unsafe { self.kept(at, Stage::Data) }) else { return false };
         let mut sums = vec![0.0; self.weight_elements()];
         let mut add = |first: usize, left: &[f64], right: &[f64]| {
             for (row, &a) in left.iter().enumerate() {
@@ -514,29 +528,29 @@ impl Network {
                 }
             }
         };
-        let count = self.lengths.len();
         for pseudo in 0..self.layers * self.directions {
             let layer = self.layer(pseudo);
-            for sequence in 0..count {
+            for sequence in 0..self.lengths.len() {
                 let order = self.order(pseudo % self.directions, sequence);
                 for (turn, &step) in order.iter().enumerate() {
-                    let own = &kept.rows[kept.row(pseudo, step, sequence)];
+                    let own = reserve.of(pseudo, step, sequence);
                     // SAFETY: guaranteed by the caller.
                     let (x, before) = unsafe {
                         let before = match turn {
-                            0 => self.list(at.hx, (pseudo * count + sequence) * self.output, self.output),
-                            _ => kept.rows[kept.row(pseudo, order[turn - 1], sequence)].h.clone(),
+                            0 => self.list(at.hx, self.states(pseudo, sequence).0, self.output),
+                            _ => reserve.of(pseudo, order[turn - 1], sequence).h.clone(),
                         };
-                        (self.given(at.x, &kept, pseudo, step, sequence), before)
+                        (self.given(at.x, &reserve, pseudo, step, sequence), before)
                     };
-                    add(layer.input, &own.of_input, &x);
-                    add(layer.state, &own.of_state, &before);
-                    if self.output != self.width {
+                    let of_state = self.of_state(own);
+                    add(layer.input, &own.gates, &x);
+                    add(layer.state, &of_state, &before);
+                    if self.is_projected() {
                         add(layer.projection, &own.dh, &own.middle);
                     }
                     if self.biased {
-                        add(layer.biases[0], &own.of_input, &[1.0]);
-                        add(layer.biases[1], &own.of_state, &[1.0]);
+                        add(layer.biases[0], &own.gates, &[1.0]);
+                        add(layer.biases[1], &of_state, &[1.0]);
                     }
                 }
             }
@@ -546,90 +560,5 @@ impl Network {
             unsafe { self.store(at.weights, n, &[self.load(at.weights, n) + sum]) };
         }
         true
-    }
-}
-
-/// What is kept of a step of a sequence in a layer.
-#[derive(Clone)]
-struct Row {
-    gates: Vec<f64>,
-    of_input: Vec<f64>,
-    of_state: Vec<f64>,
-    /// The cell before, or the state's part of a gated unit's new gate.
-    before: Vec<f64>,
-    cells: Vec<f64>,
-    /// The output before it is projected.
-    middle: Vec<f64>,
-    h: Vec<f64>,
-    dh: Vec<f64>,
-}
-
-/// The rows of all layers.
-struct Kept {
-    rows: Vec<Row>,
-    steps: usize,
-    count: usize,
-    key: u64,
-}
-
-impl Kept {
-    fn new(network: &Network) -> Kept {
-        let (wide, width) = (network.gates() * network.width, network.width);
-        let row = Row {
-            gates: vec![0.0; wide],
-            of_input: vec![0.0; wide],
-            of_state: vec![0.0; wide],
-            before: vec![0.0; width],
-            cells: vec![0.0; width],
-            middle: vec![0.0; width],
-            h: vec![0.0; network.output],
-            dh: vec![0.0; network.output],
-        };
-        let (steps, count) = (network.steps(), network.lengths.len());
-        let rows = vec![row; network.layers * network.directions * steps * count];
-        Kept { rows, steps, count, key: network.key() }
-    }
-
-    fn row(&self, pseudo: usize, step: usize, sequence: usize) -> usize {
-        (pseudo * self.steps + step) * self.count + sequence
-    }
-
-    fn numbers(&mut self) -> impl Iterator<Item = &mut f64> {
-        self.rows.iter_mut().flat_map(|row| {
-            let Row { gates, of_input, of_state, before, cells, middle, h, dh } = row;
-            [gates, of_input, of_state, before, cells, middle, h, dh].into_iter().flatten()
-        })
-    }
-
-    /// # Safety
-    /// The reserve lies in memory.
-    unsafe fn write(&mut self, reserve: usize, stage: u64) {
-        let at = std::ptr::with_exposed_provenance_mut::<u64>(reserve);
-        let key = self.key;
-        // SAFETY: guaranteed by the caller.
-        unsafe {
-            at.write(stage);
-            at.add(1).write(key);
-            let numbers = std::ptr::with_exposed_provenance_mut::<f64>(reserve + HEADER);
-            self.numbers().enumerate().for_each(|(n, value)| numbers.add(n).write(*value));
-        }
-    }
-
-    /// `None` if the reserve is of another stage or network.
-    ///
-    /// # Safety
-    /// The reserve lies in memory.
-    unsafe fn read(network: &Network, reserve: usize, stage: u64) -> Option<Kept> {
-        let mut kept = Kept::new(network);
-        let at = std::ptr::with_exposed_provenance::<u64>(reserve);
-        // SAFETY: guaranteed by the caller.
-        unsafe {
-            if [at.read(), at.add(1).read()] != [stage, kept.key] {
-                return None;
-            }
-            let numbers = std::ptr::with_exposed_provenance::<f64>(reserve + HEADER);
-            kept.numbers().enumerate().for_each(|(n, value)| *value = numbers.add(n).read());
-        }
-        Some(kept)
     }
 }

@@ -6,27 +6,27 @@
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 
-use rushlight_autograd::modes::{self, GradMode};
-use rushlight_autograd::{Tensor, engine};
+use rushlight_autograd::{Tensor, modes};
 use rushlight_core::{DType, Device, Error, Layout, Result};
 use rushlight_cuda::card;
 use rushlight_cuda::dnn::recurrent::{self as dnn, Backward, Buffer, Call, Cell, Forward, Sequences};
 use rushlight_cuda::{dnn::SETTINGS, stream};
 use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Joint, OnCuda, Operator,
-    Saves, TensorSpec, Variants, operator,
+    Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Joint, OnCuda, Operator, Saves,
+    TensorSpec, Variants, operator,
 };
 use rushlight_dispatch::value::{Arg, Ints, Output, Value};
 use rushlight_dispatch::{copy, create, deterministic, op};
 
-use super::gradients_of;
 use super::network::{Network, apart};
+use super::rerun;
 use super::steps::{Kind, Weights};
+use crate::convert::CLONE;
 use crate::held::Held;
 use crate::join::cat::CAT;
 use crate::nn::dropout::DROPOUT;
-use crate::view::narrow::{ALIAS, NARROW};
+use crate::view::narrow::NARROW;
 
 /// Kernels read several elements at once, from addresses that are multiples of this.
 const ALIGNMENT: usize = 16;
@@ -149,7 +149,7 @@ fn described(network: &Network, input: &Tensor, states: &[&Tensor]) -> Option<(d
         |(state, width): (&&Tensor, isize)| is_alike(state) && state.sizes()[..] == [rows, count, width] && count > 0;
     let fits = is_alike(input)
         && features == own.input as isize
-        && states.len() == if network.kind == Kind::Lstm { 2 } else { 1 }
+        && states.len() == network.kind.states()
         && states.iter().zip(widths).all(is_state)
         && sequences.lengths.iter().all(|&length| length > 0);
     fits.then_some((own, sequences))
@@ -256,8 +256,9 @@ fn with_network<R>(args: &Args, run: impl FnOnce(&Network, &Tensor, &[&Tensor]) 
         lengths: batch_sizes.is_some().then(|| Ints::from(sizes)),
     };
     let count = network.layers * network.directions;
-    let fits = states.len() == if kind == Kind::Lstm { 2 } else { 1 }
+    let fits = states.len() == kind.states()
         && network.weights.len() == count
+        && network.weights.iter().flat_map(Weights::each).count() == params.len()
         && count > 0
         && states.iter().all(|state| state.rank() == 3 && state.sizes()[0] == count as isize);
     match fits {
@@ -370,7 +371,8 @@ pub static RECURRENT_LAYERS_BACKWARD: Operator = Operator {
     name: "_recurrent_layers_backward",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor[] hx, Tensor[] params, int[] batch_sizes, str mode, bool has_biases, int num_layers, bool bidirectional, Tensor output, Tensor reserve, Tensor? grad_output, Tensor? grad_hy, Tensor? grad_cy) -> Tensor[]",
-    doc: "The gradients of input, hx and params in `_recurrent_layers`, from those of its results. Without a reserve, the layers run again.
+    doc: "The gradients of input, hx and params in `_recurrent_layers`, from those of its results. Without a reserve, the layers run again; with
+one, the call uses it up.
 
 Shapes: as there; the gradients are in the order of these arguments.
 
@@ -379,7 +381,6 @@ Shapes: as there; the gradients are in the order of these arguments.
     >>> torch._recurrent_layers_backward(x, [x], [x[0], x[0]], [], 'RNN_RELU', False, 1, False, x, reserve, x, None, None)[2]
     tensor([[1.]])",
     dtypes: DTypes::FLOATS,
-    batch_rule: BatchRule::Fallback,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd {
         cpu: again,
         cuda: OnCuda::Own(|args| match with_network(args, |network, input, states| backward(args, network, input, states))? {
@@ -399,11 +400,13 @@ Shapes: as there; the gradients are in the order of these arguments.
     ..Operator::BASE
 };
 
-/// By cuDNN; `None` if the reserve is not that of such a call.
+/// By cuDNN; `None` if the reserve is not that of such a call, and inside of `vmap`.
 fn backward(args: &Args, network: &Network, input: &Tensor, states: &[&Tensor]) -> Result<Option<Vec<Tensor>>> {
     use RECURRENT_LAYERS_BACKWARD::*;
 
-    let Some((own, sequences)) = described(network, input, states) else { return Ok(None) };
+    let Some((own, sequences)) = described(network, input, states).filter(|_| !rerun::is_batched(args)) else {
+        return Ok(None);
+    };
     let (kept, output) = (args.tensor(RESERVE)?, args.tensor(OUTPUT)?);
     let (card, dtype, device) = (card::of(input.device())?, input.dtype(), input.device());
     let stream = stream::current(card.index);
@@ -430,8 +433,7 @@ fn backward(args: &Args, network: &Network, input: &Tensor, states: &[&Tensor]) 
     let params: Vec<&Tensor> = network.weights.iter().flat_map(Weights::each).collect();
     let (input, output, weights) = (ready(input)?, ready(output)?, joined(&params, &buffer)?);
     let given = states.iter().map(|state| ready(state)).collect::<Result<Vec<_>>>()?;
-    // The call changes the reserve, and a graph that is kept needs it again.
-    let reserve = copy::clone(&kept.detach())?;
+    let reserve = ready(kept)?;
     let grad_output = match grad_output {
         Some(grad) => ready(grad)?,
         None => create::zeros(&sizes, dtype, device)?,
@@ -461,7 +463,7 @@ fn backward(args: &Args, network: &Network, input: &Tensor, states: &[&Tensor]) 
         to_weights: held.address(&to_weights)?,
     };
     // SAFETY: the tensors are row-major and have the sizes of the description, and their storages are held for the stream; the
-    // reserve is a copy of that of such a call.
+    // reserve is that of such a call.
     unsafe { call.backward(card, stream, &at)? };
     drop(held);
     let to_params = parts(&params, &buffer, &to_weights);
@@ -472,46 +474,23 @@ fn backward(args: &Args, network: &Network, input: &Tensor, states: &[&Tensor]) 
 fn again(args: &Args) -> Result<Output> {
     use RECURRENT_LAYERS_BACKWARD::*;
 
-    let _on = GradMode::within();
-    let leaf = |tensor: &Tensor| -> Result<Tensor> {
-        let leaf = tensor.detach();
-        leaf.set_requires_grad(true)?;
-        Ok(leaf)
-    };
-    let operands = operands(args)?.into_iter().map(leaf).collect::<Result<Vec<_>>>()?;
+    let operands = with_network(args, |network, input, states| {
+        let params = network.weights.iter().flat_map(Weights::each);
+        Ok([input].into_iter().chain(states.iter().copied()).chain(params).cloned().collect::<Vec<_>>())
+    })?;
     let arriving = [GRAD_OUTPUT, GRAD_HY, GRAD_CY].map(|arg| args.optional_tensor(arg).cloned());
-    let options = engine::Options { retain_graph: false, create_graph: false };
-    let found = of_steps(args, operands, arriving, options)?;
-    let zeros = |(found, operand): (Option<Tensor>, &Tensor)| match found {
-        Some(found) => Ok(found.detach()),
-        None => create::zeros(operand.sizes(), operand.dtype(), operand.device()),
-    };
-    let list = self::operands(args)?;
-    Ok(Output::List(found.into_iter().zip(list).map(zeros).collect::<Result<_>>()?))
+    rerun::gradients(&operands, &arriving, |operands| steps(args, operands)).map(Output::List)
 }
 
-/// The tensors that have gradients, in order.
-fn operands<'a>(args: &'a Args) -> Result<Vec<&'a Tensor>> {
+/// The results of a call of either operator without cuDNN, with other operands: input, states and parameters.
+fn steps(args: &Args, operands: &[Tensor]) -> Result<Vec<Tensor>> {
     use RECURRENT_LAYERS::*;
 
-    Ok([vec![args.tensor(INPUT)?], args.tensors(HX)?, args.tensors(PARAMS)?].concat())
-}
-
-/// The gradients of the steps of a call with these operands.
-fn of_steps(
-    args: &Args,
-    operands: Vec<Tensor>,
-    arriving: [Option<Tensor>; 3],
-    options: engine::Options,
-) -> Result<Vec<Option<Tensor>>> {
-    use RECURRENT_LAYERS::*;
-
-    let mut rest = operands.iter().cloned();
-    let states = args.tensors(HX)?.len();
+    let states = Kind::named(args.str(MODE)?)?.states();
     let values = [
-        rest.next().into(),
-        rest.by_ref().take(states).collect::<Vec<_>>().into(),
-        rest.collect::<Vec<_>>().into(),
+        (&operands[0]).into(),
+        operands[1..=states].to_vec().into(),
+        operands[states + 1..].to_vec().into(),
         args.ints(BATCH_SIZES)?.into(),
         args.str(MODE)?.into(),
         args.bool(HAS_BIASES)?.into(),
@@ -520,8 +499,7 @@ fn of_steps(
         false.into(),
     ];
     let call = Args::new(&RECURRENT_LAYERS, values);
-    let results = with_network(&call, |network, input, states| network.results(input, &apart(states)?))?;
-    gradients_of(results, &arriving, &operands, options)
+    with_network(&call, |network, input, states| network.results(input, &apart(states)?))
 }
 
 /// By one operator, unless the gradient itself is recorded: then it is that of steps.
@@ -539,17 +517,15 @@ fn gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
         d.int(NUM_LAYERS).into(),
         d.flag(BIDIRECTIONAL).into(),
     ];
-    if !modes::recording() {
-        let values = [input.into(), states.into(), params.into()].into_iter().chain(rest);
-        let values = values.chain([d.result_of(0).done()?.into(), d.result_of(3).done()?.into()]);
-        let values = values.chain(arriving.map(Value::from));
-        let found = Args::new(&RECURRENT_LAYERS_BACKWARD, values).call()?;
-        return Ok(found.into_tensors().into_iter().map(Some).collect());
+    if modes::recording() {
+        let operands = [vec![input], states, params].concat();
+        return rerun::recorded_gradients(operands, &arriving, |operands| steps(d.args, operands));
     }
-    let values = [(&input).into(), states.clone().into(), params.clone().into()].into_iter().chain(rest);
-    let args = Args::new(&RECURRENT_LAYERS, values);
-    // An operand may depend on another one; the gradient of an alias is only that of this call.
-    let alias = |tensor: Tensor| op!(ALIAS, &tensor);
-    let operands = [input.clone()].into_iter().chain(states).chain(params).map(alias).collect::<Result<Vec<_>>>()?;
-    of_steps(&args, operands, arriving, engine::Options { retain_graph: true, create_graph: true })
+    let reserve = d.result_of(3).done()?;
+    // The call uses the reserve up, and a graph that is kept needs it again.
+    let reserve = if d.releases { reserve } else { op!(CLONE, &reserve)? };
+    let values = [input.into(), states.into(), params.into()].into_iter().chain(rest);
+    let values = values.chain([d.result_of(0).done()?.into(), reserve.into()]).chain(arriving.map(Value::from));
+    let found = Args::new(&RECURRENT_LAYERS_BACKWARD, values).call()?;
+    Ok(found.into_tensors().into_iter().map(Some).collect())
 }

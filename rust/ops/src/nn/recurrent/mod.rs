@@ -10,11 +10,12 @@ pub mod gates;
 pub mod layers;
 mod network;
 mod on_cuda;
+mod rerun;
 pub mod sequence;
 mod steps;
 pub mod unrolled;
 
-use rushlight_autograd::{Tensor, engine};
+use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
@@ -115,34 +116,6 @@ fn of_state(args: &Args, state: &Tensor) -> Result<Tensor> {
     use RNN_TANH_CELL::*;
 
     op!(LINEAR, state, args.tensor(W_HH)?, args.optional_tensor(B_HH))
-}
-
-/// The gradients of operands from those of some results, which operators have recorded. `None` for operands without one.
-fn gradients_of(
-    results: Vec<Tensor>,
-    arriving: &[Option<Tensor>],
-    operands: &[Tensor],
-    options: engine::Options,
-) -> Result<Vec<Option<Tensor>>> {
-    let (mut outputs, mut grads) = (Vec::new(), Vec::new());
-    for (result, grad) in results.into_iter().zip(arriving) {
-        if grad.is_some() && result.gradient_edge()?.is_some() {
-            outputs.push(result);
-            grads.push(grad.clone());
-        }
-    }
-    let (mut found, mut places) = (vec![None; operands.len()], Vec::new());
-    for (at, operand) in operands.iter().enumerate() {
-        if operand.gradient_edge()?.is_some() {
-            places.push(at);
-        }
-    }
-    let targets: Vec<Tensor> = places.iter().map(|&at| operands[at].clone()).collect();
-    if !outputs.is_empty() && !targets.is_empty() {
-        let gradients = engine::grad(&outputs, &targets, &grads, true, options)?;
-        places.into_iter().zip(gradients).for_each(|(at, gradient)| found[at] = gradient);
-    }
-    Ok(found)
 }
 
 fn simple_cell(args: &Args, activation: &'static Operator) -> Result<Output> {

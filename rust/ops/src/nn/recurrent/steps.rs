@@ -38,6 +38,11 @@ impl Kind {
             Kind::Gru => 3,
         }
     }
+
+    /// The number of states: outputs, and the cells of an LSTM.
+    pub fn states(self) -> usize {
+        if self == Kind::Lstm { 2 } else { 1 }
+    }
 }
 
 /// The weights of a layer in one direction.

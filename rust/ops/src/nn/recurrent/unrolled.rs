@@ -2,20 +2,19 @@
 //!
 //! Steps write into the tensors of the whole sequence. The gradient of the state's weights is one product over all steps.
 
-use rushlight_autograd::modes::{self, GradMode};
-use rushlight_autograd::{Tensor, engine};
+use rushlight_autograd::{Tensor, modes};
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Layout, Result, Scalar};
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Joint, OnCuda, Operator,
-    Saves, TensorSpec, Variants, operator,
+    Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Joint, OnCuda, Operator, Saves,
+    TensorSpec, Variants, operator,
 };
-use rushlight_dispatch::value::{Output, Target, Value};
+use rushlight_dispatch::value::{Arg, Output, Target, Value};
 use rushlight_dispatch::{allocate::allocate, copy, create, op};
 
 use super::gates::{GRU_GATES, LSTM_GATES};
 use super::steps::{Kind, State};
-use super::{gradients_of, on_cuda};
+use super::{on_cuda, rerun};
 use crate::join::cat::CAT;
 use crate::linalg::addmm::ADDMM;
 use crate::linalg::matrix::MM;
@@ -25,7 +24,7 @@ use crate::pointwise::activation_backward::{TANH_BACKWARD, THRESHOLD_BACKWARD};
 use crate::pointwise::arith::ADD;
 use crate::pointwise::hyperbolic::TANH;
 use crate::reduce::sum_to;
-use crate::view::narrow::{ALIAS, NARROW};
+use crate::view::narrow::NARROW;
 use crate::view::transpose::TRANSPOSE;
 
 /// Rows of all steps, or of the state before them, that are the state before other rows.
@@ -124,6 +123,13 @@ fn shifted(steps: &Steps, first: &Tensor, all: &Tensor) -> Result<Tensor> {
     }
     Ok(whole)
 }
+
+/// The operands with gradients, at the same places in both operators.
+const OPERANDS: [Arg; 5] = {
+    use RECURRENT_SEQUENCE::*;
+
+    [PRODUCTS, HX, CX, W_HH, B_HH]
+};
 
 /// The operands of both operators.
 struct Sequence<'a> {
@@ -371,12 +377,12 @@ Shapes: products of the input with its weights `(sum(batch_sizes), gates * H)`, 
         cpu: |args| Sequence::read(args)?.composed().map(Output::Tuple),
         cuda: OnCuda::Own(|args| {
             let own = Sequence::read(args)?;
-            let results = if is_batched(args) { own.composed()? } else { own.forward()? };
+            let results = if rerun::is_batched(args) { own.composed()? } else { own.forward()? };
             Ok(Output::Tuple(results))
         }),
     }),
     derivative: Derivative::Joint(Joint {
-        inputs: &[PRODUCTS, HX, CX, W_HH, B_HH],
+        inputs: &OPERANDS,
         saves: Saves::input(PRODUCTS)
             .union(Saves::input(HX))
             .union(Saves::input(CX))
@@ -422,7 +428,6 @@ Shapes: as there.
     >>> torch._recurrent_sequence_backward(h, h, None, h, None, [1], 'RNN_RELU', False, 2 * h, none, none, h, None)
     (tensor([[1.]]), tensor([[1.]]), tensor([[1.]]))",
     dtypes: DTypes::FLOATS,
-    batch_rule: BatchRule::Fallback,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd {
         cpu: again,
         cuda: OnCuda::Own(|args| {
@@ -438,7 +443,7 @@ Shapes: as there.
             {
                 return Err(Error::runtime("results do not fit their sequence"));
             }
-            own.backward(results, grads).map(Output::List)
+            if rerun::is_batched(args) { again(args) } else { own.backward(results, grads).map(Output::List) }
         }),
     }),
     derivative: Derivative::NonDifferentiable("if gradients are recorded, the gradient of the sequence is composed"),
@@ -453,32 +458,23 @@ Shapes: as there.
     ..Operator::BASE
 };
 
-/// Whether `vmap` runs the call on all samples, for which operators compose it.
-fn is_batched(args: &Args) -> bool {
-    !args.all_tensors(|tensor| !tensor.is_batched())
-}
-
 /// All gradients, from operators that run again.
 fn again(args: &Args) -> Result<Output> {
-    let _on = GradMode::within();
-    let leaf = |tensor: &Tensor| -> Result<Tensor> {
-        let leaf = tensor.detach();
-        leaf.set_requires_grad(true)?;
-        Ok(leaf)
-    };
-    let operands = operands(args).map(|operand| operand.map(leaf).transpose());
-    let [products, hx, cx, weight, bias] = operands;
-    let operands = [products?, hx?, cx?, weight?, bias?];
-    let grads = grads(args)?.map(|grad| grad.cloned());
-    let options = engine::Options::default();
-    let found = of_composed(args, operands.clone(), grads, options)?.into_iter().zip(operands);
-    let zeros = |(found, operand): (Option<Tensor>, Option<Tensor>)| match (found, operand) {
-        (_, None) => Ok(None),
-        (Some(found), _) => Ok(Some(found.detach())),
-        (None, Some(own)) => create::zeros(own.sizes(), own.dtype(), own.device()).map(Some),
-    };
-    let list: Vec<Option<Tensor>> = found.map(zeros).collect::<Result<_>>()?;
-    Ok(Output::List(list.into_iter().flatten().collect()))
+    let arriving = grads(args)?.map(|grad| grad.cloned());
+    let given = OPERANDS.map(|arg| args.has_tensor(arg));
+    let operands: Vec<Tensor> = OPERANDS.iter().filter_map(|&arg| args.optional_tensor(arg).cloned()).collect();
+    rerun::gradients(&operands, &arriving, |operands| steps(args, given, operands)).map(Output::List)
+}
+
+/// The results of a call of either operator, composed, with other operands in place of those that were given.
+fn steps(args: &Args, given: [bool; 5], operands: &[Tensor]) -> Result<Vec<Tensor>> {
+    use RECURRENT_SEQUENCE::*;
+
+    let mut operands = operands.iter();
+    let values = given.map(|given| if given { operands.next() } else { None }).map(Value::from);
+    let rest = [args.ints(BATCH_SIZES)?.into(), args.str(MODE)?.into(), args.bool(BACKWARDS)?.into()];
+    let call = Args::new(&RECURRENT_SEQUENCE, values.into_iter().chain(rest));
+    Sequence::read(&call)?.composed()
 }
 
 /// The gradients that arrive, which have the sizes of outputs.
@@ -494,52 +490,23 @@ fn grads<'a>(args: &'a Args) -> Result<[Option<&'a Tensor>; 2]> {
     }
 }
 
-fn operands<'a>(args: &'a Args) -> [Option<&'a Tensor>; 5] {
-    use RECURRENT_SEQUENCE::*;
-
-    [PRODUCTS, HX, CX, W_HH, B_HH].map(|arg| args.optional_tensor(arg))
-}
-
-/// The gradients of operands, by operators that may be recorded.
-fn of_composed(
-    args: &Args,
-    operands: [Option<Tensor>; 5],
-    arriving: [Option<Tensor>; 2],
-    options: engine::Options,
-) -> Result<Vec<Option<Tensor>>> {
-    use RECURRENT_SEQUENCE::*;
-
-    let values = operands.iter().map(|operand| Value::from(operand.clone()));
-    let rest = [args.ints(BATCH_SIZES)?.into(), args.str(MODE)?.into(), args.bool(BACKWARDS)?.into()];
-    let call = Args::new(&RECURRENT_SEQUENCE, values.chain(rest));
-    let results = Sequence::read(&call)?.composed()?;
-    let given: Vec<Tensor> = operands.iter().flatten().cloned().collect();
-    let found = gradients_of(results, &arriving, &given, options)?;
-    let mut found = found.into_iter();
-    Ok(operands.iter().map(|operand| operand.as_ref().and_then(|_| found.next().flatten())).collect())
-}
-
 /// Fused, unless the gradient itself is recorded.
 fn gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
     use RECURRENT_SEQUENCE::*;
 
-    let given = |arg| if d.is_tensor(arg) { d.input(arg).done().map(Some) } else { Ok(None) };
-    let operands = [given(PRODUCTS)?, given(HX)?, given(CX)?, given(W_HH)?, given(B_HH)?];
+    let given = OPERANDS.map(|arg| d.is_tensor(arg));
+    let operands = OPERANDS.into_iter().filter(|&arg| d.is_tensor(arg)).map(|arg| d.input(arg).done());
+    let operands = operands.collect::<Result<Vec<_>>>()?;
     // Results that do not exist have empty gradients.
     let arriving = [0, 1].map(|at| d.grads.get(at).cloned().flatten().filter(|grad| grad.numel() > 0));
-    let rest: [Value; 3] = [d.ints(BATCH_SIZES).into(), d.args.str(MODE)?.into(), d.flag(BACKWARDS).into()];
-    let values = operands.iter().map(|operand| Value::from(operand.clone())).chain(rest);
-    if !modes::recording() {
-        let results = [d.result_of(0).done()?, d.result_of(1).done()?, d.result_of(2).done()?];
-        let values = values.chain(results.map(Value::from)).chain(arriving.map(Value::from));
-        let found = Args::new(&RECURRENT_SEQUENCE_BACKWARD, values).call()?;
-        return Ok(found.into_tensors().into_iter().map(Some).collect());
+    if modes::recording() {
+        return rerun::recorded_gradients(operands, &arriving, |operands| steps(d.args, given, operands));
     }
-    let args = Args::new(&RECURRENT_SEQUENCE, values);
-    let alias = |operand: Option<Tensor>| operand.map(|tensor| op!(ALIAS, &tensor)).transpose();
-    let [products, hx, cx, weight, bias] = operands.map(alias);
-    let operands = [products?, hx?, cx?, weight?, bias?];
-    let given: Vec<bool> = operands.iter().map(Option::is_some).collect();
-    let found = of_composed(&args, operands, arriving, engine::Options { retain_graph: true, create_graph: true })?;
-    Ok(found.into_iter().zip(given).filter_map(|(found, given)| given.then_some(found)).collect())
+    let mut operands = operands.into_iter();
+    let values = given.map(|given| if given { operands.next() } else { None }).map(Value::from);
+    let rest = [d.ints(BATCH_SIZES).into(), d.args.str(MODE)?.into(), d.flag(BACKWARDS).into()];
+    let results = [d.result_of(0).done()?, d.result_of(1).done()?, d.result_of(2).done()?];
+    let values = values.into_iter().chain(rest).chain(results.map(Value::from)).chain(arriving.map(Value::from));
+    let found = Args::new(&RECURRENT_SEQUENCE_BACKWARD, values).call()?;
+    Ok(found.into_tensors().into_iter().map(Some).collect())
 }
