@@ -2536,7 +2536,7 @@ def _real_part(input: Tensor) -> Tensor:
 def _recurrent_layers(input: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], batch_sizes: Sequence[_int], mode: _str, has_biases: _bool, num_layers: _int, bidirectional: _bool, keeps: _bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The results of recurrent layers without dropout, by cuDNN where it takes them."""
 def _recurrent_layers_backward(input: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], batch_sizes: Sequence[_int], mode: _str, has_biases: _bool, num_layers: _int, bidirectional: _bool, output: Tensor, reserve: Tensor, grad_output: Tensor | None, grad_hy: Tensor | None, grad_cy: Tensor | None) -> tuple[Tensor, ...]:
-    """The gradients of input, hx and params in `_recurrent_layers`, from those of its results. Without a reserve, the layers run again."""
+    """The gradients of input, hx and params in `_recurrent_layers`, from those of its results. Without a reserve, the layers run again; with one, the call uses it up."""
 def _recurrent_sequence(products: Tensor, hx: Tensor, cx: Tensor | None, w_hh: Tensor, b_hh: Tensor | None, batch_sizes: Sequence[_int], mode: _str, backwards: _bool) -> tuple[Tensor, Tensor, Tensor]:
     """The outputs and cells of all steps of a recurrent layer in one direction, and what its gradients need besides."""
 def _recurrent_sequence_backward(products: Tensor, hx: Tensor, cx: Tensor | None, w_hh: Tensor, b_hh: Tensor | None, batch_sizes: Sequence[_int], mode: _str, backwards: _bool, outputs: Tensor, cells: Tensor, sums: Tensor, grad_outputs: Tensor | None, grad_cells: Tensor | None) -> tuple[Tensor, ...]:

@@ -1,7 +1,7 @@
 //! Recurrent networks, as `rnn` enqueues them. Sums are computed in 64 bits, and states are rounded to the dtype after each step.
 
 use crate::products::{Type, tf32};
-use crate::reserve::{Kept, Reserve, Stage};
+use crate::reserve::{Kept, Reserve, Sizes, Stage};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cell {
@@ -125,8 +125,30 @@ impl Network {
         }
     }
 
-    pub fn is_projected(&self) -> bool {
+    fn is_projected(&self) -> bool {
         self.output != self.width
+    }
+
+    fn kept(&self) -> Sizes {
+        let has_inner = matches!(self.cell, Cell::Lstm | Cell::Gru);
+        let [middle, dh] = if self.is_projected() { [self.width, self.output] } else { [0, 0] };
+        Sizes {
+            layers: self.layers * self.directions,
+            below: self.last(),
+            steps: self.steps(),
+            sequences: self.lengths.len(),
+            gates: self.gates() * self.width,
+            inner: if has_inner { self.width } else { 0 },
+            h: self.output,
+            middle,
+            dh,
+            dtype: self.data.summed(),
+            key: self.key(),
+        }
+    }
+
+    pub fn reserve_bytes(&self) -> usize {
+        self.kept().bytes()
     }
 
     pub fn work_bytes(&self) -> usize {
@@ -134,7 +156,7 @@ impl Network {
     }
 
     /// A number for all that the call depends on.
-    pub fn key(&self) -> u64 {
+    fn key(&self) -> u64 {
         let mut key = 1u64;
         let numbers = [
             self.cell as usize,
@@ -232,7 +254,7 @@ impl Network {
     /// All tensors lie in memory.
     pub unsafe fn forward(&self, at: &Places) {
         let count = self.lengths.len();
-        let mut reserve = Reserve::new(self);
+        let mut reserve = Reserve::new(self.kept());
         for pseudo in 0..self.layers * self.directions {
             let (layer, direction) = (self.layer(pseudo), pseudo % self.directions);
             for sequence in 0..count {
@@ -265,12 +287,12 @@ impl Network {
         }
         if at.reserve != 0 {
             // SAFETY: guaranteed by the caller.
-            unsafe { reserve.write(self, at.reserve, Stage::Forward) };
+            unsafe { reserve.write(at.reserve, Stage::Forward) };
         }
     }
 
     /// The first pseudo layer of the last layer.
-    pub fn last(&self) -> usize {
+    fn last(&self) -> usize {
         (self.layers - 1) * self.directions
     }
 
@@ -367,9 +389,9 @@ impl Network {
     ///
     /// # Safety
     /// As `forward`.
-    unsafe fn kept(&self, at: &Places, stage: Stage) -> Option<Reserve> {
+    unsafe fn read(&self, at: &Places, stage: Stage) -> Option<Reserve> {
         // SAFETY: guaranteed by the caller.
-        let mut reserve = unsafe { Reserve::read(self, at.reserve, stage)? };
+        let mut reserve = unsafe { Reserve::read(self.kept(), at.reserve, stage)? };
         for direction in 0..self.directions {
             for (step, sequence) in self.places() {
                 let place = self.output_at(direction, step, sequence);
@@ -387,7 +409,7 @@ impl Network {
     /// As `forward`.
     pub unsafe fn backward_data(&self, at: &Places) -> bool {
         // SAFETY: guaranteed by the caller.
-        let Some(mut reserve) = (unsafe { self.kept(at, Stage::Forward) }) else { return false };
+        let Some(mut reserve) = (unsafe { self.read(at, Stage::Forward) }) else { return false };
         let (gates, width, wide) = (self.gates(), self.width, self.directions * self.output);
         // SAFETY: guaranteed by the caller.
         let mut above: Vec<Vec<f64>> =
@@ -444,7 +466,7 @@ impl Network {
             unsafe { self.store(at.dx, row * self.input, values) };
         }
         // SAFETY: guaranteed by the caller.
-        unsafe { reserve.write(self, at.reserve, Stage::Data) };
+        unsafe { reserve.write(at.reserve, Stage::Data) };
         true
     }
 
@@ -519,7 +541,7 @@ impl Network {
     /// As `forward`.
     pub unsafe fn backward_weights(&self, at: &Places) -> bool {
         // SAFETY: guaranteed by the caller.
-        let Some(reserve) = (unsafe { self.kept(at, Stage::Data) }) else { return false };
+        let Some(reserve) = (unsafe { self.read(at, Stage::Data) }) else { return false };
         let mut sums = vec![0.0; self.weight_elements()];
         let mut add = |first: usize, left: &[f64], right: &[f64]| {
             for (row, &a) in left.iter().enumerate() {

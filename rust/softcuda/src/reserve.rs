@@ -3,7 +3,7 @@
 //! It names the pass that wrote it last. Its numbers have the dtype of sums, and the passes backward write into the places of those that
 //! they have used. The outputs of the last layer are not among them: the caller has these.
 
-use crate::networks::{Cell, Network};
+use crate::products::Type;
 
 /// The bytes before the numbers: the pass, and the network.
 const HEADER: usize = 64;
@@ -29,54 +29,65 @@ pub struct Kept {
     pub dh: Vec<f64>,
 }
 
-/// What is kept of all steps.
-pub struct Reserve {
-    all: Vec<Kept>,
-    steps: usize,
-    count: usize,
+/// The sizes of what a network keeps.
+pub struct Sizes {
+    /// Of all layers and directions, and of those below the last layer.
+    pub layers: usize,
+    pub below: usize,
+    pub steps: usize,
+    pub sequences: usize,
+    /// The numbers of `Kept`; those that a network has not are none.
+    pub gates: usize,
+    pub inner: usize,
+    pub h: usize,
+    pub middle: usize,
+    pub dh: usize,
+    pub dtype: Type,
+    /// A number for all that the network depends on.
+    pub key: u64,
 }
 
-impl Network {
-    pub fn reserve_bytes(&self) -> usize {
-        let has_inner = matches!(self.cell, Cell::Lstm | Cell::Gru);
-        let inner = if has_inner { self.width } else { 0 };
-        let projected = if self.is_projected() { self.width + self.output } else { 0 };
-        let each = self.gates() * self.width + inner + projected;
-        let numbers = (self.last() + self.directions) * each + self.last() * self.output;
-        HEADER + self.steps() * self.lengths.len() * numbers * self.data.summed().bytes()
+impl Sizes {
+    pub fn bytes(&self) -> usize {
+        let numbers = self.layers * (self.gates + self.inner + self.middle + self.dh) + self.below * self.h;
+        HEADER + self.steps * self.sequences * numbers * self.dtype.bytes()
     }
+
+    fn place(&self, layer: usize, step: usize, sequence: usize) -> usize {
+        (layer * self.steps + step) * self.sequences + sequence
+    }
+}
+
+/// What is kept of all steps.
+pub struct Reserve {
+    sizes: Sizes,
+    all: Vec<Kept>,
 }
 
 impl Reserve {
-    pub fn new(network: &Network) -> Reserve {
-        let list = |size: usize, is_kept: bool| vec![0.0; if is_kept { size } else { 0 }];
+    pub fn new(sizes: Sizes) -> Reserve {
         let kept = Kept {
-            gates: list(network.gates() * network.width, true),
-            inner: list(network.width, matches!(network.cell, Cell::Lstm | Cell::Gru)),
-            h: list(network.output, true),
-            middle: list(network.width, network.is_projected()),
-            dh: list(network.output, network.is_projected()),
+            gates: vec![0.0; sizes.gates],
+            inner: vec![0.0; sizes.inner],
+            h: vec![0.0; sizes.h],
+            middle: vec![0.0; sizes.middle],
+            dh: vec![0.0; sizes.dh],
         };
-        let (steps, count) = (network.steps(), network.lengths.len());
-        Reserve { all: vec![kept; network.layers * network.directions * steps * count], steps, count }
+        let all = vec![kept; sizes.place(sizes.layers, 0, 0)];
+        Reserve { sizes, all }
     }
 
-    fn place(&self, pseudo: usize, step: usize, sequence: usize) -> usize {
-        (pseudo * self.steps + step) * self.count + sequence
+    pub fn of(&self, layer: usize, step: usize, sequence: usize) -> &Kept {
+        &self.all[self.sizes.place(layer, step, sequence)]
     }
 
-    pub fn of(&self, pseudo: usize, step: usize, sequence: usize) -> &Kept {
-        &self.all[self.place(pseudo, step, sequence)]
-    }
-
-    pub fn of_mut(&mut self, pseudo: usize, step: usize, sequence: usize) -> &mut Kept {
-        let place = self.place(pseudo, step, sequence);
-        &mut self.all[place]
+    pub fn of_mut(&mut self, layer: usize, step: usize, sequence: usize) -> &mut Kept {
+        &mut self.all[self.sizes.place(layer, step, sequence)]
     }
 
     /// The numbers with their addresses.
-    fn numbers(&mut self, network: &Network, reserve: usize) -> impl Iterator<Item = (&mut f64, usize)> {
-        let (last, bytes) = (self.place(network.last(), 0, 0), network.data.summed().bytes());
+    fn numbers(&mut self, reserve: usize) -> impl Iterator<Item = (&mut f64, usize)> {
+        let (last, bytes) = (self.sizes.place(self.sizes.below, 0, 0), self.sizes.dtype.bytes());
         let numbers = self.all.iter_mut().enumerate().flat_map(move |(place, kept)| {
             let Kept { gates, inner, h, middle, dh } = kept;
             let h = if place < last { &mut h[..] } else { &mut [] };
@@ -87,13 +98,13 @@ impl Reserve {
 
     /// # Safety
     /// The reserve lies in memory.
-    pub unsafe fn write(&mut self, network: &Network, reserve: usize, stage: Stage) {
-        let (at, kind) = (std::ptr::with_exposed_provenance_mut::<u64>(reserve), network.data.summed());
+    pub unsafe fn write(&mut self, reserve: usize, stage: Stage) {
+        let (at, dtype) = (std::ptr::with_exposed_provenance_mut::<u64>(reserve), self.sizes.dtype);
         // SAFETY: guaranteed by the caller.
         unsafe {
             at.write(stage as u64);
-            at.add(1).write(network.key());
-            self.numbers(network, reserve).for_each(|(value, at)| kind.store(at, [*value, 0.0]));
+            at.add(1).write(self.sizes.key);
+            self.numbers(reserve).for_each(|(value, at)| dtype.store(at, [*value, 0.0]));
         }
     }
 
@@ -101,15 +112,15 @@ impl Reserve {
     ///
     /// # Safety
     /// The reserve lies in memory.
-    pub unsafe fn read(network: &Network, reserve: usize, stage: Stage) -> Option<Reserve> {
-        let mut own = Reserve::new(network);
-        let (at, kind) = (std::ptr::with_exposed_provenance::<u64>(reserve), network.data.summed());
+    pub unsafe fn read(sizes: Sizes, reserve: usize, stage: Stage) -> Option<Reserve> {
+        let mut own = Reserve::new(sizes);
+        let (at, dtype) = (std::ptr::with_exposed_provenance::<u64>(reserve), own.sizes.dtype);
         // SAFETY: guaranteed by the caller.
         unsafe {
-            if [at.read(), at.add(1).read()] != [stage as u64, network.key()] {
+            if [at.read(), at.add(1).read()] != [stage as u64, own.sizes.key] {
                 return None;
             }
-            own.numbers(network, reserve).for_each(|(value, at)| *value = kind.load(at)[0]);
+            own.numbers(reserve).for_each(|(value, at)| *value = dtype.load(at)[0]);
         }
         Some(own)
     }

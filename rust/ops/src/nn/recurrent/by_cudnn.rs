@@ -222,8 +222,8 @@ gradients if `keeps`; those that do not exist are empty.
         gradients,
     }),
     samples: &[
-        "t(3, 2, 2), [t(1, 2, 2)], [t(2, 2), t(2, 2), t(2), t(2)], [], 'RNN_TANH', True, 1, False, True",
-        "t(3, 2), [t(1, 2, 2), t(1, 2, 2)], [t(8, 2), t(8, 2)], [2, 1], 'LSTM', False, 1, False, True",
+        "t(3, 2, 2), [t(1, 2, 2)], [t(2, 2), t(2, 2), t(2), t(2)], [], 'RNN_TANH', True, 1, False, False",
+        "t(3, 2), [t(1, 2, 2), t(1, 2, 2)], [t(8, 2), t(8, 2)], [2, 1], 'LSTM', False, 1, False, False",
     ],
     errors: &[(
         "t(3, 2, 2), [t(1, 2, 2)], [t(2, 2), t(2, 2)], [], 'RNN', False, 1, False, True",

@@ -1,20 +1,20 @@
-//! A layer in one direction over a whole sequence as one operator, for GPUs: plain and gated units, and packed sequences of all kinds.
+//! A layer in one direction over a whole sequence as one operator, which GPUs use: plain and gated units, and packed sequences of all kinds.
 //!
 //! Steps write into the tensors of the whole sequence. The gradient of the state's weights is one product over all steps.
 
 use rushlight_autograd::{Tensor, modes};
 use rushlight_core::layout::Shape;
-use rushlight_core::{Error, Layout, Result, Scalar};
+use rushlight_core::{Device, Error, Layout, Result, Scalar};
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Joint, OnCuda, Operator, Saves,
-    TensorSpec, Variants, operator,
+    Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Joint, Operator, Saves, TensorSpec,
+    Variants, operator,
 };
 use rushlight_dispatch::value::{Arg, Output, Target, Value};
 use rushlight_dispatch::{allocate::allocate, copy, create, op};
 
-use super::gates::{GRU_GATES, LSTM_GATES};
+use super::gates::{GRU_GATES, GRU_GATES_BACKWARD, LSTM_GATES, LSTM_GATES_BACKWARD, run_into};
+use super::rerun;
 use super::steps::{Kind, State};
-use super::{on_cuda, rerun};
 use crate::join::cat::CAT;
 use crate::linalg::addmm::ADDMM;
 use crate::linalg::matrix::MM;
@@ -226,13 +226,13 @@ impl<'a> Sequence<'a> {
                 Kind::Gru => {
                     let sums = at(&sums);
                     multiply(&sums, self.bias.map(|_| &sums))?;
-                    on_cuda::gru_gates([&given, &sums, &state], &output)?;
+                    run_into(&GRU_GATES, [&given, &sums, &state], &[output])?;
                 }
                 Kind::Lstm => {
                     let (sums, cell) = (at(&sums), at(&cells));
                     multiply(&sums, Some(&given))?;
                     let before = self.state(step, &self.cx.unwrap_or(self.hx).detach(), &cells)?;
-                    on_cuda::lstm_gates([&sums, &before], &[output, cell])?;
+                    run_into(&LSTM_GATES, [&sums, &before], &[output, cell])?;
                 }
             }
         }
@@ -276,13 +276,13 @@ impl<'a> Sequence<'a> {
                 (Kind::Gru, _) => {
                     let direct = allocate(&TensorSpec::like(&grad))?;
                     let operands = [&grad, &at(&products), &at(&sums), &at(&before)];
-                    on_cuda::gru_gates_back(operands, &[to, at(&to_sums), direct.clone()])?;
+                    run_into(&GRU_GATES_BACKWARD, operands, &[to, at(&to_sums), direct.clone()])?;
                     Some((direct, &all, &to_first))
                 }
                 (Kind::Lstm, Some((of_cells, to_cell, before_cells))) => {
                     let direct = allocate(&TensorSpec::like(&grad))?;
                     let operands = [&grad, &at(of_cells), &at(&sums), &at(before_cells), &at(&cells)];
-                    on_cuda::lstm_gates_back(operands, &[to, direct.clone()])?;
+                    run_into(&LSTM_GATES_BACKWARD, operands, &[to, direct.clone()])?;
                     Some((direct, of_cells, to_cell))
                 }
                 (Kind::Lstm, None) => return Err(Error::runtime("an LSTM needs two states")),
@@ -311,7 +311,7 @@ impl<'a> Sequence<'a> {
     fn composed(&self) -> Result<Vec<Tensor>> {
         let turned = op!(TRANSPOSE, self.weight, 0i64, 1i64)?;
         let count = self.steps.lengths.len();
-        let (mut outputs, mut cells) = (vec![None; count], vec![None; count]);
+        let (mut outputs, mut cells, mut all_sums) = (vec![None; count], vec![None; count], vec![None; count]);
         let mut state = State { output: self.hx.clone(), cell: self.cx.cloned() };
         for step in self.steps.order() {
             let (start, length) = (self.steps.starts[step] as i64, self.steps.lengths[step] as i64);
@@ -334,6 +334,7 @@ impl<'a> Sequence<'a> {
                         Some(bias) => op!(ADDMM, bias, &output, &turned)?,
                         None => op!(MM, &output, &turned)?,
                     };
+                    all_sums[step] = Some(sums.clone());
                     op!(GRU_GATES, &given, &sums, &output)?
                 }
                 (Kind::Lstm, cell) => {
@@ -341,7 +342,7 @@ impl<'a> Sequence<'a> {
                     let both = LSTM_GATES.call([(&sums).into(), cell.into()])?.into_tensors();
                     let [next, cell] =
                         <[Tensor; 2]>::try_from(both).map_err(|_| Error::runtime("a step without results"))?;
-                    cells[step] = Some(cell.clone());
+                    (cells[step], all_sums[step]) = (Some(cell.clone()), Some(sums));
                     state.cell = Some(cell);
                     next
                 }
@@ -353,7 +354,8 @@ impl<'a> Sequence<'a> {
             CAT.tensor([Value::from(list.into_iter().flatten().collect::<Vec<_>>()), 0i64.into()])
         };
         let cells = if self.kind == Kind::Lstm { joined(cells)? } else { self.nothing()? };
-        Ok(vec![joined(outputs)?, cells, self.nothing()?])
+        let sums = if self.kind.gates() > 1 { joined(all_sums)? } else { self.nothing()? };
+        Ok(vec![joined(outputs)?, cells, sums])
     }
 }
 
@@ -373,14 +375,11 @@ Shapes: products of the input with its weights `(sum(batch_sizes), gates * H)`, 
     tensor([[2.],
             [3.]])",
     dtypes: DTypes::FLOATS,
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd {
-        cpu: |args| Sequence::read(args)?.composed().map(Output::Tuple),
-        cuda: OnCuda::Own(|args| {
-            let own = Sequence::read(args)?;
-            let results = if rerun::is_batched(args) { own.composed()? } else { own.forward()? };
-            Ok(Output::Tuple(results))
-        }),
-    }),
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
+        let own = Sequence::read(args)?;
+        let results = if is_composed(args) { own.composed()? } else { own.forward()? };
+        Ok(Output::Tuple(results))
+    })),
     derivative: Derivative::Joint(Joint {
         inputs: &OPERANDS,
         saves: Saves::input(PRODUCTS)
@@ -428,27 +427,25 @@ Shapes: as there.
     >>> torch._recurrent_sequence_backward(h, h, None, h, None, [1], 'RNN_RELU', False, 2 * h, none, none, h, None)
     (tensor([[1.]]), tensor([[1.]]), tensor([[1.]]))",
     dtypes: DTypes::FLOATS,
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd {
-        cpu: again,
-        cuda: OnCuda::Own(|args| {
-            let (own, grads) = (Sequence::read(args)?, grads(args)?);
-            let results = [args.tensor(OUTPUTS)?, args.tensor(CELLS)?, args.tensor(SUMS)?];
-            let wide = [own.steps.rows(), own.kind.gates() * own.width()];
-            let fits = |tensor: &Tensor, has: bool, sizes: [isize; 2]| !has || tensor.sizes()[..] == sizes;
-            let narrow = [wide[0], own.width()];
-            if !fits(results[0], true, narrow)
-                || !fits(results[1], own.kind == Kind::Lstm, narrow)
-                || !fits(results[2], own.kind.gates() > 1, wide)
-                || results.iter().any(|result| result.dtype() != own.products.dtype())
-            {
-                return Err(Error::runtime("results do not fit their sequence"));
-            }
-            if rerun::is_batched(args) { again(args) } else { own.backward(results, grads).map(Output::List) }
-        }),
-    }),
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
+        let (own, grads) = (Sequence::read(args)?, grads(args)?);
+        let results = [args.tensor(OUTPUTS)?, args.tensor(CELLS)?, args.tensor(SUMS)?];
+        let [narrow, wide] = [1, own.kind.gates()].map(|times| [own.steps.rows(), times * own.width()]);
+        let fits = |tensor: &Tensor, has: bool, sizes: [isize; 2]| {
+            !has || tensor.sizes()[..] == sizes && tensor.dtype() == own.products.dtype()
+        };
+        if !fits(results[0], true, narrow)
+            || !fits(results[1], own.kind == Kind::Lstm, narrow)
+            || !fits(results[2], own.kind.gates() > 1, wide)
+        {
+            return Err(Error::runtime("results do not fit their sequence"));
+        }
+        if is_composed(args) { again(args) } else { own.backward(results, grads).map(Output::List) }
+    })),
     derivative: Derivative::NonDifferentiable("if gradients are recorded, the gradient of the sequence is composed"),
+    // The outputs are some that these operands can have: none is cut off.
     samples: &[
-        "t(3, 2), t(2, 2), None, t(2, 2), None, [2, 1], 'RNN_TANH', True, t(3, 2), torch.empty(0), torch.empty(0), t(3, 2), None",
+        "pos(2, 2), pos(2, 2), None, pos(2, 2), None, [2], 'RNN_RELU', True, pos(2, 2), torch.empty(0), torch.empty(0), t(2, 2), None",
     ],
     errors: &[(
         "t(3, 2), t(2, 2), None, t(2, 2), None, [2, 1], 'RNN_TANH', True, t(3, 2), torch.empty(0), torch.empty(0), t(2, 2), None",
@@ -457,6 +454,11 @@ Shapes: as there.
     )],
     ..Operator::BASE
 };
+
+/// Whether operators compose the call: on all samples of a `vmap`, and without data.
+fn is_composed(args: &Args) -> bool {
+    rerun::is_batched(args) || !args.all_tensors(|tensor| tensor.device() != Device::Meta)
+}
 
 /// All gradients, from operators that run again.
 fn again(args: &Args) -> Result<Output> {
@@ -490,7 +492,7 @@ fn grads<'a>(args: &'a Args) -> Result<[Option<&'a Tensor>; 2]> {
     }
 }
 
-/// Fused, unless the gradient itself is recorded.
+/// Fused, unless the gradient itself is recorded, or one of the sums arrives.
 fn gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
     use RECURRENT_SEQUENCE::*;
 
@@ -498,15 +500,21 @@ fn gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
     let operands = OPERANDS.into_iter().filter(|&arg| d.is_tensor(arg)).map(|arg| d.input(arg).done());
     let operands = operands.collect::<Result<Vec<_>>>()?;
     // Results that do not exist have empty gradients.
-    let arriving = [0, 1].map(|at| d.grads.get(at).cloned().flatten().filter(|grad| grad.numel() > 0));
+    let arriving = [0, 1, 2].map(|at| d.grads.get(at).cloned().flatten().filter(|grad| grad.numel() > 0));
     if modes::recording() {
         return rerun::recorded_gradients(operands, &arriving, |operands| steps(d.args, given, operands));
+    }
+    let [of_outputs, of_cells, of_sums] = &arriving;
+    if of_sums.is_some() {
+        let found = rerun::gradients(&operands, &arriving, |operands| steps(d.args, given, operands))?;
+        return Ok(found.into_iter().map(Some).collect());
     }
     let mut operands = operands.into_iter();
     let values = given.map(|given| if given { operands.next() } else { None }).map(Value::from);
     let rest = [d.ints(BATCH_SIZES).into(), d.args.str(MODE)?.into(), d.flag(BACKWARDS).into()];
     let results = [d.result_of(0).done()?, d.result_of(1).done()?, d.result_of(2).done()?];
-    let values = values.into_iter().chain(rest).chain(results.map(Value::from)).chain(arriving.map(Value::from));
+    let values = values.into_iter().chain(rest).chain(results.map(Value::from));
+    let values = values.chain([of_outputs.as_ref().into(), of_cells.as_ref().into()]);
     let found = Args::new(&RECURRENT_SEQUENCE_BACKWARD, values).call()?;
     Ok(found.into_tensors().into_iter().map(Some).collect())
 }
