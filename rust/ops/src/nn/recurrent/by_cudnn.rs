@@ -519,7 +519,7 @@ fn gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
     ];
     if modes::recording() {
         let operands = [vec![input], states, params].concat();
-        return rerun::recorded_gradients(operands, &arriving, |operands| steps(d.args, operands));
+        return rerun::derived(operands, &arriving, |operands| steps(d.args, operands));
     }
     let reserve = d.result_of(3).done()?;
     // The call uses the reserve up, and a graph that is kept needs it again.

@@ -1,6 +1,6 @@
 //! Gradients of operators for whole networks without a kernel of their own: the steps run again and are recorded.
 
-use rushlight_autograd::modes::Recording;
+use rushlight_autograd::modes::{self, Recording};
 use rushlight_autograd::{BatchDim, Tensor, engine};
 use rushlight_core::Result;
 use rushlight_dispatch::operator::Args;
@@ -31,15 +31,22 @@ pub(super) fn gradients(
     found.into_iter().zip(&leaves).map(filled).collect()
 }
 
-/// The same for a gradient that is itself recorded. `None` for operands that need none.
-pub(super) fn recorded_gradients(
+/// The same in a derivative, which may itself be recorded. `None` for operands that need none.
+pub(super) fn derived(
     operands: Vec<Tensor>,
     arriving: &[Option<Tensor>],
     steps: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>,
 ) -> Result<Vec<Option<Tensor>>> {
+    let is_recorded = modes::recording();
+    let _recording = (!is_recorded).then(Recording::begin);
     // An operand may depend on another one; the gradient of an alias is only that of this call.
     let aliases = with_all_levels(operands)?.iter().map(|operand| op!(ALIAS, operand)).collect::<Result<Vec<_>>>()?;
-    of_results(steps(&aliases)?, arriving, &aliases, engine::Options { retain_graph: true, create_graph: true })
+    of_results(
+        steps(&aliases)?,
+        arriving,
+        &aliases,
+        engine::Options { retain_graph: is_recorded, create_graph: is_recorded },
+    )
 }
 
 /// The tensors with the batch dimensions of all: an operand that the samples of a `vmap` share has a gradient for each of them.

@@ -501,13 +501,9 @@ fn gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
     let operands = operands.collect::<Result<Vec<_>>>()?;
     // Results that do not exist have empty gradients.
     let arriving = [0, 1, 2].map(|at| d.grads.get(at).cloned().flatten().filter(|grad| grad.numel() > 0));
-    if modes::recording() {
-        return rerun::recorded_gradients(operands, &arriving, |operands| steps(d.args, given, operands));
-    }
     let [of_outputs, of_cells, of_sums] = &arriving;
-    if of_sums.is_some() {
-        let found = rerun::gradients(&operands, &arriving, |operands| steps(d.args, given, operands))?;
-        return Ok(found.into_iter().map(Some).collect());
+    if modes::recording() || of_sums.is_some() {
+        return rerun::derived(operands, &arriving, |operands| steps(d.args, given, operands));
     }
     let mut operands = operands.into_iter();
     let values = given.map(|given| if given { operands.next() } else { None }).map(Value::from);
