@@ -264,7 +264,9 @@ print([line for line in report() if "cuDNN" in line[1]])
 """,
         **settings,
     )
-    assert "(False, 'cuDNN, which computes convolutions: " in shown and "rushlight[cuda13]" in shown
+    assert (
+        "(False, 'cuDNN, which computes convolutions and recurrent networks: " in shown and "rushlight[cuda13]" in shown
+    )
     assert ("not installed" if how == "missing" else "8.9.7, which is older than 9.0.0") in shown
 
 

@@ -265,7 +265,7 @@ def test_cud_13_the_memory_of_recurrent_layers():
     """A layer keeps four gates, a state and a result for each step and unit; a few such lists are in use at once."""
     run(
         """
-        for layers in (1, 2):
+        for layers, torch.backends.cudnn.enabled in ((1, True), (2, True), (1, False), (2, False)):
             net, x = torch.nn.LSTM(64, 64, layers).cuda(), torch.randn(32, 8, 64).cuda()
             net(x)[0].sum().backward()
             before, unit = torch.cuda.memory_allocated(), 4 * x.numel()

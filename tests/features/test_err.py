@@ -187,7 +187,10 @@ print(torch.nn.functional.conv1d(torch.ones(1, 1, 3).cuda(), torch.ones(1, 1, 2)
 print(*(sentence for found, sentence, _ in report() if "cuDNN" in sentence and not found))
 """
     shown = run_on_card(program, SOFTCUDA_DNN_VERSION=8907)
-    assert shown == "[[[2.0, 2.0]]]\ncuDNN, which computes convolutions: 8.9.7, which is older than 9.0.0\n"
+    assert (
+        shown
+        == "[[[2.0, 2.0]]]\ncuDNN, which computes convolutions and recurrent networks: 8.9.7, which is older than 9.0.0\n"
+    )
 
 
 def test_err_7_data():

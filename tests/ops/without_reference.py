@@ -22,7 +22,8 @@ WHY_NONE = {
             "_hardtanh_backward _shrink_backward _silu_backward _gelu_backward _gelu_tanh_backward _elu_backward "
             "_softmax_backward_data _log_softmax_backward_data _standard_gamma_grad _dirichlet_grad _pad_borders_back "
             "_conv_input _conv_weight _nll_loss_backward _ctc_loss_backward _clear_diagonal _embed _pool_scatter "
-            "_avg_pool_spread _mix_spread _mix_meet _attention_backward _normalize_backward _lstm_sequence_backward _cdist_gradient _pdist_gradient"
+            "_avg_pool_spread _mix_spread _mix_meet _attention_backward _normalize_backward _lstm_sequence_backward "
+            "_recurrent_layers_backward _recurrent_sequence_backward _cdist_gradient _pdist_gradient"
         ).split(),
         _DERIVATIVE,
     ),
@@ -37,7 +38,8 @@ WHY_NONE = {
         (
             "_unique2 _unique_dim _unique_consecutive _slice _index_put _linalg_solve_ex _linalg_det _linalg_lstsq "
             "_pivots_to_permutation _fft_c2c _fft_r2c _fft_c2r _conv _nll_loss _nll_loss2d _max_pool _pool_gather _avg_pool "
-            "_mix _taps _taps_spread _ctc_loss _fused_sgd _fused_adam _fused_step _max_unpool _lstm_sequence native_batch_norm"
+            "_mix _taps _taps_spread _ctc_loss _fused_sgd _fused_adam _fused_step _max_unpool _lstm_sequence "
+            "_recurrent_layers _recurrent_sequence native_batch_norm"
         ).split(),
         _KERNEL,
     ),

@@ -1,4 +1,4 @@
-"""Settings of cuDNN, which computes convolutions on GPUs where it is installed."""
+"""Settings of cuDNN, which computes convolutions and recurrent networks on GPUs where it is installed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Cudnn(ModuleType):
 
     @property
     def enabled(self) -> bool:
-        """Whether cuDNN computes convolutions, if it can."""
+        """Whether cuDNN computes convolutions and recurrent networks, if it can."""
         return self._enabled
 
     @enabled.setter
@@ -82,7 +82,7 @@ class _Cudnn(ModuleType):
 
     @property
     def deterministic(self) -> bool:
-        """Whether equal convolutions give equal bits."""
+        """Whether equal calls give equal bits. cuDNN computes no recurrent networks then."""
         return self._deterministic
 
     @deterministic.setter
@@ -91,7 +91,7 @@ class _Cudnn(ModuleType):
 
     @property
     def allow_tf32(self) -> bool:
-        """Whether convolutions of float32 may round their operands to TF32."""
+        """Whether convolutions and recurrent networks of float32 may round their operands to TF32."""
         return self._allow_tf32
 
     @allow_tf32.setter

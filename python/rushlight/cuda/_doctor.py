@@ -24,8 +24,8 @@ def report() -> list[tuple[bool, str, str]]:
         lines.append((True, f"NVRTC, which compiles the kernels: {nvrtc}", ""))
     slower = "a slower kernel multiplies"
     lines.append(_about("cuBLASLt, which multiplies matrices", libraries["cublaslt"], slower))
-    slower = "convolutions are products of matrices, which need more memory"
-    lines.append(_about("cuDNN, which computes convolutions", libraries["cudnn"], slower))
+    slower = "slower kernels compute them"
+    lines.append(_about("cuDNN, which computes convolutions and recurrent networks", libraries["cudnn"], slower))
     for title, name in (
         ("cuFFT, which computes transforms", "cufft"),
         ("cuSOLVER, which factorises matrices", "cusolver"),

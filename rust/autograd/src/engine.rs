@@ -422,16 +422,17 @@ impl<'g> GraphTask<'g> {
         let was_finite = is_checked && first_infinite(&grads)?.is_none();
         // For tangents, a missing gradient says that there is none, so it must not become one of zeros.
         let runs_anyway = function.runs_without_gradients() && !self.tangents_visible;
+        // A tangent of this pass's results needs the saved tensors once more.
+        let releases = !options.retain_graph && !modes::current().tangents;
         let mut results = match grads.iter().all(Option::is_none) && !runs_anyway {
             true => SmallVec::from_elem(None, needs.len()),
             false => {
                 let _inducer =
                     modes::anomaly_enabled().then(|| InducerGuard::begin(node.name(), node.origin().cloned()));
-                function.apply(&BackwardCall { node, needs: &needs, slice: None }, grads)?
+                function.apply(&BackwardCall { node, needs: &needs, slice: None, releases }, grads)?
             }
         };
-        // A tangent of this pass's results needs the saved tensors once more.
-        if !options.retain_graph && !modes::current().tangents {
+        if releases {
             function.release();
         }
         validate::check_results(node, &mut results)?;

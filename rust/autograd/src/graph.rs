@@ -275,6 +275,8 @@ pub struct BackwardCall<'a> {
     pub(crate) needs: &'a [bool],
     /// Set if the function was called in place on a view, whose base is the node's output.
     pub(crate) slice: Option<&'a Slice>,
+    /// Whether the node releases its saved tensors afterwards, so that the function may write into those that no one else has.
+    pub releases: bool,
 }
 
 /// The geometry of a view within its base.

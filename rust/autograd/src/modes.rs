@@ -160,6 +160,25 @@ impl Drop for BelowAutograd {
     }
 }
 
+/// Records calls until the guard is dropped, wherever it begins: for a call that differentiates others itself.
+pub struct Recording {
+    before: Modes,
+    _this_thread: PhantomData<*const ()>,
+}
+
+impl Recording {
+    pub fn begin() -> Self {
+        let modes = Modes { grad: true, below: false, inference: false, ..current() };
+        Recording { before: MODES.replace(modes), _this_thread: PhantomData }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        MODES.set(self.before);
+    }
+}
+
 /// Inference mode, which records nothing and counts no versions, until the guard is dropped.
 pub struct InferenceMode {
     before: bool,

@@ -247,14 +247,14 @@ impl Node {
     pub fn run(self: &Arc<Node>, mut grads: Gradients) -> Result<Gradients> {
         grads.resize(self.outputs.len(), None);
         let needs: SmallVec<[bool; 8]> = self.edges.iter().map(Option::is_some).collect();
-        self.function.apply(&BackwardCall { node: self, needs: &needs, slice: None }, grads)
+        self.function.apply(&BackwardCall { node: self, needs: &needs, slice: None, releases: false }, grads)
     }
 }
 
 impl<'a> BackwardCall<'a> {
     /// A call for inspecting a node's saved tensors while it does not run.
     pub fn outside(node: &'a Arc<Node>) -> BackwardCall<'a> {
-        BackwardCall { node, needs: &[], slice: node.function().slice() }
+        BackwardCall { node, needs: &[], slice: node.function().slice(), releases: false }
     }
 
     /// Whether the gradient of input `index` is needed.

@@ -251,10 +251,11 @@ impl<'a> Args<'a> {
         self.values.iter().zip(params).all(|(value, param)| value.is_tensor_or(param.preset()))
     }
 
-    /// Whether an argument equals its default; a tensor does not.
+    /// Whether an argument equals its default; a tensor does not, nor does one that must be given.
     pub fn is_default(&self, place: usize) -> bool {
         let (value, param) = (&self.values[place], &self.op.schema().params[place]);
-        value.as_tensor().is_none() && !matches!(value, Value::Tensors(_)) && value.is_tensor_or(param.preset())
+        let is_tensor = value.as_tensor().is_some() || matches!(value, Value::Tensors(_));
+        param.default.is_some() && !is_tensor && value.is_tensor_or(param.preset())
     }
 
     /// The arguments with each tensor replaced.

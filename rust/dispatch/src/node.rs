@@ -153,6 +153,7 @@ impl OperatorNode {
             saved_results: self.saved_results.iter().map(unpack).collect::<Result<_>>()?,
             grads: arriving,
             wanted: &wanted,
+            releases: call.releases,
         };
         let mut gradients = Gradients::new();
         if let Some(found) = handled::gradients(&derive)? {

@@ -678,6 +678,8 @@ pub struct BackwardContext<'a> {
     pub grads: Gradients,
     /// Which of `inputs` require a gradient.
     pub wanted: &'a [bool],
+    /// Whether the saved tensors are released afterwards.
+    pub releases: bool,
 }
 
 /// A call that must fail: arguments, torch's exception class, and the beginning of torch's sentence.

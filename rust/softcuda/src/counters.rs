@@ -52,6 +52,12 @@ pub extern "C" fn softcuda_loose_convolutions() -> u64 {
     computed(Library::LooseConvolutions)
 }
 
+/// How many passes of recurrent networks have run; a pass backward is two.
+#[unsafe(no_mangle)]
+pub extern "C" fn softcuda_networks() -> u64 {
+    computed(Library::Networks)
+}
+
 /// How often the algorithms for a convolution were measured.
 #[unsafe(no_mangle)]
 pub extern "C" fn softcuda_measurements() -> u64 {

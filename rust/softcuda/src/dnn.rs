@@ -1,4 +1,5 @@
-//! The entry points of cuDNN that rushlight calls. NVIDIA's documentation of cuDNN describes them.
+//! The entry points of cuDNN that rushlight calls for convolutions; `rnn` has those for recurrent networks. NVIDIA's documentation of
+//! cuDNN describes them.
 //!
 //! Every call is checked: descriptions, that tensors are dense and fit each other, ranges and alignments of memory, the workspace of
 //! the algorithm, and that one thread at a time uses a handle. Three algorithms stand for all: one that is never supported, one
@@ -17,26 +18,26 @@ use crate::products::Type;
 use crate::status;
 use crate::streams::{Library, Work};
 
-type Status = c_int;
-const SUCCESS: Status = 0;
+pub type Status = c_int;
+pub const SUCCESS: Status = 0;
 const NOT_INITIALIZED: Status = 1001;
-const BAD_PARAM: Status = 2000;
-const NULL_POINTER: Status = 2002;
-const MISALIGNED_POINTER: Status = 2003;
-const SIZE_INSUFFICIENT: Status = 2006;
-const SHAPE_MISMATCH: Status = 2008;
-const NOT_SUPPORTED: Status = 3000;
+pub const BAD_PARAM: Status = 2000;
+pub const NULL_POINTER: Status = 2002;
+pub const MISALIGNED_POINTER: Status = 2003;
+pub const SIZE_INSUFFICIENT: Status = 2006;
+pub const SHAPE_MISMATCH: Status = 2008;
+pub const NOT_SUPPORTED: Status = 3000;
 const NOT_SUPPORTED_LAYOUT: Status = 3004;
 const EXECUTION_FAILED: Status = 5000;
 
-const FMA_MATH: c_int = 3;
+pub const FMA_MATH: c_int = 3;
 /// Two algorithms that exist for all targets, and one that supports nothing here.
 const PLAIN: c_int = 0;
 const WITH_WORKSPACE: c_int = 1;
 const UNSUPPORTED: c_int = 2;
 
 pub struct Handle {
-    device: c_int,
+    pub device: c_int,
     stream: usize,
     busy: AtomicBool,
 }
@@ -44,9 +45,9 @@ pub struct Handle {
 /// `cudnnTensorDescriptor_t`.
 #[derive(Clone, Default)]
 pub struct Tensor {
-    data: c_int,
-    sizes: Vec<i64>,
-    strides: Vec<i64>,
+    pub data: c_int,
+    pub sizes: Vec<i64>,
+    pub strides: Vec<i64>,
 }
 
 /// `cudnnFilterDescriptor_t`.
@@ -81,7 +82,7 @@ pub struct Answer {
 }
 
 /// The dtype of a number of `cudnnDataType_t`.
-fn dtype(code: c_int) -> Option<Type> {
+pub fn dtype(code: c_int) -> Option<Type> {
     Some(match code {
         0 => Type::R32,
         1 => Type::R64,
@@ -92,7 +93,7 @@ fn dtype(code: c_int) -> Option<Type> {
 }
 
 /// Strides without gaps.
-fn dense(sizes: &[i64], channels_last: bool) -> Vec<i64> {
+pub fn dense(sizes: &[i64], channels_last: bool) -> Vec<i64> {
     let mut order: Vec<usize> = (0..sizes.len()).collect();
     if channels_last {
         order.remove(1);
@@ -106,7 +107,7 @@ fn dense(sizes: &[i64], channels_last: bool) -> Vec<i64> {
     strides
 }
 
-unsafe fn list(from: *const c_int, count: c_int) -> Vec<i64> {
+pub unsafe fn list(from: *const c_int, count: c_int) -> Vec<i64> {
     // SAFETY: the caller passes as many numbers.
     (0..count.max(0) as usize).map(|n| unsafe { i64::from(from.add(n).read()) }).collect()
 }
@@ -233,7 +234,7 @@ unsafe fn answer(
 }
 
 /// Runs a function that enqueues work on a handle's stream. A handle is one thread's at a time.
-fn on_handle(handle: &Handle, mut run: impl FnMut(&mut Machine, usize) -> Status) -> Status {
+pub fn on_handle(handle: &Handle, mut run: impl FnMut(&mut Machine, usize) -> Status) -> Status {
     if handle.busy.swap(true, Ordering::Acquire) {
         return EXECUTION_FAILED;
     }
@@ -332,8 +333,12 @@ unsafe fn enqueued(
         if status == SUCCESS {
             let library = if loose { Library::LooseConvolutions } else { Library::Convolutions };
             let own = convolution.clone();
-            // SAFETY: the operands and the workspace were checked, and freeing memory waits for its device.
-            machine.enqueue(stream, Work::Compute(library, Arc::new(move || unsafe { own.run() })));
+            let run = move || {
+                // SAFETY: the operands and the workspace were checked, and freeing memory waits for its device.
+                unsafe { own.run() };
+                Ok(())
+            };
+            machine.enqueue(stream, Work::Compute(library, Arc::new(run)));
         }
         status
     })
@@ -381,7 +386,7 @@ entries! {
     }
 
     cudnnSetTensorNdDescriptor(tensor: *mut Tensor, data: c_int, rank: c_int, sizes: *const c_int, strides: *const c_int) {
-        if !(4..=8).contains(&rank) || dtype(data).is_none() { return BAD_PARAM; }
+        if !(3..=8).contains(&rank) || dtype(data).is_none() { return BAD_PARAM; }
         let (sizes, strides) = (list(sizes, rank), list(strides, rank));
         if sizes.iter().chain(&strides).any(|&number| number < 1) { return BAD_PARAM; }
         *tensor = Tensor { data, sizes, strides };

@@ -5,8 +5,8 @@
 //! The dynamic loader finds it through `LD_LIBRARY_PATH`, so that the same program runs on it and on a card. `make softcuda` puts
 //! it into a folder of cargo's output under these names. It is not part of the installed package.
 //!
-//! - `driver`, `nvrtc`, `blas`, `dnn`, `fft`, `solver`, `nccl` and `nvml` are the entry points. Those that rushlight does not call are
-//!   absent. `nvtx` writes down the ranges of a program.
+//! - `driver`, `nvrtc`, `blas`, `dnn`, `rnn`, `fft`, `solver`, `nccl` and `nvml` are the entry points. Those that rushlight does not call
+//!   are absent. `nvtx` writes down the ranges of a program.
 //! - `counters` is what tests ask of it.
 //! - `machine` is the state: devices, their contexts, faults; `status` has the statuses of functions.
 //! - `memory` gives out memory between pages that may not be touched. Freed memory may not be touched either.
@@ -14,8 +14,9 @@
 //! - `graphs` records work for graphs.
 //! - `modules` loads kernels. CUDA C++ is compiled as host C++ over `host.h`, where the threads of a block are fibres, with the
 //!   compiler's checks of alignments and of indices of arrays.
-//! - `products` multiplies matrices for `blas`, `convolutions` convolves for `dnn`, `factors` factorises matrices for `solver`, whose
-//!   arguments `calls` has. `library` enqueues what libraries compute.
+//! - `products` multiplies matrices for `blas`, `convolutions` convolves for `dnn`, `networks` runs recurrent networks for `rnn` and keeps
+//!   what their gradients need in a `reserve`, `factors` factorises matrices for `solver`, whose arguments `calls` has. `library` enqueues
+//!   what libraries compute.
 //! - `exchange` moves memory between processes for `nccl`, through `area`, and `reductions` reduces it.
 //!
 //! What it does not model: the order in which threads see each other's writes, and work that truly runs at the same time.
@@ -27,7 +28,7 @@
 //! | `SOFTCUDA_VERSION` | the version of CUDA that the driver reports, 13000 by default |
 //! | `SOFTCUDA_BLAS_VERSION` | the version of cuBLASLt, 130000 by default |
 //! | `SOFTCUDA_DNN_VERSION` | the version of cuDNN, 90000 by default |
-//! | `SOFTCUDA_DNN_REFUSES` | what cuDNN does not support: "algorithms" or "calls", nothing by default |
+//! | `SOFTCUDA_DNN_REFUSES` | what cuDNN does not support: "algorithms", "networks" or "calls", nothing by default |
 //! | `SOFTCUDA_NCCL_VERSION` | the version of NCCL, 22703 by default |
 //! | `SOFTCUDA_NVTX` | a file that gets a line for each mark and range of NVTX |
 //! | `SOFTCUDA_SEED` | the order of threads and the moments at which work runs; 0 runs work as late as possible |
@@ -61,11 +62,14 @@ mod machine;
 mod memory;
 mod modules;
 mod nccl;
+mod networks;
 mod nvml;
 mod nvrtc;
 mod nvtx;
 mod products;
 mod reductions;
+mod reserve;
+mod rnn;
 mod schedule;
 mod solver;
 mod status;

@@ -40,7 +40,10 @@ pub fn enqueue(
     library: Library,
     run: impl Fn() + Send + Sync + 'static,
 ) -> Enqueued {
-    let run: Arc<dyn Fn() + Send + Sync> = Arc::new(run);
+    let run: Arc<dyn Fn() -> Result<(), &'static str> + Send + Sync> = Arc::new(move || {
+        run();
+        Ok(())
+    });
     let mut valid = true;
     let done = on_stream(device, stream, |machine, stream| {
         let owned = |&(at, bytes): &(usize, u64)| machine.memory.device_of(at, bytes as usize) == Some(device);

@@ -153,7 +153,9 @@ impl Machine {
             Work::Call(run) => run(),
             Work::Compute(library, run) => {
                 self.computed[library as usize] += 1;
-                run();
+                if let Err(fault) = run() {
+                    self.stop(device, LAUNCH_FAILED, fault);
+                }
             }
             Work::Copy { to, from, bytes } => {
                 let from = match &from {

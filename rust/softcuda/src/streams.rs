@@ -15,19 +15,21 @@ pub enum Library {
     Convolutions,
     /// Those that may differ from call to call.
     LooseConvolutions,
+    /// Passes of recurrent networks, forward or backward.
+    Networks,
     Transforms,
     Factorisations,
 }
 
 impl Library {
-    pub const ALL: usize = 5;
+    pub const ALL: usize = 6;
 }
 
 #[derive(Clone)]
 pub enum Work {
     Launch(Launch),
-    /// What a library computes.
-    Compute(Library, Arc<dyn Fn() + Send + Sync>),
+    /// What a library computes. An error stops the device.
+    Compute(Library, Arc<dyn Fn() -> Result<(), &'static str> + Send + Sync>),
     /// A function of the program.
     Call(Arc<dyn Fn() + Send + Sync>),
     Exchange(Exchange),

@@ -6,7 +6,7 @@ import math
 import numbers
 
 import rushlight as torch
-from rushlight import Tensor
+from rushlight import _C, Tensor
 from rushlight._text import with_shapes
 from rushlight._warnings import warn
 
@@ -17,8 +17,8 @@ from .module import Module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+    from collections.abc import Callable, Sequence
+    from typing import Any, Self
 
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase"]
@@ -113,6 +113,7 @@ class RNNBase(Module):
                 for name, shape in zip(names, shapes.values()):
                     setattr(self, name, Parameter(torch.empty(shape, device=device, dtype=dtype)))
                 self._all_weights.append(names)
+        self.flatten_parameters()
         self.reset_parameters()
 
     @property
@@ -139,7 +140,29 @@ class RNNBase(Module):
             init.uniform_(weight, -bound, bound)
 
     def flatten_parameters(self) -> None:
-        """Does nothing, because the weights need not be contiguous."""
+        """Moves weights on a GPU into one buffer, in cuDNN's order, so that no call copies them there.
+
+        Nothing else depends on where they lie. Moves and conversions of the module do this themselves. With ``dropout``
+        each layer has a buffer.
+        """
+        names = self._flat_weights_names
+        found = [weight for name in names if isinstance(weight := getattr(self, name, None), Parameter)]
+        weights = [weight for weight in found if weight.device.type == "cuda"]
+        # Nor are weights moved that other code computes, or that are one.
+        if len({id(weight) for weight in weights}) < len(names):
+            return
+        parts = self.num_layers if self.dropout else 1
+        size, layers = len(weights) // parts, self.num_layers // parts
+        for start in range(0, len(weights), size):
+            own = tuple(weights[start : start + size])
+            settings = (self.mode, self.bias, layers, self.bidirectional, self.proj_size > 0)
+            for weight, view in zip(own, _C._cudnn_flatten(own, *settings) or ()):
+                weight.data = view
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)
+        self.flatten_parameters()
+        return self
 
     def __getstate__(self) -> dict[str, Any]:
         # torch reads these attributes from a pickled module.
@@ -150,6 +173,7 @@ class RNNBase(Module):
         # Older pickles do not have it.
         own.setdefault("proj_size", 0)
         super().__setstate__(own)
+        self.flatten_parameters()
 
     # Checks with torch's names, because programs override them.
 

@@ -12,7 +12,7 @@ use crate::library::functions;
 pub type Status = c_int;
 pub const SUCCESS: Status = 0;
 
-/// A handle, or the description of a tensor, a weight or a convolution.
+/// A handle, or the description of a tensor, of a convolution, of a recurrent network, or of what belongs to them.
 pub type Object = *mut c_void;
 
 /// What is known about an algorithm (`cudnnConvolutionFwdAlgoPerf_t` and its two siblings).
@@ -54,6 +54,37 @@ functions! {
     set_groups = c"cudnnSetConvolutionGroupCount" (Object, c_int);
     set_math = c"cudnnSetConvolutionMathType" (Object, c_int);
     destroy_convolution = c"cudnnDestroyConvolutionDescriptor" (Object);
+    create_dropout = c"cudnnCreateDropoutDescriptor" (*mut Object);
+    set_dropout = c"cudnnSetDropoutDescriptor" (Object, Object, c_float, *mut c_void, usize, u64);
+    destroy_dropout = c"cudnnDestroyDropoutDescriptor" (Object);
+    create_network = c"cudnnCreateRNNDescriptor" (*mut Object);
+    set_network = c"cudnnSetRNNDescriptor_v8" (
+        Object, c_int, c_int, c_int, c_int, c_int, c_int, c_int, c_int, i32, i32, i32, i32, Object, u32,
+    );
+    destroy_network = c"cudnnDestroyRNNDescriptor" (Object);
+    create_sequences = c"cudnnCreateRNNDataDescriptor" (*mut Object);
+    set_sequences = c"cudnnSetRNNDataDescriptor" (
+        Object, c_int, c_int, c_int, c_int, c_int, *const c_int, *mut c_void,
+    );
+    destroy_sequences = c"cudnnDestroyRNNDataDescriptor" (Object);
+    size_of_weights = c"cudnnGetRNNWeightSpaceSize" (Object, Object, *mut usize);
+    place_of_weight = c"cudnnGetRNNWeightParams" (
+        Object, Object, i32, usize, *const c_void, i32, Object, *mut *mut c_void, Object, *mut *mut c_void,
+    );
+    sizes_of_spaces = c"cudnnGetRNNTempSpaceSizes" (Object, Object, c_int, Object, *mut usize, *mut usize);
+    run_network = c"cudnnRNNForward" (
+        Object, Object, c_int, *const i32, Object, *const c_void, Object, *mut c_void, Object, *const c_void, *mut c_void,
+        Object, *const c_void, *mut c_void, usize, *const c_void, usize, *mut c_void, usize, *mut c_void,
+    );
+    gradients_of_data = c"cudnnRNNBackwardData_v8" (
+        Object, Object, *const i32, Object, *const c_void, *const c_void, Object, *mut c_void, Object, *const c_void,
+        *const c_void, *mut c_void, Object, *const c_void, *const c_void, *mut c_void, usize, *const c_void, usize,
+        *mut c_void, usize, *mut c_void,
+    );
+    gradients_of_weights = c"cudnnRNNBackwardWeights_v8" (
+        Object, Object, c_int, *const i32, Object, *const c_void, Object, *const c_void, Object, *const c_void, usize,
+        *mut c_void, usize, *mut c_void, usize, *mut c_void,
+    );
     [
         c"cudnnGetConvolutionForwardAlgorithm_v7", c"cudnnGetConvolutionBackwardDataAlgorithm_v7",
         c"cudnnGetConvolutionBackwardFilterAlgorithm_v7"
@@ -86,7 +117,7 @@ impl Functions {
         // SAFETY: the function returns a constant string for every number.
         let name = unsafe { CStr::from_ptr((self.describe)(status)) };
         Error::runtime(format!("cuDNN error: {}", name.to_string_lossy()))
-            .hint("torch.backends.cudnn.enabled = False computes convolutions without cuDNN.")
+            .hint("torch.backends.cudnn.enabled = False computes without cuDNN.")
     }
 }
 

@@ -1,9 +1,10 @@
-//! Convolutions by NVIDIA's cuDNN, where it is installed.
+//! Convolutions and recurrent networks by NVIDIA's cuDNN, where it is installed.
 //!
-//! What it does not take is left to the caller. Each call has a workspace of its own. A plan, which is a list of algorithms,
+//! The convolutions are here, and `recurrent` has the networks. What it does not take is left to the caller. Each call has a workspace of its own. A plan, which is a list of algorithms,
 //! is kept for each geometry, because asking for one takes longer than many convolutions do.
 
 mod functions;
+pub mod recurrent;
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -92,8 +93,8 @@ fn types(dtype: DType) -> Option<[c_int; 2]> {
     })
 }
 
-/// Whether convolutions in a dtype are given to cuDNN.
-pub fn convolves(dtype: DType) -> bool {
+/// Whether work in a dtype is given to cuDNN.
+pub fn takes(dtype: DType) -> bool {
     types(dtype).is_some() && SETTINGS.enabled.load(Ordering::Relaxed) && is_available()
 }
 
@@ -435,7 +436,7 @@ pub unsafe fn convolve(
     own: &Convolution,
     [input, weight, output]: [u64; 3],
 ) -> Result<bool> {
-    let Some(library) = found().filter(|_| convolves(own.dtype)) else { return Ok(false) };
+    let Some(library) = found().filter(|_| takes(own.dtype)) else { return Ok(false) };
     let at = match own.target {
         Target::Output => [input, weight, output],
         Target::Input => [weight, output, input],

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
+use rushlight::nn::recurrent::by_cudnn;
 use rushlight::{DType, Device};
 use rushlight_cuda::card::{self, Card};
 use rushlight_cuda::{dnn, driver, library};
@@ -12,6 +13,7 @@ use rushlight_dispatch::generator::Generator;
 
 use crate::errors::raise;
 use crate::generator::{PyGenerator, keeps_seed};
+use crate::object;
 
 mod graph;
 mod kernels;
@@ -148,6 +150,24 @@ fn _cudnn_set(name: &str, value: bool) {
     setting.store(value, Ordering::Relaxed);
 }
 
+/// The parameters of recurrent layers as views of one buffer, as cuDNN has them; None if they stay where they are.
+#[pyfunction]
+fn _cudnn_flatten<'py>(
+    py: Python<'py>,
+    params: &Bound<'py, PyTuple>,
+    mode: &str,
+    has_biases: bool,
+    num_layers: usize,
+    bidirectional: bool,
+    projected: bool,
+) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    let params = params.iter().map(|item| object::tensor(&item).cloned()).collect::<PyResult<Vec<_>>>()?;
+    let flattened = || by_cudnn::flattened(&params, mode, has_biases, num_layers, bidirectional, projected);
+    let Some(found) = py.detach(flattened).map_err(raise)? else { return Ok(None) };
+    let found = found.into_iter().map(|tensor| object::wrap_bound(py, tensor)).collect::<PyResult<Vec<_>>>()?;
+    PyTuple::new(py, found).map(Some)
+}
+
 /// The number of plans for transforms on a device, and the largest number of them.
 #[pyfunction]
 fn _cuda_plans(device: u8) -> (usize, usize) {
@@ -206,6 +226,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(_cuda_allow_reductions, module)?,
         wrap_pyfunction!(_cudnn_version, module)?,
         wrap_pyfunction!(_cudnn_set, module)?,
+        wrap_pyfunction!(_cudnn_flatten, module)?,
         wrap_pyfunction!(_cuda_plans, module)?,
         wrap_pyfunction!(_cuda_limit_plans, module)?,
         wrap_pyfunction!(_cuda_clear_plans, module)?,

@@ -93,7 +93,7 @@ fn padded(input: &Tensor, before: &[i64], after: &[i64]) -> Result<Tensor> {
 /// Computes the target from the other two of input, weight and output. False if cuDNN does not take it.
 pub fn run(target: Target, space: &Space, operands: [&Tensor; 3]) -> Result<bool> {
     let dtype = operands[0].dtype();
-    if !dnn::convolves(dtype) || operands.iter().any(|tensor| tensor.dtype() != dtype) {
+    if !dnn::takes(dtype) || operands.iter().any(|tensor| tensor.dtype() != dtype) {
         return Ok(false);
     }
     let _off = autocast::disable();

@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::default_dtype;
 use rushlight_core::layout::Shape;
-use rushlight_core::{DType, Element, Error, Result};
+use rushlight_core::{DType, Device, Element, Error, Result};
 use rushlight_cpu::float::Float;
 use rushlight_cpu::nn::recurrent::gates::{gru, gru_back, lstm, lstm_back};
 use rushlight_dispatch::expr::Expr;
@@ -222,6 +222,22 @@ pub static GRU_GATES_BACKWARD: Operator = Operator {
     reference: "(lambda s, x, h: (lambda r, z: (lambda n: (lambda a, b: (lambda c: (np.concatenate([c, b, a], -1), np.concatenate([c, b, a * r], -1), grad * z))(a * h[2] * r * (1 - r)))(grad * (1 - z) * (1 - n * n), grad * (hx - n) * z * (1 - z)))(np.tanh(x[2] + r * h[2])))(s(x[0] + h[0]), s(x[1] + h[1])))(lambda x: 1 / (1 + np.exp(-x)), np.split(input_gates, 3, -1), np.split(hidden_gates, 3, -1))",
     ..Operator::BASE
 };
+
+/// Runs an operator of this file without a record, into results of the right sizes.
+pub(super) fn run_into<const N: usize>(
+    operator: &'static Operator,
+    operands: [&Tensor; N],
+    results: &[Tensor],
+) -> Result<()> {
+    let Implementation::Kernel(kernel) = &operator.implementation else {
+        return Err(Error::runtime("gates without a kernel"));
+    };
+    let args = Args::new(operator, operands.map(Value::from));
+    match (results[0].device(), kernel.cuda) {
+        (Device::Cuda(_), OnCuda::Own(run)) => run(&args, results),
+        _ => (kernel.cpu)(&args, results),
+    }
+}
 
 /// Checks that gates have as many rows as the state, and `times` its columns.
 fn check(args: &Args, gates: &[(Arg, isize)], state: &Tensor) -> Result<()> {

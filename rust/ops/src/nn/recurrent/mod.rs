@@ -1,14 +1,19 @@
 //! Recurrent networks: cells, which compute one step, and layers of them over sequences.
 //!
 //! The products of a whole sequence with the input's weights are one product; each step adds the product of the state
-//! with its weights, and `gates` computes the elementwise part of the step.
+//! with its weights, and `gates` computes the elementwise part of the step. `sequence` and `unrolled` are operators for all steps of a
+//! layer; `by_cudnn` gives whole networks to cuDNN.
 
+pub mod by_cudnn;
 mod composed;
 pub mod gates;
 pub mod layers;
+mod network;
 mod on_cuda;
+mod rerun;
 pub mod sequence;
 mod steps;
+pub mod unrolled;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};

@@ -16,6 +16,35 @@ pub(super) enum Kind {
     Gru,
 }
 
+impl Kind {
+    /// torch's names of the kinds.
+    const NAMES: [(&str, Kind); 4] =
+        [("RNN_TANH", Kind::Tanh), ("RNN_RELU", Kind::Relu), ("LSTM", Kind::Lstm), ("GRU", Kind::Gru)];
+
+    pub fn name(self) -> &'static str {
+        Kind::NAMES.into_iter().find(|&(_, own)| own == self).map_or("", |(name, _)| name)
+    }
+
+    pub fn named(name: &str) -> Result<Kind> {
+        let known = Kind::NAMES.into_iter().find(|&(own, _)| own == name);
+        known.map(|(_, kind)| kind).ok_or_else(|| Error::runtime(format!("Unrecognized RNN mode: {name}")))
+    }
+
+    /// The number of gates.
+    pub fn gates(self) -> isize {
+        match self {
+            Kind::Tanh | Kind::Relu => 1,
+            Kind::Lstm => 4,
+            Kind::Gru => 3,
+        }
+    }
+
+    /// The number of states: outputs, and the cells of an LSTM.
+    pub fn states(self) -> usize {
+        if self == Kind::Lstm { 2 } else { 1 }
+    }
+}
+
 /// The weights of a layer in one direction.
 pub(super) struct Weights<'a> {
     pub input: &'a Tensor,
@@ -23,6 +52,25 @@ pub(super) struct Weights<'a> {
     pub biases: Option<[&'a Tensor; 2]>,
     /// The projection of an LSTM's outputs.
     pub projection: Option<&'a Tensor>,
+}
+
+impl<'a> Weights<'a> {
+    /// The weights of all layers and directions in a list of as many parameters as they have.
+    pub fn list(params: &[&'a Tensor], has_biases: bool, projected: bool) -> Vec<Weights<'a>> {
+        let stride = if has_biases { 4 } else { 2 } + usize::from(projected);
+        let of = |own: &[&'a Tensor]| Weights {
+            input: own[0],
+            own: own[1],
+            biases: has_biases.then(|| [own[2], own[3]]),
+            projection: projected.then(|| own[stride - 1]),
+        };
+        params.chunks_exact(stride).map(of).collect()
+    }
+
+    /// The parameters, in the order of the list.
+    pub fn each(&self) -> impl Iterator<Item = &'a Tensor> {
+        [self.input, self.own].into_iter().chain(self.biases.into_iter().flatten()).chain(self.projection)
+    }
 }
 
 /// Output and state; they differ only for an LSTM.
