@@ -578,3 +578,23 @@ def test_a_rule_for_what_is_no_operator():
         torch.library.register_vmap(5, lambda info, dims, x: (x, 0))
     with pytest.raises(ValueError, match='expected schema to look like e.g. "\\(Tensor x\\) -> Tensor" but got'):
         torch.library.define("tests::bad", "Tensor x -> Tensor")
+
+
+def test_modes_see_the_operators_of_programs():
+    from rushlight.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    torch.library.define("tests::in_mode", "(Tensor x) -> Tensor")
+    torch.library.impl("tests::in_mode", "CPU", lambda x: x * 2)
+    custom = custom_op("tests::own_in_mode", lambda x: x * 3, mutates_args=(), schema="(Tensor x) -> Tensor")
+    x = torch.ones(1)
+    with Seen():
+        found = torch.ops.tests.in_mode(x) + custom(x)
+    assert found.item() == 5
+    assert seen == ["tests.in_mode.default", "tests.own_in_mode.default", "aten.add.Tensor"]

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import rushlight as torch
 from rushlight import _C
 from rushlight._library.results import checked
+from rushlight._loading import load
 from rushlight.autograd import Function
+from rushlight.overrides import active_dispatch_modes
 from rushlight.utils import _pytree as pytree
 
 TYPE_CHECKING = False
@@ -99,6 +101,8 @@ class Operator:
         return pytree.tree_unflatten(results, structure)
 
     def _run(self, tensors: list[torch.Tensor], args: Any, kwargs: Any) -> Any:
+        if active_dispatch_modes():
+            return load("rushlight._torch_dispatch").handle(self._member(), args, kwargs)[0]
         device = tensors[0].device.type if tensors else "cpu"
         backend = device.capitalize() if device == "meta" else device.upper()
         if device == "meta" and self.fake is not None:
