@@ -536,3 +536,65 @@ def test_opcheck_takes_operators_and_known_checks():
     assert opcheck(torch.ops.tests.checked.default, (torch.ones(1),), test_utils="test_schema") == {
         "test_schema": "SUCCESS"
     }
+
+
+def test_dictionaries_in_schemas():
+    torch.library.define("tests::of_dict", "(Dict(str, Tensor) x) -> Dict(str, Tensor)")
+    torch.library.impl("tests::of_dict", "CPU", lambda x: x)
+    torch.library.impl("tests::of_dict", "CompositeImplicitAutograd", lambda x: {"twice": x["a"] * 2})
+    assert torch.ops.tests.of_dict({"a": torch.ones(1)})["twice"].tolist() == [2]
+    with pytest.raises(RuntimeError, match=r"Expected a value of type 'Dict\[str, Tensor\]' for argument 'x'"):
+        torch.ops.tests.of_dict(5)
+
+
+def test_a_fallback_carries_out_what_has_no_function():
+    library = torch.library.Library("_", "IMPL")
+    torch.library.define("tests::unknown_here", "(Tensor x) -> Tensor")
+    torch.library.define("tests::known_here", "(Tensor x) -> Tensor")
+    torch.library.impl("tests::known_here", "CPU", lambda x: x * 3)
+    names = []
+    library.fallback(lambda op, x: names.append(str(op)) or x * 2, "CPU")
+    assert torch.ops.tests.unknown_here(torch.ones(1)).item() == 2 and names == ["tests.unknown_here.default"]
+    assert torch.ops.tests.known_here(torch.ones(1)).item() == 3
+    with pytest.raises(
+        RuntimeError, match="^Tried to register multiple backend fallbacks for the same dispatch key CPU"
+    ):
+        library.fallback(lambda op, x: x, "CPU")
+    with pytest.raises(AssertionError, match="^dispatch_key must not be empty for fallback"):
+        library.fallback(lambda op, x: x)
+    library._destroy()
+    with pytest.raises(NotImplementedError, match="^Could not run 'tests::unknown_here'"):
+        torch.ops.tests.unknown_here(torch.ones(1))
+    with pytest.raises(
+        RuntimeError, match="^Fallback can only be registered using library fragment on the global namespace"
+    ):
+        torch.library.Library("tests_own", "IMPL").fallback(lambda op, x: x, "CPU")
+
+
+def test_a_rule_for_what_is_no_operator():
+    with pytest.raises(AttributeError, match="^'_OpNamespace' 'tests' object has no attribute 'absent'"):
+        torch.library.register_vmap("tests::absent", lambda info, dims, x: (x, 0))
+    with pytest.raises(ValueError, match=r"^register_vmap\(5\): got unexpected type for op: <class 'int'>"):
+        torch.library.register_vmap(5, lambda info, dims, x: (x, 0))
+    with pytest.raises(ValueError, match='expected schema to look like e.g. "\\(Tensor x\\) -> Tensor" but got'):
+        torch.library.define("tests::bad", "Tensor x -> Tensor")
+
+
+def test_modes_see_the_operators_of_programs():
+    from rushlight.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    torch.library.define("tests::in_mode", "(Tensor x) -> Tensor")
+    torch.library.impl("tests::in_mode", "CPU", lambda x: x * 2)
+    custom = custom_op("tests::own_in_mode", lambda x: x * 3, mutates_args=(), schema="(Tensor x) -> Tensor")
+    x = torch.ones(1)
+    with Seen():
+        found = torch.ops.tests.in_mode(x) + custom(x)
+    assert found.item() == 5
+    assert seen == ["tests.in_mode.default", "tests.own_in_mode.default", "aten.add.Tensor"]

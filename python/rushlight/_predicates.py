@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rushlight import _C
 from rushlight._compiled import compiled
 from rushlight._loading import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rushlight import Size, Tensor, dtype
 
 
@@ -200,6 +200,9 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
     >>> torch.broadcast_shapes((2,), (3, 1))
     torch.Size([3, 2])
     """
+    for shape in shapes:
+        if not isinstance(shape, int | Sequence):
+            raise RuntimeError(f"Input shapes should be of type ints, a tuple of ints, or a list of ints, got {shape}")
     return _C._broadcast_shapes([(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes])
 
 

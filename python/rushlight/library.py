@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from contextlib import contextmanager
 
@@ -9,6 +10,7 @@ import rushlight as torch
 from rushlight._absent import declare
 from rushlight._library.keys import check_key, check_runs
 from rushlight._library.opcheck import opcheck as opcheck
+from rushlight._library.operator import fallbacks
 from rushlight._library.register import CustomOpDef as CustomOpDef
 from rushlight._library.register import custom_op as custom_op
 from rushlight._library.register import define_operator, kernels_of, remove_kernel, remove_operator
@@ -90,6 +92,11 @@ class Library:
             raise ValueError(f"{ns} is a reserved namespace. Please try creating a library with another name.")
         if dispatch_key:
             check_key(dispatch_key)
+        if ns == "_" and kind != "IMPL":
+            raise RuntimeError(
+                f"cannot define TORCH_LIBRARY_{kind} with the wildcard namespace _\n"
+                "  Use the kind IMPL, whose `fallback` registers a function for all operators."
+            )
         if kind == "DEF":
             if ns in _defined:
                 raise RuntimeError(
@@ -100,7 +107,8 @@ class Library:
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
         self._names: list[str] = []
         self._taken: list[tuple[str, str]] = []
-        self._finalizer = weakref.finalize(self, _remove, ns, kind, self._names, self._taken)
+        self._fallbacks: list[str] = []
+        self._finalizer = weakref.finalize(self, _remove, ns, kind, self._names, self._taken, self._fallbacks)
 
     def __repr__(self) -> str:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
@@ -116,6 +124,8 @@ class Library:
         >>> library.define("halved(Tensor x, float by=2.0) -> Tensor")
         'halved'
         """
+        if alias_analysis not in ("", "FROM_SCHEMA", "CONSERVATIVE"):
+            raise RuntimeError(f"Invalid alias_analysis type {alias_analysis}")
         if self.kind == "IMPL":
             raise RuntimeError("A library of the kind IMPL defines no operators.")
         if self.ns == "aten":
@@ -165,12 +175,42 @@ class Library:
         kernels_of(qualified)[key] = _with_keys(fn) if with_keyset else fn
         self._taken.append((qualified, key))
 
+    def fallback(self, fn: Callable[..., Any], dispatch_key: str = "", *, with_keyset: bool = False) -> None:
+        """Registers a function that carries out, for tensors of a backend, all of the programs' operators without one of
+        their own: ``fn(operator, *args, **kwargs)``. The operators of the engine have functions of their own.
+
+        Raises:
+            AssertionError: no dispatch key is given.
+            RuntimeError: the namespace of the library is not ``"_"``, or the key has a function already.
+
+        >>> library = torch.library.Library("_", "IMPL")
+        >>> library.fallback(lambda op, *args: print(op), "CPU")
+        >>> torch.library.define("example::unknown", "(Tensor x) -> ()")
+        >>> torch.ops.example.unknown(torch.ones(1))
+        example.unknown.default
+        """
+        key = dispatch_key or self.dispatch_key
+        if self.ns != "_":
+            raise RuntimeError(
+                f'Fallback can only be registered using library fragment on the global namespace "_" but it is {self.ns}'
+            )
+        if not key:
+            raise AssertionError("dispatch_key must not be empty for fallback")
+        check_key(key)
+        if key in fallbacks:
+            raise RuntimeError(f"Tried to register multiple backend fallbacks for the same dispatch key {key}")
+        check_runs(key)
+        fallbacks[key] = _with_keys(fn) if with_keyset else fn
+        self._fallbacks.append(key)
+
     def _destroy(self) -> None:
         self._finalizer()
 
 
-def _remove(ns: str, kind: str, names: list[str], taken: list[tuple[str, str]]) -> None:
+def _remove(ns: str, kind: str, names: list[str], taken: list[tuple[str, str]], backends: list[str]) -> None:
     """Takes back what a library has registered."""
+    for key in backends:
+        fallbacks.pop(key, None)
     for name, key in taken:
         remove_kernel(name, key)
     for name in names:
@@ -209,6 +249,11 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any 
         raise ValueError(
             f'Expected `qualname` to be of the form "namespace::name", but got {qualname}. The qualname passed to the '
             "torch.library APIs must consist of a namespace and a name, e.g. aten::sin"
+        )
+    if not (isinstance(schema, str) and re.match(r"\(.*\)\s*->\s*.*$", schema, re.DOTALL)):
+        raise ValueError(
+            f'define(qualname, schema, ...): expected schema to look like e.g. "(Tensor x) -> Tensor" but got "{schema}"\n'
+            "  The name is the first argument, and the schema follows without it."
         )
     if lib is not None:
         lib.define(qualname.partition("::")[2] + schema)

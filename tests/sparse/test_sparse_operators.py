@@ -254,8 +254,10 @@ def test_zeros_like_in_a_layout():
     for layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
         made = torch.zeros_like(x, layout=layout)
         assert made.layout is layout and (made.shape, made.dtype, made._nnz()) == (x.shape, x.dtype, 0)
-        dense = torch.zeros_like(made, layout=torch.strided, dtype=torch.float32)
-        assert dense.layout is torch.strided and torch.equal(dense, torch.zeros(2, 3))
+        if layout is torch.sparse_coo:
+            dense = torch.zeros_like(made, layout=torch.strided, dtype=torch.float32)
+            assert dense.layout is torch.strided and torch.equal(dense, torch.zeros(2, 3))
+    assert torch.zeros_like(WHOLE.to_sparse_csr(), layout=torch.sparse_csc).layout is torch.sparse_csc
     assert torch.zeros_like(WHOLE.to_sparse(), layout=torch.sparse_csr).layout is torch.sparse_csr
     with pytest.raises(RuntimeError, match="expected sparse compressed .non-block. tensor layout but got SparseBsr"):
         torch.zeros_like(x, layout=torch.sparse_bsr)

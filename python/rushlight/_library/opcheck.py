@@ -154,7 +154,7 @@ def opcheck(
         raise ValueError(
             f"opcheck(op, ..., test_utils={names}), expected test_utils to be subset of {tuple(_TESTS)} but it was not"
         )
-    operator, results = found(op), {}
+    operator, results = found(op, "opcheck"), {}
     for name in names:
         try:
             _TESTS[name](operator, args, dict(kwargs or {}))

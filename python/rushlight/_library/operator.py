@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import types
 import warnings
+from functools import partial
 from typing import Any, NamedTuple
 
 import rushlight as torch
 from rushlight import _C
 from rushlight._library.results import checked
+from rushlight._loading import load
 from rushlight.autograd import Function
+from rushlight.overrides import active_dispatch_modes
 from rushlight.utils import _pytree as pytree
 
 TYPE_CHECKING = False
@@ -98,6 +101,8 @@ class Operator:
         return pytree.tree_unflatten(results, structure)
 
     def _run(self, tensors: list[torch.Tensor], args: Any, kwargs: Any) -> Any:
+        if active_dispatch_modes():
+            return load("rushlight._torch_dispatch").handle(self._member(), args, kwargs)[0]
         device = tensors[0].device.type if tensors else "cpu"
         backend = device.capitalize() if device == "meta" else device.upper()
         if device == "meta" and self.fake is not None:
@@ -105,12 +110,19 @@ class Operator:
         kernel = None if backend in self.disabled else self.kernels.get(backend)
         if kernel is None and (device != "meta" or self.owner is None):
             kernel = self.kernels.get("CompositeExplicitAutograd")
+        if kernel is None and backend in fallbacks:
+            kernel = partial(fallbacks[backend], self._member())
         if kernel is None:
             self._refuse(backend)
         result = kernel(*args, **kwargs)
         if self.owner is not None:
             self._check_aliases(kernel, tensors, result)
         return self._result(result)
+
+    def _member(self) -> Any:
+        """The operator in `torch.ops`, as functions for all operators get it."""
+        namespace, _, name = self.schema.name.partition("::")
+        return getattr(getattr(getattr(torch.ops, namespace), name), self.schema.overload_name or "default")
 
     def _result(self, result: Any) -> Any:
         return checked(self.schema.name, self.schema.returns, result)
@@ -238,6 +250,9 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
         return value.to(dtype)
     return value
 
+
+#: The functions that `Library.fallback` registers: for each backend the one of all operators without their own.
+fallbacks: dict[str, Callable[..., Any]] = {}
 
 #: The operators of programs by name, with the overload behind a point if there is one.
 registry: dict[str, Operator] = {}

@@ -181,11 +181,12 @@ def custom_op(
     return make if fn is None else make(fn)
 
 
-def found(op: Any) -> Operator:
-    """The operator of a `CustomOpDef`, of a member of `torch.ops`, or of a name.
+def found(op: Any, caller: str) -> Operator:
+    """The operator of a `CustomOpDef`, of a member of `torch.ops`, or of a name; `caller` is a function of `torch.library`.
 
     Raises:
         RuntimeError: programs have defined none.
+        ValueError: the argument is none of these.
     """
     if isinstance(op, CustomOpDef):
         return op._operator
@@ -194,7 +195,17 @@ def found(op: Any) -> Operator:
     if isinstance(op, ops.OpOverloadPacket):
         op = op._qualified_op_name
     name = op.name() if isinstance(op, ops.OpOverload) else op
-    return find(name.removesuffix(".default"))
+    if not isinstance(name, str):
+        raise ValueError(f"{caller}({op}): got unexpected type for op: {type(op)}")
+    name = name.removesuffix(".default")
+    namespace, _, own = name.partition("::")
+    # For these torch looks the operator up in `torch.ops`.
+    if caller in ("register_vmap", "register_autograd", "register_autocast") and own and name not in registry:
+        raise AttributeError(
+            f"'_OpNamespace' '{namespace}' object has no attribute '{own}'\n"
+            "  Only operators that programs have defined can be extended."
+        )
+    return find(name)
 
 
 def register_kernel(
@@ -215,7 +226,8 @@ def register_kernel(
 
     def register(kernel: Callable[..., Any]) -> Callable[..., Any]:
         later = isinstance(op, str) and "::" in op and op.removesuffix(".default") not in registry
-        kernels, owner = (kernels_of(op), None) if later else (found(op).kernels, found(op).owner)
+        operator = None if later else found(op, "register_kernel")
+        kernels, owner = (operator.kernels, operator.owner) if operator else (kernels_of(op), None)
         devices = [device_types] if isinstance(device_types, str) else device_types
         key = key_of if owner is None else backend_key
         keys = ["CompositeExplicitAutograd"] if devices is None else [key(device) for device in devices]
@@ -255,7 +267,7 @@ def register_fake(
     >>> op(torch.ones(2, device="meta")).shape
     torch.Size([2])
     """
-    operator = None if _of_refused_library(op) else found(op)
+    operator = None if _of_refused_library(op) else found(op, "register_fake")
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         if operator is not None:
@@ -280,7 +292,7 @@ def register_autograd(
     >>> x.grad
     tensor([5.])
     """
-    operator = found(op)
+    operator = found(op, "register_autograd")
     if operator.schema.is_mutable:
         raise RuntimeError(
             f"Cannot register autograd formula for non-functional operator {operator.owner or operator.overload()}. Please "
@@ -300,7 +312,7 @@ def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: An
     >>> torch.vmap(op)(torch.ones(2))
     tensor([6., 6.])
     """
-    operator = found(op)
+    operator = found(op, "register_vmap")
 
     def register(rule: Callable[..., Any]) -> Callable[..., Any]:
         operator.vmap = rule
@@ -318,7 +330,7 @@ def register_autocast(op: Any, device_type: str, cast_inputs: torch.dtype, /, *,
     ...     op(torch.ones(1))
     tensor([7.], dtype=torch.bfloat16)
     """
-    found(op).autocast[torch.device(device_type).type] = cast_inputs
+    found(op, "register_autocast").autocast[torch.device(device_type).type] = cast_inputs
 
 
 def register_torch_dispatch(
@@ -332,7 +344,7 @@ def register_torch_dispatch(
     >>> op(torch.ones(1).as_subclass(Named))
     'named'
     """
-    operator = found(op)
+    operator = found(op, "register_torch_dispatch")
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         operator.dispatched[torch_dispatch_class] = function

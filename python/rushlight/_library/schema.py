@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["Parameter", "Schema", "infer_schema", "parse"]
 
 _SCHEMA = re.compile(r"\s*([\w:]+)(?:\.(\w+))?\s*\((.*)\)\s*->\s*(.+?)\s*", re.DOTALL)
-_PARAMETER = re.compile(r"([\w?\[\]]+?)(\([a-z]\d*(!)?[^)]*\))?((?:\[\d*\])?\??)\s+(\w+)(?:\s*=\s*(.+))?", re.DOTALL)
+_PARAMETER = re.compile(
+    r"(Dict\([^()]*\)|[\w?\[\]]+?)(\([a-z]\d*(!)?[^)]*\))?((?:\[\d*\])?\??)\s+(\w+)(?:\s*=\s*(.+))?", re.DOTALL
+)
 #: Words that defaults of schemas use for values.
 _WORDS: dict[str, Any] = {"None": None, "True": True, "False": False, "Mean": 1, "Sum": 2}
 
 
 #: The marks of aliases behind a type: ``Tensor(a!)``.
-_RESULT = re.compile(r"\([a-z]\d*!?[^)]*\)")
+_RESULT = re.compile(r"(?<!Dict)\([a-z]\d*!?[^)]*\)")
+_RESULT_TYPE = re.compile(r"Dict\([^()]*\)\S*|\S*")
 _BASE_TYPES = frozenset(
     """Tensor int SymInt float bool SymBool str Scalar ScalarType Device DeviceIndex Layout MemoryFormat Generator Stream Storage
     QScheme Quantizer complex None NoneType Capsule Any AnyClassType""".split()
@@ -106,7 +109,7 @@ class Schema:
             found = re.fullmatch(r"(.+?)(\?)?\[\d*\](\?)?", shown)
             if found:
                 shown = f"List[Optional[{found[1]}]]" if found[2] else f"List[{found[1]}]"
-            shown = re.sub(r"(.+)\?$", r"Optional[\1]", shown)
+            shown = re.sub(r"Dict\((.+)\)", r"Dict[\1]", re.sub(r"(.+)\?$", r"Optional[\1]", shown))
             raise RuntimeError(
                 f"{self.name}() Expected a value of type '{shown}' for argument '{parameter.name}' but instead found type "
                 f"'{type(value).__name__}'."
@@ -137,6 +140,10 @@ def _accepts(kind: str, value: Any) -> bool:
     if kind.endswith("]"):
         element = kind[:-1].rpartition("[")[0]
         return isinstance(value, (list, tuple)) and all(_accepts(element, item) for item in value)
+    if kind.startswith("Dict("):
+        of_keys, of_values = _split(kind[len("Dict(") : -1])
+        pairs = value.items() if isinstance(value, dict) else ()
+        return isinstance(value, dict) and all(_accepts(of_keys, k) and _accepts(of_values, v) for k, v in pairs)
     if kind in ("int", "SymInt") and isinstance(value, int) and not -(2**63) <= value < 2**63:
         return False
     known = _CLASSES.get(kind)
@@ -183,7 +190,7 @@ def parse(text: str) -> Schema:
         parameters.append(Parameter(own, kind + suffix, value, default is not None, keyword_only, mutated is not None))
     full = f"{name}.{overload}" if overload else name
     results = _split(returns[1:-1]) if returns.startswith("(") and returns.endswith(")") else [returns]
-    kinds = tuple(_RESULT.sub("", one).split(" ")[0] for one in results)
+    kinds = tuple(_RESULT_TYPE.match(_RESULT.sub("", one))[0] for one in results)  # type: ignore[index] # it always matches
     for kind in kinds:
         _check_type(kind, text)
     return Schema(name, overload or "", tuple(parameters), kinds, f"{full}({', '.join(_split(told))}) -> {returns}")
@@ -194,7 +201,9 @@ def _check_type(kind: str, text: str) -> None:
     if base not in _BASE_TYPES and not base.startswith(("Dict(", "Union(", "(")):
         place = max(text.find(base), 0)
         raise RuntimeError(
-            "\nunknown type specifier. Common valid schema types include Tensor, SymInt, int, float, bool, Scalar:\n"
+            "\nunknown type specifier. Common valid schema types include Tensor, SymInt, int, float, bool, Scalar; "
+            "for a full list, please see "
+            "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/README.md#func :\n"
             f"{text}\n{' ' * place}{'~' * len(base)} <--- HERE\n"
         )
 

@@ -38,7 +38,7 @@ class MixtureSameFamily(Distribution):
         if not isinstance(mixture_distribution, Categorical):
             raise ValueError(" The Mixture distribution needs to be an  instance of torch.distributions.Categorical")
         if not isinstance(component_distribution, Distribution):
-            raise ValueError("The Component distribution need to be an instance of torch.distributions.Distribution")
+            raise ValueError("The Component distribution needs to be an instance of torch.distributions.Distribution")
         weights, batch = mixture_distribution.batch_shape, component_distribution.batch_shape[:-1]
         for left, right in zip(reversed(weights), reversed(batch)):
             if left != 1 and right != 1 and left != right:

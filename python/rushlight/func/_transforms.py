@@ -21,6 +21,7 @@ from rushlight.autograd._tangents import (
     tracked,
     transforming,
 )
+from rushlight.utils._pytree import tree_structure
 
 from . import _tree
 
@@ -231,9 +232,15 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     if _tree.outline(primals) != _tree.outline(tangents):
         raise RuntimeError(
             f"{api}: Expected primals and tangents to have the same python structure. For example, if primals is a tuple of "
-            f"3 tensors, tangents also must be. Got primals with structure {_tree.outline(primals)} and tangents with "
-            f"structure {_tree.outline(tangents)}"
+            f"3 tensors, tangents also must be. Got primals with structure {tree_structure(primals)} and tangents with "
+            f"structure {tree_structure(tangents)}"
         )
+    leaves = _tree.flatten(primals)[0]
+    if not leaves:
+        raise RuntimeError(f"{api}: Expected primals to contain at least one Tensor.")
+    for leaf in leaves:
+        if not isinstance(leaf, torch.Tensor):
+            raise RuntimeError(f"{api}: Expected primals to only contain Tensors, got {type(leaf)}")
     keep = _C._is_recording()
     with forward_recording():
         places = _TransformLeaves(primals, forward=True)
@@ -385,6 +392,8 @@ def jacfwd(
     tensor([[1., 0.],
             [0., 1.]])
     """
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
     return _jacobian("jacfwd(f)(*args)", argnums, has_aux, jacobian_by_columns)(func)
 
 

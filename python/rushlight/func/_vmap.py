@@ -11,6 +11,7 @@ from functools import wraps
 import rushlight as torch
 from rushlight._text import with_shapes
 from rushlight.autograd._maps import Level
+from rushlight.utils._pytree import tree_structure
 
 from . import _tree
 
@@ -105,7 +106,7 @@ def _dims_of(name: str, in_dims: Any, args: tuple[Any, ...]) -> list[Any]:
     if dims is None:
         raise ValueError(
             f"{head}in_dims is not compatible with the structure of `inputs`. in_dims has structure "
-            f"{_tree.outline(in_dims)} but inputs has structure {_tree.outline(args)}."
+            f"{tree_structure(in_dims)} but inputs has structure {tree_structure(args)}."
         )
     return dims
 
@@ -205,7 +206,7 @@ def _out_dims_of(name: str, out_dims: Any, result: Any) -> list[int | None]:
     if dims is None:
         raise ValueError(
             f"vmap({name}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of `outputs`. "
-            f"out_dims has structure {_tree.outline(out_dims)} but outputs has structure {_tree.outline(result)}."
+            f"out_dims has structure {tree_structure(out_dims)} but outputs has structure {tree_structure(result)}."
         )
     return dims
 

@@ -241,7 +241,8 @@ class Optimizer:
             param_group.setdefault(name, default)
         if len(params) != len(set(params)):
             warn(
-                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error",
+                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
+                "see github.com/pytorch/pytorch/issues/40967 for more information",
             )
         if self.param_groups and ("param_names" in param_group) != ("param_names" in self.param_groups[0]):
             which = "with names" if "param_names" in param_group else "without names"

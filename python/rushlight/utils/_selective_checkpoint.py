@@ -192,7 +192,7 @@ def create_selective_checkpoint_contexts(
         for operator in operators:
             if not callable(operator):
                 raise ValueError(
-                    f"Expected op in `op_list` to be an OpOverload but got: {operator} of type {type(operator)}. "
+                    f"Expected op in `op_list` to be an OpOverload but got: {operator} of type {type(operator)}."
                     "\nUse the function that computes, such as torch.mm."
                 )
 

@@ -481,7 +481,7 @@ def checkpoint_sequential(
             "The default is True; False is recommended for new programs."
         )
         use_reentrant = True
-    parts: Sequence[Any] = list(functions.children() if isinstance(functions, torch.nn.Sequential) else functions)
+    parts: Sequence[Any] = list(functions.children()) if isinstance(functions, torch.nn.Sequential) else functions
 
     def segment(start: int, end: int) -> Callable[[Any], Any]:
         def run(value: Any) -> Any:

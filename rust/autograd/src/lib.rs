@@ -26,7 +26,7 @@ mod quantized;
 pub mod record;
 pub mod saved;
 pub mod source_location;
-mod sparse;
+pub mod sparse;
 mod subgraph;
 mod tensor;
 mod validate;

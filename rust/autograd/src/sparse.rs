@@ -77,6 +77,15 @@ impl CompressedParts {
     }
 }
 
+/// torch's name in errors of a layout that has this name in Python.
+pub fn layout_in_errors(name: &str) -> &'static str {
+    match name {
+        "strided" => "Strided",
+        "sparse_coo" => "Sparse",
+        _ => CompressedFormat::named(name).map_or("Unknown", CompressedFormat::layout_name),
+    }
+}
+
 fn with_form(storage: Storage, sizes: Dims, (dtype, device): (DType, Device), form: Form) -> Tensor {
     let strides = Dims::from_elem(0, sizes.len());
     let meta = TensorMeta::new(storage, Layout { sizes, strides, offset: 0 }, dtype, device);
@@ -115,6 +124,15 @@ impl Tensor {
         match &self.meta().form {
             Form::Compressed(compressed) => compressed.0.get(),
             _ => None,
+        }
+    }
+
+    /// torch's name of the tensor's layout in Python.
+    pub fn python_layout(&self) -> &'static str {
+        match &self.meta().form {
+            Form::Sparse(_) => "sparse_coo",
+            Form::Compressed(_) => self.compressed_parts().map_or("sparse_csr", |parts| parts.format.name()),
+            _ => "strided",
         }
     }
 

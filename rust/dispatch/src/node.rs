@@ -14,7 +14,7 @@ use crate::primitives::primitives;
 use crate::saved_meta::SavedMeta;
 use crate::signature::{Kind, Param, Returns};
 use crate::value::{Arg, Output, Value};
-use crate::{handled, profile, vmap};
+use crate::{create, handled, profile, vmap};
 
 /// The derivative of one recorded call of an operator.
 pub struct OperatorNode {
@@ -196,6 +196,12 @@ impl OperatorNode {
                 }
             }
             Derivative::NotImplemented(operator) => return Err(Derivative::not_implemented(operator)),
+            _ if self.op.tags.has(Tags::NO_SLOPE_IN_PLACE) => {
+                for &input in &self.edges {
+                    let meta = self.inputs.get(input).filter(|_| wanted[input]);
+                    gradients.push(meta.map(|meta| create::zeros(&meta.sizes, meta.dtype, meta.device)).transpose()?);
+                }
+            }
             _ => gradients.resize(self.edges.len(), None),
         }
         Ok(gradients)
@@ -304,10 +310,12 @@ fn check_tangents(args: &Args, arguments: &Arguments) -> Result<()> {
 
 fn arguments<'a>(args: &'a Args, in_place: bool) -> Arguments<'a> {
     let derivative = &args.op.derivative;
+    let has_zeros = in_place && args.op.tags.has(Tags::NO_SLOPE_IN_PLACE);
     let mut arguments = Arguments::new();
     for (place, tensor) in args.each_tensor() {
         let own = in_place && arguments.is_empty();
-        let covered = own || (tensor.dtype().is_differentiable() && derivative.has_gradient(place));
+        let has_gradient = has_zeros || derivative.has_gradient(place);
+        let covered = own || (tensor.dtype().is_differentiable() && has_gradient);
         arguments.push(Argument { place, tensor, covered, requires_grad: tensor.is_tracked() });
     }
     arguments

@@ -89,12 +89,15 @@ impl Tags {
     pub const ANY_DTYPE_WITHOUT_ELEMENTS: Tags = Tags(262_144);
     /// Its result is row-major if its first operand is a number.
     pub const ROW_MAJOR_FOR_NUMBERS: Tags = Tags(524_288);
+    /// Its result is not differentiable, but in place it is recorded with gradients of zero, as in torch.
+    pub const NO_SLOPE_IN_PLACE: Tags = Tags(1_048_576);
 
     pub const fn union(self, other: Tags) -> Tags {
         Tags(self.0 | other.0)
     }
 
-    const NAMES: [(Tags, &'static str); 20] = [
+    const NAMES: [(Tags, &'static str); 21] = [
+        (Tags::NO_SLOPE_IN_PLACE, "no slope in place"),
         (Tags::BROADCASTS, "broadcasts"),
         (Tags::STRIDE_DEPENDENT, "stride dependent"),
         (Tags::DATA_DEPENDENT, "data dependent"),
@@ -488,6 +491,8 @@ pub struct Out {
     pub direct: bool,
     /// Whether such a kernel broadcasts its result to the size that `out` has before.
     pub spanning: bool,
+    /// Whether the call only resizes `out`, whose elements are of unspecified values anyway.
+    pub kept: bool,
     pub resized: Resized,
     /// The dtype of the result, where it is compared with the target's before anything is computed.
     pub known: Option<fn(&Args) -> Option<DType>>,

@@ -5,12 +5,14 @@
 //! `out` (`torch.LongTensor`), `{Int}` by whether the result is int32, `{Own}` by the name of the first tensor's dtype, `{name}` by the
 //! operator.
 
+use rushlight_autograd::Tensor;
+use rushlight_autograd::sparse::layout_in_errors;
 use rushlight_core::dtype::can_cast;
 use rushlight_core::layout::numel_overflow;
 use rushlight_core::{Class, DType, Device, Error, Result};
 
+use crate::create;
 use crate::operator::{Accepts, Args, Out, Resized};
-
 use crate::value::Value;
 
 macro_rules! out {
@@ -42,6 +44,7 @@ impl Out {
             filled: false,
             direct: false,
             spanning: false,
+            kept: false,
             resized: Resized::Deprecated,
             known: None,
         }
@@ -64,6 +67,10 @@ impl Out {
         Out { spanning: true, ..self }
     }
 
+    pub const fn kept(self) -> Out {
+        Out { kept: true, ..self }
+    }
+
     pub const fn counted(self) -> Out {
         Out { resized: Resized::Counted, ..self }
     }
@@ -83,6 +90,14 @@ impl Out {
     /// With the result's dtype, which is compared with the target's before anything is computed.
     pub const fn known(self, dtype: fn(&Args) -> Option<DType>) -> Out {
         Out { known: Some(dtype), ..self }
+    }
+
+    /// With the result in the dtype of the first tensor. The operator refuses a tensor of another kind itself, first.
+    pub const fn known_inexact(self) -> Out {
+        self.known(|args| {
+            let dtype = args.each_tensor().next()?.1.dtype();
+            (dtype.is_floating() || dtype.is_complex()).then_some(dtype)
+        })
     }
 
     /// Returns an error for a target that cannot hold the result, as far as that is known beforehand.
@@ -141,22 +156,57 @@ impl Out {
         Error::new(self.class, sentence).hint(format!("The result is {result}: use a tensor of that dtype for out=."))
     }
 
-    /// The arguments of a call whose result takes the dtype of `out`; those of other calls are unchanged.
-    pub fn towards<'a>(&self, args: &Args<'a>, out: DType) -> Result<Args<'a>> {
+    /// The arguments of a call whose result takes the dtype of `out`; those of other calls are unchanged. The keywords
+    /// of a factory must agree with `out`.
+    pub fn towards<'a>(&self, args: &Args<'a>, out: &Tensor) -> Result<Args<'a>> {
         let mut args = args.clone();
         if matches!(self.accepts, Accepts::Requested | Accepts::RequestedIf(_))
             && let Some(dtype) = args.op.schema().arg("dtype")
         {
             match (args.dtype(dtype), self.accepts) {
-                (Some(asked), _) => self.check(&args, 0, asked, out)?,
+                (Some(asked), _) => self.check(&args, 0, asked, out.dtype())?,
                 (None, accepts) => {
                     if let Accepts::RequestedIf(check) = accepts {
-                        check(&args, out)?;
+                        check(&args, out.dtype())?;
                     }
-                    args.set(dtype, Value::DType(out));
+                    args.set(dtype, Value::DType(out.dtype()));
                 }
             }
         }
+        check_options(&mut args, out)?;
         Ok(args)
+    }
+}
+
+/// Returns an error for keywords of a factory that contradict `out=`, and drops that of page-locked memory.
+fn check_options(args: &mut Args, out: &Tensor) -> Result<()> {
+    let schema = args.op.schema();
+    let Some([_, layout, device, pinned, _]) = schema.options else { return Ok(()) };
+    if let Some(asked) = args.optional_str(layout).filter(|asked| *asked != out.python_layout()) {
+        return Err(Error::runtime(format!(
+            "layout {} does not match layout of out parameter ({})",
+            layout_in_errors(asked),
+            out.layout_name()
+        )));
+    }
+    if let Some(asked) = args.device(device).filter(|asked| asked.kind() != out.device().kind()) {
+        return Err(Error::runtime(format!(
+            "device type {} does not match device type of out parameter ({})",
+            asked.kind(),
+            out.device().kind()
+        )));
+    }
+    if schema.arg("memory_format").is_some_and(|format| args.optional_str(format).is_some()) {
+        return Err(Error::runtime("'memory_format' argument is incompatible with 'out' tensor argument"));
+    }
+    args.set(pinned, Value::None);
+    Ok(())
+}
+
+/// Lets `out=` of a factory record gradients, if the call asks for that.
+pub fn ask_gradient(args: &Args, out: &Tensor) -> Result<()> {
+    match args.op.schema().options {
+        Some([.., gradient]) => create::ask_gradient(out, args.optional_bool(gradient).unwrap_or(false)),
+        None => Ok(()),
     }
 }

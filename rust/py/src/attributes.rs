@@ -9,7 +9,7 @@ use rushlight::view::{complex, transpose};
 use rushlight::{Device, Tensor};
 use rushlight_dispatch::{interpreter, op};
 
-use crate::dtype::{PyDType, device_object, dtype_object, dtype_of, layout_name, layout_object};
+use crate::dtype::{PyDType, device_object, dtype_object, dtype_of, layout_object};
 use crate::errors::{kind_of, raise};
 use crate::object;
 use crate::overrides::{self, Public};
@@ -56,7 +56,7 @@ fn optional(py: Python<'_>, tensor: Option<Tensor>) -> PyResult<Bound<'_, PyAny>
 static ATTRIBUTES: &[Attribute] = &[
     attribute(c"dtype", c"The type of the elements.", |py, t| Ok(dtype_of(py, t)?.into_bound(py).into_any())),
     attribute(c"device", c"Where the elements are.", |py, t| device_object(py, t.device())),
-    attribute(c"layout", c"How the elements are stored.", |py, t| give(py, layout_object(py, layout_name(t))?)),
+    attribute(c"layout", c"How the elements are stored.", |py, t| give(py, layout_object(py, t.python_layout())?)),
     attribute(c"shape", c"The sizes of the dimensions.", |py, t| crate::size::make(py, t.sizes())),
     attribute(c"ndim", c"The number of dimensions.", |py, t| give(py, t.rank())),
     attribute(c"itemsize", c"The bytes of one element.", |py, t| give(py, t.dtype().size())),
@@ -81,7 +81,7 @@ static ATTRIBUTES: &[Attribute] = &[
         |py, t| give(py, t.parts().is_some()),
     ),
     attribute(c"is_sparse_csr", c"Whether the layout is torch.sparse_csr.", |py, t| {
-        give(py, layout_name(t) == "sparse_csr")
+        give(py, t.python_layout() == "sparse_csr")
     }),
     attribute(c"is_quantized", c"Whether the elements are stored as integers with a scale.", |py, t| {
         give(py, t.is_quantized())

@@ -412,15 +412,6 @@ named! { PyLayout PyMemoryFormat PyQScheme }
 /// No tensor of the engine is jagged: Python makes such tensors of others.
 const LAYOUTS: [&str; 7] = ["strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged"];
 
-/// The name of a tensor's layout.
-pub fn layout_name(tensor: &Tensor) -> &'static str {
-    match (tensor.compressed_parts(), tensor.is_sparse()) {
-        (Some(parts), _) => parts.format.name(),
-        (None, true) => "sparse_coo",
-        (None, false) => "strided",
-    }
-}
-
 /// The only object of a layout: programs compare layouts by identity.
 pub fn layout_object(py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
     static OBJECTS: [PyOnceLock<Py<PyAny>>; LAYOUTS.len()] = [const { PyOnceLock::new() }; LAYOUTS.len()];

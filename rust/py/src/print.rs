@@ -15,7 +15,6 @@ use rushlight_dispatch::copy::{on_host, readable};
 use rushlight_dispatch::quantized::dequantized;
 use rushlight_dispatch::vmap;
 
-use crate::dtype::layout_name;
 use crate::{attach, object};
 
 static PRECISION: AtomicUsize = AtomicUsize::new(4);
@@ -374,7 +373,7 @@ fn source_location(tensor: &Tensor) -> Option<String> {
 
 /// The text of a sparse tensor: its parts on separate lines, and the suffixes.
 fn sparse(prefix: String, tensor: &Tensor) -> String {
-    let (layout, size) = (layout_name(tensor), format!("size={}", tuple(tensor.sizes())));
+    let (layout, size) = (tensor.python_layout(), format!("size={}", tuple(tensor.sizes())));
     let (parts, count) = match (tensor.parts(), tensor.compressed_parts()) {
         (Some(own), _) => {
             let count = own.indices.sizes()[1];

@@ -223,6 +223,9 @@ methods! {
     }
     fn new_tensor(own, data = required, dtype, device, requires_grad = False, pin_memory = False) "A new tensor from Python data, with this tensor's dtype and device." {
         let data = data.ok_or_else(|| PyTypeError::new_err(parse::missing("new_tensor", &["data"])))?;
+        if own.tensor.compressed_parts().is_some() {
+            return Err(PyRuntimeError::new_err("Cannot map DispatchKey SparseCsrCPU to a unique layout."));
+        }
         let dtype = given(&dtype).map(dtype_of).transpose()?.unwrap_or(own.tensor.dtype());
         let device = given(&device).map_or(Ok(own.tensor.device()), |device| device_of(device)?.reachable())?;
         let page_locked = create::wants_page_locked(truth(given(&pin_memory))?, device).map_err(raise)?;

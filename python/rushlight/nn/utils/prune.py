@@ -507,7 +507,9 @@ def is_pruned(module: Module) -> bool:
     False
     """
     return any(
-        isinstance(hook, BasePruningMethod) for part in module.modules() for hook in part._forward_pre_hooks.values()
+        isinstance(hook, BasePruningMethod)
+        for _, part in module.named_modules()
+        for hook in part._forward_pre_hooks.values()
     )
 
 

@@ -268,6 +268,9 @@ def pad_sequence(
         raise RuntimeError("received an empty list of sequences")
     if padding_side not in ("left", "right"):
         raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
+    for place, sequence in enumerate(sequences):
+        if not isinstance(sequence, torch.Tensor):
+            raise TypeError(f"expected Tensor as element {place} in argument 0, but got {type(sequence).__name__}")
     first = sequences[0]
     longest = max(sequence.size(0) for sequence in sequences)
     shape = (len(sequences), longest, *first.shape[1:])
@@ -286,7 +289,9 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool 
     """
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
-    return [sequence[:length] for sequence, length in zip(padded_sequences, lengths.tolist(), strict=True)]
+    # Copies, as in torch: a change of one leaves the padded tensor as it is.
+    each = zip(padded_sequences, lengths.tolist(), strict=True)
+    return [sequence[:length].clone(memory_format=torch.contiguous_format) for sequence, length in each]
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:

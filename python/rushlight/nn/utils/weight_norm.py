@@ -24,6 +24,7 @@ def norm_except_dim(weight: Tensor, dim: int) -> Tensor:
     """The norms over all dimensions except one, or over all for -1."""
     if dim == -1:
         return torch.linalg.vector_norm(weight)
+    weight.size(dim)  # refuses a dimension that does not exist
     return torch.linalg.vector_norm(
         weight, dim=[d for d in range(weight.dim()) if d != dim % weight.dim()], keepdim=True
     )

@@ -74,7 +74,7 @@ class TensorDataset(Dataset[tuple]):
     """
 
     def __init__(self, *tensors: torch.Tensor) -> None:
-        if any(len(tensors[0]) != len(tensor) for tensor in tensors):
+        if any(tensors[0].size(0) != tensor.size(0) for tensor in tensors):
             shapes = [tensor.shape for tensor in tensors]
             raise AssertionError(with_shapes("Size mismatch between tensors", "TensorDataset", *shapes))
         self.tensors = tensors

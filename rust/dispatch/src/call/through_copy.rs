@@ -11,6 +11,7 @@ use rushlight_core::{Error, Layout, Result};
 use super::kernels::fill;
 use super::resolve_conj::resolve_all;
 use crate::operator::{Accepts, Args, Implementation, Kernel, TensorSpec};
+use crate::out::ask_gradient;
 use crate::overlap::{Overlap, overlap};
 use crate::primitives::primitives;
 use crate::variants::{check_in_place, check_no_gradient, check_out, check_writable, fit_in_place};
@@ -30,6 +31,19 @@ fn direct_kernel(args: &Args, out: &Tensor) -> Option<&'static Kernel> {
 /// Whether a call leaves the dtype of its result open.
 fn asks_no_dtype(args: &Args) -> bool {
     args.op.schema().arg("dtype").is_some_and(|dtype| args.dtype(dtype).is_none())
+}
+
+/// Compares the dtypes of `out=` with those of a kernel's results before it runs, where they are those of no operand. The
+/// kernel may refuse values, and torch refuses the dtype first.
+fn check_inferred(args: &Args, outs: &[Tensor]) -> Result<()> {
+    let Implementation::Kernel(kernel) = &args.op.implementation else { return Ok(()) };
+    if outs.iter().all(|out| !args.all_tensors(|tensor| tensor.dtype() != out.dtype())) {
+        return Ok(());
+    }
+    for (place, (spec, out)) in (kernel.infer)(args)?.iter().zip(outs).enumerate() {
+        args.op.out.check(args, place, spec.dtype, out.dtype())?;
+    }
+    Ok(())
 }
 
 /// In-place forms and `out=` of operators that cannot write directly: a new result is copied.
@@ -66,7 +80,7 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
             let result = {
                 let _off = GradMode::new(false);
                 let own_dtype = matches!(op.out.accepts, Accepts::Requested) && asks_no_dtype(args);
-                let args = if own_dtype { op.out.towards(args, own.dtype())? } else { args.clone() };
+                let args = if own_dtype { op.out.towards(args, own)? } else { args.clone() };
                 resolve_all(args)?.call()?.into_tensor()?
             };
             check_in_place(op, own, &result.layout().sizes, result.dtype())?;
@@ -74,7 +88,7 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
             change.finish()
         }
         Target::Out([out]) if let Some(kernel) = direct_kernel(args, out) => {
-            let args = op.out.towards(args, out.dtype())?;
+            let args = op.out.towards(args, out)?;
             check_no_gradient(&args, out)?;
             op.out.check_sizes(&args)?;
             for mut spec in (kernel.infer)(&args)? {
@@ -85,6 +99,7 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
             }
             fill(select_kernel(op, out.device(), kernel.cpu, kernel.cuda)?, &args, std::slice::from_ref(out))?;
             out.bump_version();
+            ask_gradient(&args, out)?;
             Ok(Output::Tensor(out.clone()))
         }
         Target::Out(outs) => {
@@ -93,8 +108,9 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
                 [first, ..] => {
                     check_no_gradient(args, first)?;
                     op.out.check_known(args, first.dtype())?;
-                    let args = op.out.towards(args, first.dtype())?;
+                    let args = op.out.towards(args, first)?;
                     op.out.check_sizes(&args)?;
+                    check_inferred(&args, outs)?;
                     args.call()?.into_tensors()
                 }
             };
@@ -111,8 +127,11 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
                 let result =
                     &if whole { Tensor::view_of(result, Layout::contiguous(out.sizes())) } else { result.clone() };
                 check_out(args, place, out, &TensorSpec::like(result))?;
-                copy::copy(out, result)?;
-                out.bump_version();
+                if !op.out.kept {
+                    copy::copy(out, result)?;
+                    out.bump_version();
+                }
+                ask_gradient(args, out)?;
             }
             Ok(match outs {
                 [one] => Output::Tensor(one.clone()),

@@ -1,6 +1,6 @@
 //! Tensors of one value, or of unspecified values: by size, like another tensor, and `new_*` with another's dtype.
 
-use rushlight_autograd::Tensor;
+use rushlight_autograd::{CompressedFormat, Tensor};
 use rushlight_core::layout::{Shape, checked_new, checked_numel, to_dims};
 use rushlight_core::{DType, Device, Dims, Element, Error, Layout, Result, Scalar, dispatch, memory_format};
 use rushlight_dispatch::allocate::allocate;
@@ -56,6 +56,7 @@ pub static EMPTY: Operator = Operator {
         options.finish(uninitialized(&TensorSpec { layout, dtype: options.dtype(), device: options.device() })?)
     }),
     samples: &["(2, 3)", "(0, 3)", "(1, 2, 2, 2), memory_format=torch.channels_last"],
+    out: Out::FACTORY.kept(),
     errors: &[("(2, -1)", "RuntimeError", "Trying to create tensor with negative dimension -1: [2, -1]")],
     reference: "np.empty(size, dtype or np.float32)",
     ..BASE
@@ -368,6 +369,7 @@ pub static FULL_LIKE: Operator = Operator {
 
     >>> torch.full_like(torch.zeros(2), 3)
     tensor([3., 3.])",
+    sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::ShapeOnly,
     implementation: Implementation::CompositeImplicit(|args| filled_like(args, args.scalar(FILL_VALUE)?)),
     samples: &["t(2, 3), 1", "t(), 1"],
@@ -382,14 +384,16 @@ fn new(args: &Args, value: Option<Scalar>) -> Result<Output> {
     let (own, options) = (args.tensor(INPUT)?, Options::of_any_layout(args)?);
     let sizes = sizes(args, SIZE)?;
     let (dtype, device) = (options.dtype.unwrap_or(own.dtype()), options.device.unwrap_or(own.device()));
-    let own_layout = match own.compressed_parts() {
-        Some(held) => held.format.name(),
-        None if own.is_sparse() => "sparse_coo",
-        None => "strided",
-    };
-    let layout = options.layout.as_deref().unwrap_or(own_layout);
+    let layout = options.layout.as_deref().unwrap_or_else(|| own.python_layout());
     if layout != "strided" {
-        if value.is_some_and(|value| value != Scalar::ZERO) {
+        if let Some(format) = CompressedFormat::named(layout).filter(|format| format.blocks) {
+            return Err(Error::runtime(format!(
+                "empty_sparse_compressed expected sparse compressed (non-block) tensor layout but got {}",
+                format.layout_name()
+            )));
+        }
+        // A compressed tensor has no entries that a number could fill.
+        if layout == "sparse_coo" && value.is_some_and(|value| value != Scalar::ZERO) {
             return Err(unsupported_by("fill_.Scalar", backend(layout)));
         }
         return options.finish(sparse::empty(layout, &sizes, dtype, device)?);
@@ -491,6 +495,11 @@ pub static NEW_EMPTY_STRIDED: Operator = Operator {
     batch_rule: BatchRule::ShapeOnly,
     implementation: Implementation::CompositeImplicit(|args| {
         let (own, options) = (args.tensor(INPUT)?, Options::of(args)?);
+        match own.python_layout() {
+            "strided" => {}
+            "sparse_coo" => return Err(unsupported_by("new_empty_strided", "SparseCPU")),
+            layout => return Err(unsupported_by("empty_strided", backend(layout))),
+        }
         strided(
             args,
             [SIZE, STRIDE],

@@ -10,8 +10,8 @@ use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::create::{check_fits, scalar_of};
 use rushlight_dispatch::generator::Generator;
 use rushlight_dispatch::operator::{
-    Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, Tags, TensorSpec,
-    Variants, formula, operator,
+    Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, Sparse, Tags,
+    TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Output, Target};
 use rushlight_dispatch::{copy, create, op};
@@ -99,6 +99,7 @@ pub static RAND_LIKE: Operator = Operator {
     tensor([0.4963, 0.7682, 0.0885])",
     dtypes: DTypes::INEXACT,
     tags: Tags::RANDOM,
+    sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::ShapeOnly,
     implementation: Implementation::CompositeImplicit(|args| {
         let (options, tensor) = like(args)?;
@@ -122,6 +123,7 @@ pub static RANDN_LIKE: Operator = Operator {
     tensor([ 1.5410, -0.2934, -2.1788])",
     dtypes: DTypes::INEXACT,
     tags: Tags::RANDOM,
+    sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::ShapeOnly,
     implementation: Implementation::CompositeImplicit(|args| {
         let (options, tensor) = like(args)?;
@@ -194,6 +196,7 @@ pub static RANDINT_LIKE: Operator = Operator {
     tensor([4., 9., 3., 0.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL).union(DTypes::WIDE),
     tags: Tags::RANDOM,
+    sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::ShapeOnly,
     implementation: Implementation::CompositeImplicit(|args| randint_like(args, 0, args.int(HIGH)?, GENERATOR)),
     samples: &["t(2, 3), 2", "t(), 1"],
@@ -216,6 +219,7 @@ pub static RANDINT_LIKE_LOW: Operator = Operator {
     tensor([7., 6., 3., 5.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL).union(DTypes::WIDE),
     tags: Tags::RANDOM,
+    sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::ShapeOnly,
     implementation: Implementation::CompositeImplicit(|args| {
         randint_like(args, args.int(LOW)?, args.int(HIGH)?, GENERATOR)

@@ -64,7 +64,7 @@ pub static CHOLESKY: Operator = Operator {
     >>> torch.linalg.cholesky(torch.tensor([[4., 2.], [2., 5.]]))
     tensor([[2., 0.],
             [1., 2.]])",
-    out: Out::EXACT,
+    out: Out::EXACT.known_inexact(),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
@@ -92,6 +92,11 @@ pub static CHOLESKY_OLD: Operator = Operator {
     >>> torch.cholesky(torch.tensor([[4., 2.], [2., 5.]]), upper=True)
     tensor([[2., 1.],
             [0., 2.]])",
+    out: Out::new(
+        Accepts::Cast,
+        &["cholesky: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"],
+    )
+    .known_inexact(),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {

@@ -9,7 +9,7 @@ use rushlight_dispatch::operator::{
     Accepts, Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator,
     Out, Saves, TensorSpec, Variants, formula, operator,
 };
-use rushlight_dispatch::value::Output;
+use rushlight_dispatch::value::{Arg, Output};
 use rushlight_dispatch::{copy, create};
 
 use super::dense::{
@@ -159,7 +159,7 @@ pub static EIGVALS: Operator = Operator {
         &[
             "torch.linalg.eigvals: Expected eigenvalues to be safely castable from {Result} dtype, but got eigenvalues with dtype {Out}",
         ],
-    ),
+    ).known(|args| args.tensor(Arg::FIRST).ok().filter(|own| own.dtype().is_differentiable()).map(|own| own.dtype().to_complex())),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {

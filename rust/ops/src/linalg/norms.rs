@@ -7,7 +7,7 @@ use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Accepts, Args, Autocast, DTypes, Derivative, Implementation, Operator, Out, Variants, operator,
 };
-use rushlight_dispatch::value::{Ints, Output, Value};
+use rushlight_dispatch::value::{Arg, Ints, Output, Value};
 use rushlight_dispatch::{create, op};
 
 use super::dense::{batch_sizes, check_inexact, check_matrix, check_square, results};
@@ -212,7 +212,7 @@ pub static COND: Operator = Operator {
 
     >>> torch.linalg.cond(torch.tensor([[2., 0.], [0., 4.]]))
     tensor(2.)",
-    out: Out::new(Accepts::Cast, &["linalg.cond: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"]),
+    out: Out::new(Accepts::Cast, &["linalg.cond: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"]).known(|args| args.tensor(Arg::FIRST).ok().filter(|own| own.dtype().is_differentiable()).map(|own| own.dtype().to_real())),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
@@ -253,7 +253,10 @@ pub static COND_NAMED: Operator = Operator {
     out: Out::new(
         Accepts::Cast,
         &["linalg.cond: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"],
-    ),
+    )
+    .known(|args| {
+        args.tensor(Arg::FIRST).ok().filter(|own| own.dtype().is_differentiable()).map(|own| own.dtype().to_real())
+    }),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
@@ -473,12 +476,18 @@ pub static NORM_NAMED: Operator = Operator {
     implementation: Implementation::Delegate(|mut args| match args.str(P)? {
         // Sparse tensors have the older operator only.
         "fro" if args.tensor(INPUT)?.is_sparse() => {
+            if args.dtype(DTYPE).is_some() {
+                return Err(Error::value("dtype argument is not supported in frobenius norm"));
+            }
             args.op = &NORM;
             args.set(P, Value::Scalar(Scalar::Int(2)));
             Ok(args)
         }
         "fro" => deferred(args, Scalar::Int(2)),
         "nuc" => nuclear(args),
+        other if args.tensor(INPUT)?.is_sparse() => {
+            Err(Error::runtime(format!("only valid string values are 'fro' and 'nuc', found {other}")))
+        }
         other => Err(Error::runtime(format!("linalg.matrix_norm: Order {other} not supported."))),
     }),
     derivative: Derivative::CompositeImplicit,

@@ -5,10 +5,10 @@ use rushlight_core::alloc::collected;
 use rushlight_core::{DType, Device, Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    BatchRule, DTypes, Derivative, ErrorInput, ExplicitAutograd, Implementation, Operator, Out, Saves, Variants,
-    formula, operator,
+    Accepts, BatchRule, DTypes, Derivative, ErrorInput, ExplicitAutograd, Implementation, Operator, Out, Saves,
+    Variants, formula, operator,
 };
-use rushlight_dispatch::value::{Ints, Output};
+use rushlight_dispatch::value::{Arg, Ints, Output};
 use rushlight_dispatch::{create, op, value};
 
 use super::dense::{check_inexact, check_square, identities, matrix_sizes};
@@ -79,6 +79,12 @@ pub static MATRIX_EXP_OLD: Operator = Operator {
 
 const POWERS: &[&str] = &["t(3, 3), 2", "t(2, 3, 3), 3", "t(3, 3), 0", "t(3, 3), 5"];
 
+const POWER: Out = Out::new(
+    Accepts::Cast,
+    &["matrix_power: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"],
+)
+.known(|args| args.tensor(Arg::FIRST).ok().map(Tensor::dtype));
+
 #[operator]
 pub static MATRIX_POWER: Operator = Operator {
     name: "matrix_power",
@@ -90,7 +96,7 @@ pub static MATRIX_POWER: Operator = Operator {
     >>> torch.linalg.matrix_power(torch.tensor([[1, 1], [0, 1]]), 3)
     tensor([[1, 3],
             [0, 1]])",
-    out: Out::EXACT,
+    out: POWER,
     dtypes: DTypes::NUMBERS,
     implementation: Implementation::CompositeImplicit(|args| {
         matrix_power(args.tensor(INPUT)?, args.int(N)?).map(Output::Tensor)
@@ -116,7 +122,7 @@ pub static MATRIX_POWER_OLD: Operator = Operator {
     >>> torch.matrix_power(torch.tensor([[1, 1], [0, 1]]), 3)
     tensor([[1, 3],
             [0, 1]])",
-    out: Out::EXACT,
+    out: POWER,
     dtypes: DTypes::NUMBERS,
     implementation: Implementation::CompositeImplicit(|args| {
         matrix_power(args.tensor(INPUT)?, args.int(N)?).map(Output::Tensor)

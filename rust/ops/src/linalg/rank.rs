@@ -89,7 +89,8 @@ pub static PINV: Operator = Operator {
     out: Out::new(
         Accepts::Cast,
         &["linalg.pinv: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"],
-    ),
+    )
+    .known_inexact(),
     dtypes: DTypes::DENSE,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let tolerance = Tolerance { absolute: given(args, ATOL)?, relative: given(args, RTOL)? };

@@ -92,7 +92,7 @@ pub static VECDOT: Operator = Operator {
 
     >>> torch.linalg.vecdot(torch.tensor([1., 2.]), torch.tensor([3., 4.]))
     tensor(11.)",
-    out: Out::new(Accepts::Same, &["linalg.vecdot: Expected out of dtype{Result} but found {Out}"]),
+    out: Out::new(Accepts::Same, &["linalg.vecdot: Expected out of dtype{Result} but found {Out}"]).known_inexact(),
     dtypes: DTypes::INEXACT,
     autocast: Autocast::LowerPrecision,
     implementation: Implementation::CompositeImplicit(|args| {
@@ -224,7 +224,8 @@ pub static TENSORINV: Operator = Operator {
     out: Out::new(
         Accepts::Cast,
         &["tensorinv: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"],
-    ),
+    )
+    .known_inexact(),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
@@ -269,7 +270,8 @@ pub static TENSORSOLVE: Operator = Operator {
     out: Out::new(
         Accepts::Cast,
         &["tensorsolve: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"],
-    ),
+    )
+    .known_inexact(),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {

@@ -91,8 +91,8 @@ fn is_decomposed(args: &Args) -> bool {
     (is_tracked(args) || is_sparse()) && args.all_tensors(|tensor| !tensor.is_batched())
 }
 
-/// Whether it is in any case: torch adds to the product a bias that is no vector, and that of sequences that are not
-/// row-major.
+/// Whether it is in any case: torch spreads a bias that is no vector over the rows of all sequences, and adds that of
+/// sequences that are not row-major to the product.
 fn needs_decomposition(args: &Args, input: &Tensor, bias: Option<&Tensor>) -> bool {
     let lies_apart = input.rank() > 2 && !input.layout().is_contiguous();
     (lies_apart || input.rank() != 2 && bias.is_some_and(|bias| bias.rank() != 1))
@@ -140,7 +140,7 @@ fn parts(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tenso
     if input.rank() == 2 {
         return op!(ADDMM, bias, input, &across);
     }
-    if !input.layout().is_contiguous() || bias.rank() != 1 {
+    if !input.layout().is_contiguous() {
         let product = matmul(input, &across)?;
         return Args::new(&ADD, [Value::from(&product), bias.into()]).call_into(Target::InPlace)?.into_tensor();
     }

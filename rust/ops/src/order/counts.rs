@@ -46,7 +46,7 @@ pub static HISTC: Operator = Operator {
 
     >>> torch.histc(torch.tensor([1., 2., 1.]), bins=4, min=0, max=3)
     tensor([0., 2., 1., 0.])",
-    out: Out::new(Accepts::Same, &["torch.histogram: input tensor and hist tensor should have the same dtype, but got input {result} and hist {out}"]),
+    out: Out::new(Accepts::Same, &["torch.histogram: input tensor and hist tensor should have the same dtype, but got input {result} and hist {out}"]).known_inexact(),
     dtypes: DTypes::FLOATS,
     implementation: Implementation::Kernel(Kernel { infer: histc_infer, cpu: histc, cuda: OnCuda::Own(histc) }),
     derivative: Derivative::NonDifferentiable("its result is a count"),
@@ -164,13 +164,14 @@ fn histc_infer(args: &Args) -> Result<Vec<TensorSpec>> {
     let own = args.tensor(INPUT)?;
     let bins = args.int(BINS)?;
     let (low, high) = (args.scalar(MIN)?.f64(), args.scalar(MAX)?.f64());
+    if bins <= 0 && own.device() == Device::Meta {
+        return Err(Error::runtime(format!("histc(): bins must be > 0, but got {bins}")));
+    }
+    check_bins(bins)?;
     if !own.dtype().is_floating() {
         // Errors about the elements' range come first, then about the edges, then about the count.
         let counted = DTypes::INTS.has(own.dtype()) || own.dtype().is_complex();
         let asked = low == high && own.numel() > 0;
-        if !asked || DTypes::INTS.has(own.dtype()) {
-            check_bins(bins)?;
-        }
         if !asked {
             check_range(low, high, 0)?;
         }
@@ -181,7 +182,6 @@ fn histc_infer(args: &Args) -> Result<Vec<TensorSpec>> {
         };
         return Err(Error::unsupported(kernel, own.dtype()));
     }
-    check_bins(bins)?;
     for arg in [MIN, MAX] {
         let limit = args.scalar(arg)?;
         create::check_fits(limit, if limit.is_complex() { DType::F64 } else { own.dtype() })?;
@@ -198,7 +198,8 @@ fn histc(args: &Args, results: &[Tensor]) -> Result<()> {
     let on_device = matches!(own.device(), Device::Cuda(_));
     let values = if on_device { Vec::new() } else { to_vec::<f64>(own)? };
     let count = own.numel();
-    if low == high && count > 0 {
+    let found = low == high && count > 0;
+    if found {
         // If one is NaN, the range is NaN, which is an error.
         if on_device {
             [low, high] = ends(own)?.map(Scalar::f64);
@@ -217,7 +218,7 @@ fn histc(args: &Args, results: &[Tensor]) -> Result<()> {
     if low == high {
         (low, high) = (rounded(low - 1.0), rounded(high + 1.0));
     }
-    check_range(low, high, count)?;
+    check_range(low, high, if found { count } else { 0 })?;
     let (width, count) = (rounded(high - low), rounded(bins as f64));
     if on_device {
         let counts = create::zeros(&[bins as isize], DType::I64, own.device())?;

@@ -9,8 +9,9 @@ use rushlight_dispatch::primitives::SparseBody;
 use super::{convert, elementwise, product, reduce, shape};
 use crate::convert::copy::COPY;
 use crate::convert::{CLONE, TO_DTYPE};
-use crate::create::constant::{EMPTY_LIKE, ONES_LIKE, ZEROS_LIKE};
+use crate::create::constant::{EMPTY_LIKE, FULL_LIKE, ONES_LIKE, ZEROS_LIKE};
 use crate::create::fill::ZERO_;
+use crate::create::random::{RAND_LIKE, RANDINT_LIKE, RANDINT_LIKE_LOW, RANDN_LIKE};
 use crate::index::index_select::INDEX_SELECT;
 use crate::join::cat::{CAT, STACK};
 use crate::linalg::addmm::{ADDMM, ADDMV};
@@ -23,6 +24,7 @@ use crate::pointwise::power::POW;
 use crate::reduce::all_any::ANY;
 use crate::reduce::norm::NORM;
 use crate::reduce::sum::{SUM, SUM_DIM};
+use crate::view::complex::VIEW_AS_REAL;
 use crate::view::narrow::{SELECT, SLICE};
 use crate::view::split::UNBIND;
 use crate::view::squeeze::UNSQUEEZE;
@@ -34,7 +36,12 @@ pub static BODIES: &[(&Operator, SparseBody)] = &[
     (&CLONE, elementwise::clone),
     (&EMPTY_LIKE, elementwise::zeros_like),
     (&ZEROS_LIKE, elementwise::zeros_like),
-    (&ONES_LIKE, elementwise::ones_like),
+    (&ONES_LIKE, elementwise::filled_like),
+    (&FULL_LIKE, elementwise::filled_like),
+    (&RAND_LIKE, elementwise::filled_like),
+    (&RANDN_LIKE, elementwise::filled_like),
+    (&RANDINT_LIKE, elementwise::filled_like),
+    (&RANDINT_LIKE_LOW, elementwise::filled_like),
     (&ZERO_, convert::zero),
     (&INDEX_SELECT, shape::index_select),
     (&CAT, shape::cat),
@@ -55,6 +62,7 @@ pub static BODIES: &[(&Operator, SparseBody)] = &[
     (&SUM, reduce::total),
     (&SUM_DIM, reduce::along),
     (&ANY, reduce::any),
+    (&VIEW_AS_REAL, elementwise::view_as_real),
     (&SELECT, shape::select),
     (&SLICE, shape::slice),
     (&UNBIND, shape::unbind),

@@ -1,17 +1,19 @@
 //! Operators on the values: functions that map zero to zero, and products and quotients.
 
+use rushlight_autograd::sparse::layout_in_errors;
 use rushlight_autograd::{SparseParts, Tensor};
 use rushlight_core::alloc::list;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
 use rushlight_dispatch::create::from_slice;
 use rushlight_dispatch::operator::Args;
-use rushlight_dispatch::sparse::{ON_HOST, unsupported};
+use rushlight_dispatch::sparse::ON_HOST;
+use rushlight_dispatch::unsupported::unsupported_by;
 use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
 use rushlight_dispatch::{copy, create, op};
 
 use super::convert::{COALESCE, VALUES};
-use super::parts::{empty, empty_in, entries, in_format_of, parts, stored_values, taken, with_values};
+use super::parts::{build, empty, empty_in, entries, in_format_of, parts, stored_values, taken, with_values};
 use super::{coalesce, compressed};
 use crate::convert::to_dtype;
 use crate::create::Options;
@@ -165,21 +167,51 @@ pub fn norm(args: &Args) -> Result<Output> {
     use crate::reduce::norm::NORM::*;
 
     let own = args.tensor(INPUT)?;
-    if args.bool(KEEPDIM)? {
-        return Err(Error::runtime("norm_sparse currently does not support keepdim=True"));
+    let dims = args.optional_ints(DIM).unwrap_or(&[]);
+    if own.compressed_parts().is_some() {
+        return Err(match dims {
+            [] => unsupported_by("norm.out", "SparseCsrCPU"),
+            _ => Error::runtime(format!(
+                "resize_reduction: support for output with {} layout is not implemented yet",
+                own.layout_name()
+            )),
+        });
     }
-    if args.optional_ints(DIM).is_some_and(|dims| !dims.is_empty() && dims.len() != own.rank()) {
+    if !dims.is_empty() && dims.len() != own.rank() {
         return Err(Error::runtime(
             "norm_sparse currently only supports full reductions, so 'dim' must either be empty or contain all dimensions of the input",
         ));
     }
+    if args.bool(KEEPDIM)? {
+        return Err(Error::runtime("norm_sparse currently does not support keepdim=True"));
+    }
     if args.dtype(DTYPE).is_some() {
         return Err(Error::runtime("norm_sparse currently does not support 'dtype' argument"));
+    }
+    if !own.dtype().is_differentiable() {
+        return Err(Error::runtime(format!(
+            "norm(): input dtype should be either floating point or complex. Got {} instead.",
+            own.dtype().display_name()
+        )));
     }
     let mut inner = args.clone();
     inner.set(INPUT, Value::Own(op!(VALUES, &op!(COALESCE, own)?)?));
     inner.set(DIM, Value::None);
     inner.call()
+}
+
+/// The values as pairs of real numbers, in a new last dimension: `view_as_real`.
+pub fn view_as_real(args: &Args) -> Result<Output> {
+    use crate::view::complex::VIEW_AS_REAL::*;
+
+    let own = args.tensor(INPUT)?;
+    let parts = parts(own, "view_as_real")?;
+    if !own.dtype().is_complex() {
+        return Err(Error::runtime("view_as_real is only supported for complex tensors"));
+    }
+    let sizes: Vec<isize> = own.sizes().iter().copied().chain([2]).collect();
+    let values = on_values(args, INPUT, &parts.values)?;
+    build(&sizes, SparseParts { values, ..(*parts).clone() }).map(Output::Tensor)
 }
 
 /// `threshold_backward`: the gradient's elements where the saved one is above the threshold.
@@ -205,25 +237,59 @@ pub fn floor_divide(args: &Args) -> Result<Output> {
     }
 }
 
-/// Ones at the indices of a compressed tensor: `ones_like`.
-pub fn ones_like(args: &Args) -> Result<Output> {
-    let own = args.tensor(crate::create::constant::ONES_LIKE::INPUT)?;
-    if own.compressed_parts().is_none() {
-        return Err(unsupported("fill_.Scalar"));
+/// Numbers at the indices of a compressed tensor, or in all places of a dense one: `full_like`, `randn_like` and their kin.
+pub fn filled_like(args: &Args) -> Result<Output> {
+    let own = args.tensor(Arg::FIRST)?;
+    let options = Options::of_any_layout(args)?;
+    let (filler, fills_compressed) = match args.op.python_name() {
+        "rand_like" => ("uniform_", false),
+        "randn_like" => ("normal_", true),
+        "randint_like" => ("random_.from", false),
+        _ => ("fill_.Scalar", true),
+    };
+    let mut inner = args.clone();
+    if let Some([_, layout, ..]) = args.op.schema().options {
+        inner.set(layout, Value::None);
     }
-    on_stored(args, crate::create::constant::ONES_LIKE::INPUT, "ones_like").map(Output::Tensor)
+    if own.compressed_parts().is_none() {
+        if options.layout.as_deref() != Some("strided") {
+            return Err(unsupported_by(filler, "SparseCPU"));
+        }
+        inner.set(Arg::FIRST, Value::Own(create::empty(own.sizes(), own.dtype(), own.device())?));
+        return inner.call();
+    }
+    check_same_layout(own, options.layout.as_deref())?;
+    if !fills_compressed {
+        return Err(unsupported_by(filler, "SparseCsrCPU"));
+    }
+    on_stored(&inner, Arg::FIRST, args.op.python_name()).map(Output::Tensor)
+}
+
+/// Returns torch's error for a compressed tensor whose kin is to have another layout.
+fn check_same_layout(own: &Tensor, asked: Option<&str>) -> Result<()> {
+    match asked.filter(|asked| own.compressed_parts().is_some() && *asked != own.python_layout()) {
+        None => Ok(()),
+        Some(asked) => Err(Error::runtime(format!(
+            "empty_like with different sparse layout is not supported (self is {} but you requested {})",
+            own.layout_name(),
+            layout_in_errors(asked)
+        ))),
+    }
 }
 
 /// A tensor without entries, in another's sizes: `zeros_like`.
 pub fn zeros_like(args: &Args) -> Result<Output> {
     let own = args.tensor(crate::create::constant::EMPTY_LIKE::INPUT)?;
     let options = Options::of_any_layout(args)?;
+    // torch makes zeros in another sparse layout, but nothing that it leaves open.
+    let asked = options.layout.as_deref();
+    if asked == Some("strided") || args.op.name == "empty_like" {
+        check_same_layout(own, asked)?;
+    }
     let (dtype, device) = (options.dtype.unwrap_or(own.dtype()), options.device.unwrap_or(own.device()));
     let made = match options.layout.as_deref() {
         Some("strided") => create::zeros(own.sizes(), dtype, device)?,
-        Some(layout) if layout != own.compressed_parts().map_or("sparse_coo", |held| held.format.name()) => {
-            empty_in(layout, own.sizes(), dtype, device)?
-        }
+        Some(layout) if layout != own.python_layout() => empty_in(layout, own.sizes(), dtype, device)?,
         _ => none_like(own, dtype, device)?,
     };
     options.finish(made)

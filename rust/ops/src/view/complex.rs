@@ -6,7 +6,8 @@ use rushlight_dispatch::call::resolve_conj::resolve;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
-    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Operator, Saves, Tags, Variants, formula, operator,
+    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Operator, Saves, Sparse, Tags, Variants, formula,
+    operator,
 };
 use rushlight_dispatch::value::Output;
 
@@ -24,6 +25,7 @@ pub static VIEW_AS_REAL: Operator = Operator {
     tensor([[1., 2.]])",
     dtypes: DTypes::COMPLEX.union(DTypes::COMPLEX32),
     tags: Tags::STRIDE_DEPENDENT,
+    sparse: Sparse::ExplicitAutograd,
     implementation: Implementation::ViewDtype(|args| {
         let own = args.tensor(INPUT)?;
         if !own.dtype().is_complex() {

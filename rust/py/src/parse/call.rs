@@ -48,6 +48,9 @@ pub(super) fn synonyms(name: &str) -> &'static [&'static str] {
         "dim" => &["axis"],
         "keepdim" => &["keepdims"],
         "other" => &["x2"],
+        // What torch calls a number in their place.
+        "elements" => &["element"],
+        "test_elements" => &["test_element"],
         _ => &[],
     }
 }

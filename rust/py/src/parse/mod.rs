@@ -3,6 +3,8 @@
 //! torch's error with torch's `signatures` and the sentences of `messages`, and `python` what CPython says about calls of
 //! functions that torch writes in Python. `compiled` checks the arguments of functions that are written in Python here alone.
 
+use std::ffi::CStr;
+
 use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -122,6 +124,10 @@ pub fn bind<'a, 'py>(
             None => return Err(BindError::Mismatch),
         }
     }
+    let is_left_out = |place: usize| place >= given && !places.contains(&place);
+    if signatures::skips(overload.op, overload.positional(), is_left_out) {
+        return Err(BindError::Mismatch);
+    }
     // An int of too many bits is an error only if everything else fits.
     let mut too_wide = None;
     for (place, param) in schema.params.iter().enumerate() {
@@ -170,7 +176,11 @@ pub fn bind<'a, 'py>(
     if overload.needs_tensor && args.values.iter().all(|value| value.as_tensor().is_none()) {
         return Err(BindError::Mismatch);
     }
-    if signatures::is_mixed(args) || out.is_some() && signatures::lacks_out(args) {
+    let is_named = |name: &CStr| call.keywords().any(|(keyword, _)| says(keyword, name));
+    if signatures::is_misnamed(args, is_named)
+        || signatures::is_mixed(args)
+        || out.is_some() && signatures::lacks_out(args)
+    {
         return Err(BindError::Mismatch);
     }
     if let Some(error) = too_wide {

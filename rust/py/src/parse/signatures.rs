@@ -1,6 +1,8 @@
 //! torch's signatures of a name, from which the sentence about a refused call follows. They are the operators' own, in
 //! which a parameter `Tensor|Scalar` stands for two of torch's signatures, except for the names in `OTHERS`.
 
+use std::ffi::CStr;
+
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -251,6 +253,22 @@ pub(super) fn is_mixed(args: &Args) -> bool {
         "isin" => is_number(0) && is_number(1),
         _ => false,
     }
+}
+
+/// Whether an operand of `isin` has the name of the other kind: torch calls a number `element` and `test_element`.
+pub(super) fn is_misnamed(args: &Args, is_named: impl Fn(&CStr) -> bool) -> bool {
+    let misnamed = |(place, several, one): (usize, &CStr, &CStr)| match args.values.get(place) {
+        Some(Value::Scalar(_)) => is_named(several),
+        _ => is_named(one),
+    };
+    args.op.name == "isin"
+        && [(0, c"elements", c"element"), (1, c"test_elements", c"test_element")].into_iter().any(misnamed)
+}
+
+/// Whether a window's number is given and one before it left out: torch has a form for each count of them.
+pub(super) fn skips(op: &Operator, positional: usize, is_left_out: impl Fn(usize) -> bool) -> bool {
+    matches!(op.name, "kaiser_window" | "hamming_window")
+        && (1..positional).any(|place| !is_left_out(place) && is_left_out(place - 1))
 }
 
 /// Whether one of several operands has to be a tensor.

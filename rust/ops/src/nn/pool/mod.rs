@@ -16,6 +16,7 @@ use rushlight_core::layout::{Shape, to_dims, wrap_dim};
 use rushlight_core::storage::Pin;
 use rushlight_core::window::WindowDim;
 use rushlight_core::{DType, Dims, Error, Layout, Result};
+use rushlight_dispatch::node::is_tracked;
 use rushlight_dispatch::operands::{plain, plain_workplace, settle};
 use rushlight_dispatch::operator::{Args, DTypes, TensorSpec};
 use rushlight_dispatch::value::{Arg, Ints};
@@ -145,12 +146,12 @@ impl PoolParams {
         // torch's words for means over volumes are others.
         let word = |words: &'static str| if means && dims == 3 { words.trim_start_matches("either ") } else { words };
         let kernel = spread(args, size, dims, word("either be "))?;
-        let stride = match args.optional_ints(stride) {
+        let mut stride = match args.optional_ints(stride) {
             None | Some([]) => kernel.clone(),
             Some(_) => spread(args, stride, dims, word("either be omitted, "))?,
         };
         let padding = spread(args, padding, dims, word("either be "))?;
-        let dilation = match dilation {
+        let mut dilation = match dilation {
             Some(arg) => spread(args, arg, dims, "be either ")?,
             None => Ints::from_elem(1, dims),
         };
@@ -163,7 +164,15 @@ impl PoolParams {
         if dims == 1 {
             check_rank()?;
         }
-        // torch's kernels count in 32 bits; with that limit no sum below can overflow.
+        // torch's kernel for sequences without a gradient counts in 64 bits. A longer step skips the whole sequence as well,
+        // and windows of one element have no gaps.
+        if args.op.name == "max_pool1d" && !is_tracked(args) {
+            stride[0] = stride[0].min(i32::MAX.into());
+            if kernel[0] == 1 {
+                dilation[0] = 1;
+            }
+        }
+        // torch's other kernels count in 32 bits; with that limit no sum below can overflow.
         if [&kernel, &stride, &padding, &dilation].into_iter().flatten().any(|&n| i32::try_from(n).is_err()) {
             return Err(Error::runtime("value cannot be converted to type int without overflow"));
         }

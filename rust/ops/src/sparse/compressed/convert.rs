@@ -1,5 +1,6 @@
 //! Conversions to the compressed formats, and from them to others.
 
+use rushlight_autograd::sparse::layout_in_errors;
 use rushlight_autograd::{CompressedFormat, Tensor};
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
@@ -19,15 +20,6 @@ use crate::sparse::parts::{build as build_coo, entries};
 
 const BASE: Operator = Operator { dtypes: DTypes::ALL, sparse: Sparse::Supported, ..Operator::BASE };
 
-/// torch's name of a layout in Python, in errors.
-fn layout_name(name: &str) -> &'static str {
-    match name {
-        "strided" => "Strided",
-        "sparse_coo" => "Sparse",
-        _ => CompressedFormat::named(name).map_or("Unknown", CompressedFormat::layout_name),
-    }
-}
-
 /// The prefix of torch's errors for conversions of a tensor.
 fn converter(own: &Tensor) -> &'static str {
     match (own.compressed_parts(), own.is_sparse()) {
@@ -46,7 +38,7 @@ pub fn to_layout(
     blocksize: Option<&[i64]>,
     dense_dim: Option<i64>,
 ) -> Result<Tensor> {
-    let (from, to) = (own.layout_name(), layout_name(layout));
+    let (from, to) = (own.layout_name(), layout_in_errors(layout));
     let name = match (own.compressed_parts(), own.is_sparse()) {
         (Some(_), _) => format!("sparse_compressed_{called}"),
         (None, true) if called == "to_sparse" => format!("sparse_coo_{called}"),
