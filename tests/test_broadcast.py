@@ -241,3 +241,8 @@ grown = peak() - before
 assert grown * 1024 < 1.3 * 4000 * 4000 * 4, grown
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_shape_that_is_a_float():
+    with pytest.raises(RuntimeError, match="^Input shapes should be of type ints, a tuple of ints, or a list of ints"):
+        torch.broadcast_shapes(1.5)

@@ -299,3 +299,26 @@ def test_views_of_inference_tensors_are_leaves():
         assert view.is_inference() and not view.requires_grad and view.is_leaf and view.grad_fn is None
         assert not (view * 2).requires_grad
     assert (x * 2).requires_grad and x.clone().requires_grad
+
+
+COMPARISONS = ("eq_", "ne_", "lt_", "le_", "gt_", "ge_")
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_a_comparison_in_place_gives_gradients_of_zero(name):
+    weight, other = torch.ones(2, requires_grad=True), torch.ones(1, requires_grad=True)
+    changed = weight * 1
+    getattr(changed, name)(other)
+    changed.sum().backward()
+    assert weight.grad.tolist() == [0, 0] and other.grad.tolist() == [0]
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_a_comparison_in_place_with_a_tensor_that_requires_grad_is_recorded(name):
+    x = torch.ones(2)
+    getattr(x, name)(torch.ones(2, requires_grad=True))
+    assert x.requires_grad and not x.is_leaf
+    y = torch.ones(2)
+    getattr(y, name)(1)
+    assert not y.requires_grad
+    assert not getattr(torch.ones(2, requires_grad=True), name.rstrip("_"))(1).requires_grad

@@ -419,3 +419,12 @@ def test_an_argument_is_a_leaf(transform):
     with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad is being used in an in-place"):
         transform(lambda x: (x[0].mul_(2), x.sum())[1])(before)
     assert torch.equal(before, X)
+
+
+def test_what_jvp_and_jacfwd_refuse():
+    with pytest.raises(RuntimeError, match="Expected primals to contain at least one Tensor"):
+        torch.func.jvp(lambda x: x, (), ())
+    with pytest.raises(RuntimeError, match="Expected primals to only contain Tensors, got <class 'int'>"):
+        torch.func.jvp(lambda x: x, (5,), (5,))
+    with pytest.raises(RuntimeError, match="^Only allowed values for randomness are 'error', 'different', or 'same'"):
+        torch.func.jacfwd(lambda x: x, randomness="x")(torch.ones(2))

@@ -411,3 +411,40 @@ def test_a_bias_of_another_dtype_is_converted_if_the_padding_is_a_word():
     assert torch.conv1d(x.double(), weight.double(), bias, padding="same").tolist() == [[[2.0] * 3]]
     with pytest.raises(RuntimeError, match=r"Input type \(double\) and bias type \(float\) should be the same"):
         torch.conv1d(x.double(), weight.double(), bias)
+
+
+def test_a_bias_of_linear_spreads_over_the_rows_of_all_sequences():
+    x, weight, bias = torch.ones(2, 2, 3), torch.ones(2, 3), torch.arange(4.0).reshape(4, 1)
+    assert F.linear(x, weight, bias)[..., 0].tolist() == [[3, 4], [5, 6]]
+    with pytest.raises(
+        RuntimeError, match=r"^The expanded size of the tensor \(4\) must match the existing size \(2\)"
+    ):
+        F.linear(x, weight, torch.ones(2, 1))
+
+
+def test_long_steps_of_max_pool1d():
+    x = torch.arange(4.0).reshape(1, 1, 4)
+    assert torch.equal(F.max_pool1d(x, 1, dilation=2**62), x)
+    assert F.max_pool1d(x, 1, stride=2**62).tolist() == [[[0]]]
+    with pytest.raises(RuntimeError, match="^value cannot be converted to type int without overflow"):
+        F.max_pool1d(x.clone().requires_grad_(), 1, dilation=2**62)
+
+
+def test_affine_grid_shows_the_size_as_it_was_given():
+    theta = torch.ones(1, 2, 3)
+    with pytest.raises(ValueError, match=r"^Expected non-zero, positive output size. Got \[1, 1, 0, 2\]"):
+        F.affine_grid(theta, [1, 1, 0, 2], False)
+    with pytest.raises(
+        TypeError, match=r"^affine_grid_generator\(\): argument 'size' \(position 2\) must be tuple of ints"
+    ):
+        F.affine_grid(theta, torch.tensor([1, 1, 2, 2]), False)
+    with pytest.raises(TypeError, match="^object of type 'int' has no len"):
+        F.affine_grid(theta, 4, False)
+
+
+def test_kernels_of_groups_that_do_not_fit_in_memory():
+    """The lists of their positions are as long as the kernel of one group."""
+    weight = torch.ones(1).expand(4096, 64, 1 << 14, 1 << 14)
+    image = torch.ones(1).expand(1, 4096, 1 << 14, 1 << 14)
+    with pytest.raises(RuntimeError, match="memory"):
+        F.conv2d(image, weight, groups=64)

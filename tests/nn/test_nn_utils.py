@@ -119,3 +119,19 @@ def test_hooks_on_weights_need_sizes(name):
     kind = "SpectralNorm" if name == "spectral_norm" else "WeightNorm"
     with pytest.raises(ValueError, match=f"The module passed to `{kind}` can't have uninitialized parameters"):
         getattr(nn.utils, name)(nn.LazyLinear(2))
+
+
+def test_unpadded_sequences_are_copies():
+    padded = torch.ones(3, 2)
+    first, _ = torch.nn.utils.rnn.unpad_sequence(padded, torch.tensor([1, 3]))
+    first.fill_(5)
+    assert padded.sum() == 6
+
+
+def test_refusals():
+    with pytest.raises(TypeError, match="^expected Tensor as element 0 in argument 0, but got int"):
+        torch.nn.utils.rnn.pad_sequence([1, 2])
+    with pytest.raises(IndexError, match="^Dimension out of range"):
+        torch.nn.utils.weight_norm(torch.nn.Linear(2, 3), dim=7)
+    with pytest.raises(AttributeError, match="named_modules"):
+        torch.nn.utils.prune.is_pruned(5)

@@ -324,3 +324,33 @@ def test_normal_draws_numbers_of_the_size_to_which_means_and_out_broadcast():
     assert column.tolist() == [[1.0] * 3, [2.0] * 3]
     with pytest.raises(RuntimeError, match="The size of tensor a .2. must match the size of tensor b .3."):
         torch.normal(torch.ones(2), 1.0, out=torch.empty(3))
+
+
+FACTORIES = {
+    "empty": lambda **more: torch.empty(2, **more),
+    "zeros": lambda **more: torch.zeros(2, **more),
+    "full": lambda **more: torch.full((2,), 3.0, **more),
+    "arange": lambda **more: torch.arange(2, **more),
+    "eye": lambda **more: torch.eye(2, **more),
+    "rand": lambda **more: torch.rand(2, **more),
+    "randint": lambda **more: torch.randint(3, (2,), **more),
+    "linspace": lambda **more: torch.linspace(0, 1, 2, **more),
+}
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+def test_the_keywords_of_a_factory_agree_with_out(name):
+    out = torch.ones(2)
+    made = FACTORIES[name](out=out, requires_grad=True)
+    assert made is out and out.requires_grad
+    with pytest.raises(RuntimeError, match=r"^device type meta does not match device type of out parameter \(cpu\)"):
+        FACTORIES[name](out=torch.ones(2), device="meta")
+    with pytest.raises(RuntimeError, match=r"^layout Sparse does not match layout of out parameter \(Strided\)"):
+        FACTORIES[name](out=torch.ones(2), layout=torch.sparse_coo)
+
+
+def test_empty_only_resizes_out():
+    out = torch.arange(4.0)
+    assert torch.empty(2, out=out).tolist() == [0, 1]
+    with pytest.raises(RuntimeError, match="^'memory_format' argument is incompatible with 'out' tensor argument"):
+        torch.empty(2, out=out, memory_format=torch.contiguous_format)

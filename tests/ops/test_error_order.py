@@ -1,5 +1,6 @@
 """Calls with several errors report the same one as torch, with torch's message."""
 
+import math
 import warnings
 
 import pytest
@@ -218,3 +219,23 @@ def test_separate_tensors_are_not_a_list(function):
 def test_a_list_of_results_wants_a_list_of_places():
     with pytest.raises(TypeError, match="argument 'out' must be tuple of Tensors, not Tensor"):
         torch.split_copy(torch.ones(2), 1, out=torch.ones(2))
+
+
+def test_isin_and_windows_take_the_names_of_one_form():
+    x = torch.tensor([1, 2])
+    assert torch.isin(x, test_element=2).tolist() == [False, True]
+    assert torch.isin(element=2, test_elements=x).item()
+    for wrong in ({"test_elements": 2}, {"test_element": x}):
+        with pytest.raises(TypeError, match="^isin\\(\\) received an invalid combination of arguments"):
+            torch.isin(x, **wrong)
+    with pytest.raises(TypeError, match="^kaiser_window\\(\\) received an invalid combination of arguments"):
+        torch.kaiser_window(5, beta=1.0)
+    assert torch.kaiser_window(5, True, beta=1.0).shape == (5,)
+
+
+def test_the_order_of_the_checks_of_histc():
+    for own in (torch.tensor([True]), torch.tensor([1j])):
+        with pytest.raises(RuntimeError, match="bins must be > 0, but got 0 for dimension 0"):
+            torch.histc(own, 0)
+    with pytest.raises(RuntimeError, match=r"^torch.histc: range of \[nan, 2\] is not finite"):
+        torch.histc(torch.ones(2), 2, min=math.nan, max=2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -460,3 +462,38 @@ def test_tolerances_are_real(function):
     assert torch.equal(function(x, atol=2), function(x, atol=torch.tensor(2.0), rtol=0.0))
     with pytest.raises(RuntimeError, match="value cannot be converted to type double without overflow"):
         torch.linalg.lstsq(x, x, i)
+
+
+whole = torch.ones(2, 2, dtype=torch.int64)
+
+
+WRONG_DTYPES = [
+    (lambda: torch.linalg.tensorinv(torch.ones(2, 3), ind=1, out=whole), "tensorinv: Expected result to be safely"),
+    (lambda: torch.linalg.tensorsolve(torch.ones(2, 2), torch.ones(2), out=whole), "tensorsolve: Expected result to"),
+    (lambda: torch.linalg.cond(torch.ones(2, 3), 1, out=whole), "linalg.cond: Expected result to be safely castable"),
+    (lambda: torch.linalg.pinv(torch.tensor(1.0), out=whole), "linalg.pinv: Expected result to be safely castable"),
+    (lambda: torch.linalg.matrix_power(torch.ones(2, 2), -1, out=whole), "matrix_power: Expected result to be safely"),
+    (
+        lambda: torch.linalg.inv(torch.zeros(2, 2), out=whole),
+        "Expected out tensor to have dtype float, but got long int",
+    ),
+    (lambda: torch.linalg.cholesky(torch.zeros(2, 2), out=whole), "Expected out tensor to have dtype float, but got"),
+    (
+        lambda: torch.linalg.solve(torch.zeros(2, 2), torch.ones(2), out=whole),
+        "Expected out tensor to have dtype float",
+    ),
+    (lambda: torch.linalg.vecdot(torch.ones(2), torch.ones(3), out=whole), "linalg.vecdot: Expected out of dtypeFloat"),
+    (lambda: torch.linalg.svdvals(torch.full((2, 2), math.nan), out=whole), "Expected out tensor to have dtype float"),
+    (
+        lambda: torch.linalg.eigvals(torch.full((2, 2), math.nan), out=whole),
+        "torch.linalg.eigvals: Expected eigenvalues",
+    ),
+    (lambda: torch.histc(torch.ones(2), 0, out=whole), "torch.histogram: input tensor and hist tensor should have the"),
+]
+
+
+@pytest.mark.parametrize(("call", "sentence"), WRONG_DTYPES)
+def test_the_dtype_of_out_is_compared_before_anything_is_computed(call, sentence):
+    with pytest.raises(RuntimeError) as raised:
+        call()
+    assert str(raised.value).startswith(sentence)

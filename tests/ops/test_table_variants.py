@@ -168,7 +168,7 @@ def test_out(op, thorough):
 
         def check(dtype=dtype, sample=sample):
             if op.is_factory() and "memory_format" in sample:
-                return None  # refused beside out=, as tests/test_corners.py tests
+                return None  # refused beside out=, as tests/ops/test_create.py tests
             *_, wanted = evaluate(op, dtype, sample)
             results = [wanted] if is_tensor(wanted) else list(wanted)
 

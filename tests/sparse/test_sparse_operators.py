@@ -465,3 +465,53 @@ def test_tensors_without_data_have_parts():
 def test_a_sum_over_no_dimensions_is_the_tensor():
     assert torch.equal(REPEATED.sum(()).to_dense(), REPEATED.to_dense())
     assert (WHOLE != 0).to_sparse().sum(()).dtype == torch.int64
+
+
+def test_parts_of_sparse_complex_tensors():
+    values = torch.tensor([1 + 2j, 3j])
+    x = torch.sparse_coo_tensor([[0, 2]], values, (3,))
+    assert x.real.to_dense().tolist() == [1, 0, 0] and x.imag.to_dense().tolist() == [2, 0, 3]
+    assert torch.view_as_real(x).shape == (3, 2)
+    with pytest.raises(NotImplementedError):
+        x.to_dense().reshape(1, 3).to_sparse_csr().real
+
+
+def test_kin_of_sparse_tensors():
+    coo, csr, bsr = torch.eye(2).to_sparse(), torch.eye(2).to_sparse_csr(), torch.eye(2).to_sparse_bsr((1, 1))
+    assert csr.new_ones(2, 2)._nnz() == 0 and csr.new_full((2, 2), 3.0).layout == torch.sparse_csr
+    with pytest.raises(RuntimeError, match="^empty_sparse_compressed expected sparse compressed"):
+        bsr.new_ones(2, 2)
+    for call in (lambda: csr.new(2, 2), lambda: csr.new_tensor([1.0])):
+        with pytest.raises(RuntimeError, match="^Cannot map DispatchKey SparseCsrCPU to a unique layout"):
+            call()
+    assert torch.full_like(csr, 2.0).values().tolist() == [2, 2]
+    assert torch.ones_like(coo, layout=torch.strided).tolist() == [[1, 1], [1, 1]]
+    with pytest.raises(
+        RuntimeError, match=r"^empty_like with different sparse layout is not supported \(self is SparseCsr"
+    ):
+        torch.zeros_like(csr, layout=torch.strided)
+    for call, name in ((torch.rand_like, "uniform_"), (lambda x: torch.full_like(x, 1.0), "fill_.Scalar")):
+        with pytest.raises(
+            NotImplementedError, match=f"^Could not run 'aten::{name}' with arguments from the 'SparseCPU'"
+        ):
+            call(coo)
+
+
+def test_norms_of_sparse_tensors():
+    coo, csr = torch.eye(2).to_sparse(), torch.eye(2).to_sparse_csr()
+    with pytest.raises(ValueError, match="^dtype argument is not supported in frobenius norm"):
+        coo.norm("fro", dtype=torch.float64)
+    with pytest.raises(RuntimeError, match="^norm_sparse currently only supports full reductions"):
+        coo.norm(2, dim=0, keepdim=True)
+    with pytest.raises(RuntimeError, match="^only valid string values are 'fro' and 'nuc', found x"):
+        coo.norm("x")
+    with pytest.raises(
+        RuntimeError, match=r"^norm\(\): input dtype should be either floating point or complex. Got Long"
+    ):
+        coo.long().norm(2)
+    with pytest.raises(
+        NotImplementedError, match="^Could not run 'aten::norm.out' with arguments from the 'SparseCsrCPU'"
+    ):
+        csr.norm(2)
+    with pytest.raises(RuntimeError, match="^resize_reduction: support for output with SparseCsr layout"):
+        csr.norm(2, dim=0)

@@ -197,15 +197,23 @@ def found(op: Any, caller: str) -> Operator:
     name = op.name() if isinstance(op, ops.OpOverload) else op
     if not isinstance(name, str):
         raise ValueError(f"{caller}({op}): got unexpected type for op: {type(op)}")
-    name = name.removesuffix(".default")
-    namespace, _, own = name.partition("::")
-    # For these torch looks the operator up in `torch.ops`.
-    if caller in ("register_vmap", "register_autograd", "register_autocast") and own and name not in registry:
-        raise AttributeError(
-            f"'_OpNamespace' '{namespace}' object has no attribute '{own}'\n"
-            "  Only operators that programs have defined can be extended."
-        )
-    return find(name)
+    return find(name.removesuffix(".default"))
+
+
+def found_in_ops(op: Any, caller: str) -> Operator:
+    """The same, for functions that look a name up in `torch.ops`.
+
+    Raises:
+        AttributeError: programs have defined no operator of this name.
+    """
+    if isinstance(op, str):
+        namespace, _, name = op.removesuffix(".default").partition("::")
+        if name and f"{namespace}::{name}" not in registry:
+            raise AttributeError(
+                f"'_OpNamespace' '{namespace}' object has no attribute '{name}'\n"
+                "  Only operators that programs have defined can be extended."
+            )
+    return found(op, caller)
 
 
 def register_kernel(
@@ -292,7 +300,7 @@ def register_autograd(
     >>> x.grad
     tensor([5.])
     """
-    operator = found(op, "register_autograd")
+    operator = found_in_ops(op, "register_autograd")
     if operator.schema.is_mutable:
         raise RuntimeError(
             f"Cannot register autograd formula for non-functional operator {operator.owner or operator.overload()}. Please "
@@ -312,7 +320,7 @@ def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: An
     >>> torch.vmap(op)(torch.ones(2))
     tensor([6., 6.])
     """
-    operator = found(op, "register_vmap")
+    operator = found_in_ops(op, "register_vmap")
 
     def register(rule: Callable[..., Any]) -> Callable[..., Any]:
         operator.vmap = rule
@@ -330,7 +338,7 @@ def register_autocast(op: Any, device_type: str, cast_inputs: torch.dtype, /, *,
     ...     op(torch.ones(1))
     tensor([7.], dtype=torch.bfloat16)
     """
-    found(op, "register_autocast").autocast[torch.device(device_type).type] = cast_inputs
+    found_in_ops(op, "register_autocast").autocast[torch.device(device_type).type] = cast_inputs
 
 
 def register_torch_dispatch(

@@ -196,7 +196,7 @@ impl OperatorNode {
                 }
             }
             Derivative::NotImplemented(operator) => return Err(Derivative::not_implemented(operator)),
-            _ if self.op.tags.has(Tags::NO_SLOPE_IN_PLACE) => {
+            _ if self.op.tags.has(Tags::ZERO_GRADIENT_IN_PLACE) => {
                 for &input in &self.edges {
                     let meta = self.inputs.get(input).filter(|_| wanted[input]);
                     gradients.push(meta.map(|meta| create::zeros(&meta.sizes, meta.dtype, meta.device)).transpose()?);
@@ -310,7 +310,7 @@ fn check_tangents(args: &Args, arguments: &Arguments) -> Result<()> {
 
 fn arguments<'a>(args: &'a Args, in_place: bool) -> Arguments<'a> {
     let derivative = &args.op.derivative;
-    let has_zeros = in_place && args.op.tags.has(Tags::NO_SLOPE_IN_PLACE);
+    let has_zeros = in_place && args.op.tags.has(Tags::ZERO_GRADIENT_IN_PLACE);
     let mut arguments = Arguments::new();
     for (place, tensor) in args.each_tensor() {
         let own = in_place && arguments.is_empty();

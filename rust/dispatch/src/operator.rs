@@ -90,14 +90,13 @@ impl Tags {
     /// Its result is row-major if its first operand is a number.
     pub const ROW_MAJOR_FOR_NUMBERS: Tags = Tags(524_288);
     /// Its result is not differentiable, but in place it is recorded with gradients of zero, as in torch.
-    pub const NO_SLOPE_IN_PLACE: Tags = Tags(1_048_576);
+    pub const ZERO_GRADIENT_IN_PLACE: Tags = Tags(1_048_576);
 
     pub const fn union(self, other: Tags) -> Tags {
         Tags(self.0 | other.0)
     }
 
     const NAMES: [(Tags, &'static str); 21] = [
-        (Tags::NO_SLOPE_IN_PLACE, "no slope in place"),
         (Tags::BROADCASTS, "broadcasts"),
         (Tags::STRIDE_DEPENDENT, "stride dependent"),
         (Tags::DATA_DEPENDENT, "data dependent"),
@@ -118,6 +117,7 @@ impl Tags {
         (Tags::IDEMPOTENT, "idempotent"),
         (Tags::ANY_DTYPE_WITHOUT_ELEMENTS, "any dtype without elements"),
         (Tags::ROW_MAJOR_FOR_NUMBERS, "row-major for numbers"),
+        (Tags::ZERO_GRADIENT_IN_PLACE, "zero gradient in place"),
     ];
 
     pub const fn has(self, other: Tags) -> bool {
@@ -492,7 +492,7 @@ pub struct Out {
     /// Whether such a kernel broadcasts its result to the size that `out` has before.
     pub spanning: bool,
     /// Whether the call only resizes `out`, whose elements are of unspecified values anyway.
-    pub kept: bool,
+    pub only_resizes: bool,
     pub resized: Resized,
     /// The dtype of the result, where it is compared with the target's before anything is computed.
     pub known: Option<fn(&Args) -> Option<DType>>,

@@ -44,7 +44,7 @@ impl Out {
             filled: false,
             direct: false,
             spanning: false,
-            kept: false,
+            only_resizes: false,
             resized: Resized::Deprecated,
             known: None,
         }
@@ -67,8 +67,8 @@ impl Out {
         Out { spanning: true, ..self }
     }
 
-    pub const fn kept(self) -> Out {
-        Out { kept: true, ..self }
+    pub const fn only_resizes(self) -> Out {
+        Out { only_resizes: true, ..self }
     }
 
     pub const fn counted(self) -> Out {
@@ -93,10 +93,15 @@ impl Out {
     }
 
     /// With the result in the dtype of the first tensor. The operator refuses a tensor of another kind itself, first.
-    pub const fn known_inexact(self) -> Out {
+    pub const fn known_as_first(self) -> Out {
+        self.known(|args| args.each_tensor().map(|(_, first)| first.dtype()).next().filter(|dtype| dtype.is_differentiable()))
+    }
+
+    /// As `known_as_first`, for results that are real where the first tensor is complex.
+    pub const fn known_as_real_first(self) -> Out {
         self.known(|args| {
             let dtype = args.each_tensor().next()?.1.dtype();
-            (dtype.is_floating() || dtype.is_complex()).then_some(dtype)
+            dtype.is_differentiable().then(|| dtype.to_real())
         })
     }
 

@@ -127,7 +127,7 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
                 let result =
                     &if whole { Tensor::view_of(result, Layout::contiguous(out.sizes())) } else { result.clone() };
                 check_out(args, place, out, &TensorSpec::like(result))?;
-                if !op.out.kept {
+                if !op.out.only_resizes {
                     copy::copy(out, result)?;
                     out.bump_version();
                 }

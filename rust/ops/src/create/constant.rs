@@ -56,7 +56,7 @@ pub static EMPTY: Operator = Operator {
         options.finish(uninitialized(&TensorSpec { layout, dtype: options.dtype(), device: options.device() })?)
     }),
     samples: &["(2, 3)", "(0, 3)", "(1, 2, 2, 2), memory_format=torch.channels_last"],
-    out: Out::FACTORY.kept(),
+    out: Out::FACTORY.only_resizes(),
     errors: &[("(2, -1)", "RuntimeError", "Trying to create tensor with negative dimension -1: [2, -1]")],
     reference: "np.empty(size, dtype or np.float32)",
     ..BASE

@@ -64,7 +64,7 @@ pub static CHOLESKY: Operator = Operator {
     >>> torch.linalg.cholesky(torch.tensor([[4., 2.], [2., 5.]]))
     tensor([[2., 0.],
             [1., 2.]])",
-    out: Out::EXACT.known_inexact(),
+    out: Out::EXACT.known_as_first(),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
@@ -96,7 +96,7 @@ pub static CHOLESKY_OLD: Operator = Operator {
         Accepts::Cast,
         &["cholesky: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"],
     )
-    .known_inexact(),
+    .known_as_first(),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {

@@ -7,7 +7,7 @@ use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Accepts, Args, Autocast, DTypes, Derivative, Implementation, Operator, Out, Variants, operator,
 };
-use rushlight_dispatch::value::{Arg, Ints, Output, Value};
+use rushlight_dispatch::value::{Ints, Output, Value};
 use rushlight_dispatch::{create, op};
 
 use super::dense::{batch_sizes, check_inexact, check_matrix, check_square, results};
@@ -212,7 +212,7 @@ pub static COND: Operator = Operator {
 
     >>> torch.linalg.cond(torch.tensor([[2., 0.], [0., 4.]]))
     tensor(2.)",
-    out: Out::new(Accepts::Cast, &["linalg.cond: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"]).known(|args| args.tensor(Arg::FIRST).ok().filter(|own| own.dtype().is_differentiable()).map(|own| own.dtype().to_real())),
+    out: Out::new(Accepts::Cast, &["linalg.cond: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"]).known_as_real_first(),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
@@ -254,9 +254,7 @@ pub static COND_NAMED: Operator = Operator {
         Accepts::Cast,
         &["linalg.cond: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"],
     )
-    .known(|args| {
-        args.tensor(Arg::FIRST).ok().filter(|own| own.dtype().is_differentiable()).map(|own| own.dtype().to_real())
-    }),
+    .known_as_real_first(),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {

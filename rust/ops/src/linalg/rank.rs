@@ -90,7 +90,7 @@ pub static PINV: Operator = Operator {
         Accepts::Cast,
         &["linalg.pinv: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"],
     )
-    .known_inexact(),
+    .known_as_first(),
     dtypes: DTypes::DENSE,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let tolerance = Tolerance { absolute: given(args, ATOL)?, relative: given(args, RTOL)? };

@@ -62,7 +62,7 @@ pub static SOLVE: Operator = Operator {
 
     >>> torch.linalg.solve(torch.tensor([[2., 0.], [0., 4.]]), torch.tensor([2., 8.]))
     tensor([1., 2.])",
-    out: Out::EXACT.known_inexact(),
+    out: Out::EXACT.known_as_first(),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
@@ -99,7 +99,7 @@ pub static SOLVE_EX_PUBLIC: Operator = Operator {
 
     >>> torch.linalg.solve_ex(torch.eye(2), torch.ones(2)).info
     tensor(0, dtype=torch.int32)",
-    out: Out::EXACT.known_inexact(),
+    out: Out::EXACT.known_as_first(),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
@@ -173,7 +173,7 @@ pub static INV: Operator = Operator {
     >>> torch.linalg.inv(torch.tensor([[2., 0.], [0., 4.]]))
     tensor([[0.5000, 0.0000],
             [0.0000, 0.2500]])",
-    out: Out::EXACT.known_inexact(),
+    out: Out::EXACT.known_as_first(),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| inverse(args.tensor(A)?).map(Output::Tensor)),
@@ -194,7 +194,7 @@ pub static INVERSE: Operator = Operator {
     >>> torch.inverse(torch.tensor([[2., 0.], [0., 4.]]))
     tensor([[0.5000, 0.0000],
             [0.0000, 0.2500]])",
-    out: Out::EXACT.known_inexact(),
+    out: Out::EXACT.known_as_first(),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| inverse(args.tensor(INPUT)?).map(Output::Tensor)),

@@ -9,7 +9,7 @@ use rushlight_dispatch::operator::{
     Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out,
     Saves, TensorSpec, Variants, formula, operator,
 };
-use rushlight_dispatch::value::{Arg, Output};
+use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{copy, create, op};
 
 use super::dense::{
@@ -94,9 +94,7 @@ pub static SVDVALS: Operator = Operator {
 
     >>> torch.linalg.svdvals(torch.tensor([[3., 0.], [0., 4.]]))
     tensor([4., 3.])",
-    out: Out::EXACT.known(|args| {
-        args.tensor(Arg::FIRST).ok().filter(|own| own.dtype().is_differentiable()).map(|own| own.dtype().to_real())
-    }),
+    out: Out::EXACT.known_as_real_first(),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {

@@ -92,7 +92,7 @@ pub static VECDOT: Operator = Operator {
 
     >>> torch.linalg.vecdot(torch.tensor([1., 2.]), torch.tensor([3., 4.]))
     tensor(11.)",
-    out: Out::new(Accepts::Same, &["linalg.vecdot: Expected out of dtype{Result} but found {Out}"]).known_inexact(),
+    out: Out::new(Accepts::Same, &["linalg.vecdot: Expected out of dtype{Result} but found {Out}"]).known_as_first(),
     dtypes: DTypes::INEXACT,
     autocast: Autocast::LowerPrecision,
     implementation: Implementation::CompositeImplicit(|args| {
@@ -225,7 +225,7 @@ pub static TENSORINV: Operator = Operator {
         Accepts::Cast,
         &["tensorinv: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"],
     )
-    .known_inexact(),
+    .known_as_first(),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
@@ -271,7 +271,7 @@ pub static TENSORSOLVE: Operator = Operator {
         Accepts::Cast,
         &["tensorsolve: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"],
     )
-    .known_inexact(),
+    .known_as_first(),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {

@@ -46,7 +46,7 @@ pub static HISTC: Operator = Operator {
 
     >>> torch.histc(torch.tensor([1., 2., 1.]), bins=4, min=0, max=3)
     tensor([0., 2., 1., 0.])",
-    out: Out::new(Accepts::Same, &["torch.histogram: input tensor and hist tensor should have the same dtype, but got input {result} and hist {out}"]).known_inexact(),
+    out: Out::new(Accepts::Same, &["torch.histogram: input tensor and hist tensor should have the same dtype, but got input {result} and hist {out}"]).known_as_first(),
     dtypes: DTypes::FLOATS,
     implementation: Implementation::Kernel(Kernel { infer: histc_infer, cpu: histc, cuda: OnCuda::Own(histc) }),
     derivative: Derivative::NonDifferentiable("its result is a count"),

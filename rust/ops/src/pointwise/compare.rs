@@ -23,7 +23,7 @@ const COMPARISON: Operator = Operator {
     variants: Variants::ALL,
     signature: "(Tensor self, Tensor|Scalar other) -> Tensor",
     dtypes: DTypes::COMPUTED.without(DTypes::COMPLEX),
-    tags: Tags::NO_SLOPE_IN_PLACE,
+    tags: Tags::ZERO_GRADIENT_IN_PLACE,
     derivative: WHY,
     errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), 1", "t(0, 3), t(1, 3)"],

@@ -24,7 +24,7 @@ pub struct ConvDim {
 
 /// Returns an error for kernels whose taps, each in several lists, need more memory than there is.
 pub fn check_memory_of_taps(g: &Geometry) -> Result<()> {
-    let channels = (g.channels.max(g.features) / g.groups.max(1)).max(1);
+    let channels = g.channels.max(g.features).max(1);
     let places = g.space.iter().try_fold(channels, |n, dim| n.checked_mul(dim.kernel));
     let places = places.and_then(|places| places.checked_add(g.kernel().iter().sum()));
     check_available(places.and_then(|places| places.checked_mul(2 * size_of::<(usize, isize)>())))
