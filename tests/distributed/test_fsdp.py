@@ -447,3 +447,61 @@ def _fails_in_backward(rank):
 
 def test_after_an_error(ranks):
     ranks(_fails_in_backward, 2)
+
+
+class _Gather:
+    def __init__(self):
+        self.calls = []
+
+    def allocate(self, size, *, dtype, device):
+        self.calls.append(tuple(size))
+        # What the memory holds before must not matter.
+        return torch.full(size, float("nan"), dtype=dtype, device=device)
+
+    def __call__(self, output_tensor, input_tensor, group, async_op=False):
+        assert output_tensor[group.rank() * input_tensor.numel()].data_ptr() == input_tensor.data_ptr()
+        self.calls.append("call")
+        return dist.all_gather_into_tensor(output_tensor, input_tensor, group, async_op)
+
+
+class _Scatter(_Gather):
+    def __call__(self, output_tensor, input_tensor, group, op, async_op=False):
+        self.calls.append("call")
+        return dist.reduce_scatter_tensor(output_tensor, input_tensor, op, group, async_op)
+
+
+def _custom_calls(rank):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, bias=False))
+    alone = copy.deepcopy(net)
+    fully_shard(net[1])
+    fully_shard(net)
+    gather, scatter = _Gather(), _Scatter()
+    net[1].set_custom_all_gather(gather)
+    net[1].set_custom_reduce_scatter(scatter)
+    x = torch.ones(1, 2)
+    for one in (net, alone):
+        one(x).sum().backward()
+    for found, expected in zip(net.parameters(), alone.parameters()):
+        torch.testing.assert_close(found.grad.full_tensor(), expected.grad)
+    # Only the inner unit has them. It gathers for forward and for backward.
+    assert gather.calls == [(4,), "call"] * 2
+    assert scatter.calls == [(4,), (2,), "call"]
+
+
+def test_custom_calls(ranks):
+    ranks(_custom_calls, 2)
+
+
+def _refused_settings(rank):
+    net = fully_shard(nn.Linear(2, 2))
+    net.set_separate_reduce_scatter_group()
+    net.set_reduce_scatter_max_input_buffers(2)
+    with pytest.raises(TypeError, match="max_input_buffers must be an int, got bool"):
+        net.set_reduce_scatter_max_input_buffers(True)
+    with pytest.raises(ValueError, match="max_input_buffers must be a positive int, got 0"):
+        net.set_reduce_scatter_max_input_buffers(0)
+
+
+def test_buffers_of_reductions(ranks):
+    ranks(_refused_settings, 2)

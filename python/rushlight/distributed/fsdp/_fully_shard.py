@@ -165,6 +165,39 @@ class FSDPModule:
     def set_post_optim_event(self, event):
         """Accepted; parameters are gathered on the current stream, after the optimizer's step."""
 
+    def set_custom_all_gather(self, comm):
+        """Gathers the parameters of this unit by a function of the program.
+
+        Args:
+            comm: an object with ``allocate(size, *, dtype, device)``, which makes the flat output, and
+                ``__call__(output_tensor, input_tensor, group, async_op)``. The input is this rank's part of the output.
+        """
+        self._set("all_gather", comm, False)
+
+    def set_custom_reduce_scatter(self, comm):
+        """Adds up the gradients of this unit by a function of the program.
+
+        Args:
+            comm: an object with ``allocate(size, *, dtype, device)``, which makes the flat input and output, and
+                ``__call__(output_tensor, input_tensor, group, op, async_op)``.
+        """
+        self._set("reduce_scatter", comm, False)
+
+    def set_reduce_scatter_max_input_buffers(self, max_input_buffers, *, recurse=True):
+        """Accepted; a reduction is in order with what follows, so one buffer is enough.
+
+        Raises:
+            TypeError: it is no int.
+            ValueError: it is less than one.
+        """
+        if not isinstance(max_input_buffers, int) or isinstance(max_input_buffers, bool):
+            raise TypeError(f"max_input_buffers must be an int, got {type(max_input_buffers).__name__}")
+        if max_input_buffers < 1:
+            raise ValueError(f"max_input_buffers must be a positive int, got {max_input_buffers}")
+
+    def set_separate_reduce_scatter_group(self, enable=True, *, recurse=True):
+        """Accepted; gathers and reductions are in order with the current stream, so a second group gains nothing."""
+
     def set_allocate_memory_from_process_group_for_comm(self, enable):
         """Accepted; memory comes from the usual pool."""
 

@@ -12,6 +12,8 @@ from rushlight.distributed._reduce_op import ReduceOp
 from rushlight.distributed.tensor import DTensor
 from rushlight.utils._pytree import tree_map
 
+from ._comm import AllGather, ReduceScatter
+
 
 class Piece:
     """What a unit gathers as one tensor. `whole` is it, a parameter whose memory comes and goes.
@@ -78,6 +80,7 @@ class Unit:
         self.is_outermost = True
         self.reduces_copies, self.divide_by, self.unshards_in_backward = True, None, True
         self.only_sums, self.after_reduction, self.counts_unused = False, None, False
+        self.all_gather, self.reduce_scatter = AllGather(), ReduceScatter()
         self.is_whole, self.in_backward, self.left = False, False, 0
         for piece in pieces:
             if piece.whole.requires_grad:
@@ -106,11 +109,15 @@ class Unit:
     def gathered(self, pieces, given, dtype):
         """Pairs of pieces and tables of the parts that all ranks give."""
         given = torch.cat([given(piece, dtype) for piece in pieces])
-        table = given.new_empty(self.size, given.numel())
         if self.group is None:
-            table[0] = given
+            table = given.view(1, -1)
         else:
-            _collectives.all_gather_single(table.view(-1), given, self.group)
+            flat = self.all_gather.allocate((self.size * given.numel(),), dtype=given.dtype, device=given.device)
+            table = flat.view(self.size, -1)
+            # A call of the program may rely on its input being a part of its output, as in torch.
+            own = table[self.group.rank()]
+            own.copy_(given)
+            self.all_gather(output_tensor=flat, input_tensor=own, group=self.group, async_op=False)
         return zip(pieces, table.split([piece.part for piece in pieces], 1))
 
     def unshard(self):
@@ -233,7 +240,9 @@ class Unit:
                 continue
             # The last columns tell which parameters have a gradient on any rank. The others get none, and so no step.
             width, marks = sum(piece.part for piece in pieces), len(pieces) if len(self.pieces) > 1 else 0
-            given = torch.zeros(self.size, width + marks, dtype=dtype, device=self.device)
+            length = self.size * (width + marks)
+            given = self.reduce_scatter.allocate((length,), dtype=dtype, device=self.device).view(self.size, -1)
+            given[:, :width] = 0
             given[:, width:] = 1
             at, lacks = 0, []
             for number, piece in enumerate(pieces):
@@ -267,11 +276,11 @@ class Unit:
     def _reduced(self, given):
         """This rank's part of the average, or sum, of tables."""
         op = ReduceOp.SUM if self.only_sums or self.divide_by is not None else ReduceOp.AVG
-        got = given.new_empty(given.size(1))
+        got = self.reduce_scatter.allocate((given.size(1),), dtype=given.dtype, device=given.device)
         if self.group is None:
             got.copy_(given[0])
         else:
-            _collectives.reduce_scatter_single(got, given.view(-1), op, self.group)
+            self.reduce_scatter(output_tensor=got, input_tensor=given.view(-1), group=self.group, op=op, async_op=False)
         if self.copies is not None and self.reduces_copies:
             _collectives.all_reduce(got, op, self.copies)
         return got
