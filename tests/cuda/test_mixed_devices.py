@@ -145,3 +145,27 @@ assert total.item() == 999 * 1000 + 1000
 """,
         SOFTCUDA_SEED=1,
     )
+
+
+def test_functions_make_tensors_where_their_operands_are():
+    """Functions that are written in Python make offsets, masks, weights and directions of their own."""
+    run(
+        """
+F = torch.nn.functional
+words, table = torch.tensor([[0, 2], [1, 1]]), torch.arange(6.0).reshape(3, 2)
+assert torch.equal(F.embedding_bag(words.cuda(), table.cuda()).cpu(), F.embedding_bag(words, table))
+assert F.embedding_bag(words[:, :0].cuda(), table.cuda()).tolist() == [[0, 0], [0, 0]]
+heads, mask = torch.rand(1, 2, 4, 8), torch.nn.attention.bias.causal_lower_right(4, 4)
+attended = F.scaled_dot_product_attention(heads.cuda(), heads.cuda(), heads.cuda(), mask)
+torch.testing.assert_close(attended.cpu(), F.scaled_dot_product_attention(heads, heads, heads, attn_mask=mask))
+image, grad = torch.rand(2, 4, 6, 6), torch.rand(2, 3, 4, 4)
+weight = torch.nn.grad.conv2d_weight(image.cuda(), (3, 4, 3, 3), grad.cuda())
+expected = torch.nn.grad.conv2d_weight(image, (3, 4, 3, 3), grad)
+torch.testing.assert_close(weight.cpu(), expected, rtol=1e-3, atol=1e-2)
+assert torch.nn.grad.conv2d_input((2, 4, 6, 6), weight, grad.cuda()).is_cuda
+x = torch.ones(3, dtype=torch.float64).cuda().requires_grad_()
+assert torch.autograd.gradgradcheck(torch.sin, (x,), gen_non_contig_grad_outputs=True)
+every = {"check_batched_grad": True, "check_forward_ad": True, "check_batched_forward_grad": True}
+assert torch.autograd.gradcheck(torch.sin, (x,), **every)
+"""
+    )

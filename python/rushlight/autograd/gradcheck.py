@@ -231,7 +231,7 @@ def _check_backward(
 def _check_batched(subject: Subject, outputs: list[Tensor]) -> None:
     """Checks that batched gradients equal single ones."""
     for output, value in enumerate(outputs):
-        starts = torch.randn(2, *value.shape, dtype=value.dtype)
+        starts = torch.randn(2, *value.shape, dtype=value.dtype, device=value.device)
         grad = lambda start, batched, value=value: torch.autograd.grad(
             value, subject.sources(), start, retain_graph=True, allow_unused=True, is_grads_batched=batched
         )
@@ -245,7 +245,7 @@ def _check_batched(subject: Subject, outputs: list[Tensor]) -> None:
 
 def _check_batched_forward(subject: Subject) -> None:
     for number, source in enumerate(subject.sources()):
-        tangents = torch.randn(2, *source.shape, dtype=source.dtype)
+        tangents = torch.randn(2, *source.shape, dtype=source.dtype, device=source.device)
 
         def along(tangent: Tensor, number: int = number) -> tuple[Tensor, ...]:
             chosen: list[Tensor | None] = [None] * len(subject.wanted)
@@ -390,8 +390,8 @@ def _random_weight(output: Tensor, spread: bool) -> Tensor:
     """A random gradient for an output. Non-contiguous gradients use every second element of their memory."""
     sizes = tuple(output.shape)
     if spread and sizes:
-        return torch.randn(*sizes, 2, dtype=output.dtype)[..., 0].requires_grad_()
-    return torch.randn(sizes, dtype=output.dtype).requires_grad_()
+        return torch.randn(*sizes, 2, dtype=output.dtype, device=output.device)[..., 0].requires_grad_()
+    return torch.randn(sizes, dtype=output.dtype, device=output.device).requires_grad_()
 
 
 # torch 0.x had `gradcheck.gradcheck(...)` after `from torch.autograd import gradcheck`.

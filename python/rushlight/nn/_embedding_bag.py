@@ -32,9 +32,9 @@ def _in_line(input: Tensor, offsets: Tensor | None, weights: Tensor | None) -> t
                 "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length "
                 f"sequences. However, found offsets of type {type(offsets)}"
             )
-        offsets = torch.arange(0, input.numel(), max(input.size(1), 1), dtype=input.dtype)
+        offsets = torch.arange(0, input.numel(), max(input.size(1), 1), dtype=input.dtype, device=input.device)
         if input.size(1) == 0:
-            offsets = torch.zeros(input.size(0), dtype=input.dtype)
+            offsets = torch.zeros(input.size(0), dtype=input.dtype, device=input.device)
         input = input.reshape(-1)
         if weights is not None:
             weights = weights.reshape(-1)

@@ -122,14 +122,14 @@ def conv3d_weight(
 def _for_input(
     convolution: Callable[..., Tensor], size: Sequence[int], weight: Tensor, grad: Tensor, options: tuple[Any, ...]
 ) -> Tensor:
-    blank = torch.zeros(size, dtype=weight.dtype)
+    blank = torch.zeros(size, dtype=weight.dtype, device=weight.device)
     return _gradient(lambda input: convolution(input, weight, None, *options), blank, grad)
 
 
 def _for_weight(
     convolution: Callable[..., Tensor], input: Tensor, size: Sequence[int], grad: Tensor, options: tuple[Any, ...]
 ) -> Tensor:
-    blank = torch.zeros(size, dtype=input.dtype)
+    blank = torch.zeros(size, dtype=input.dtype, device=input.device)
     return _gradient(lambda weight: convolution(input, weight, None, *options), blank, grad)
 
 

@@ -66,11 +66,14 @@ class CausalBias(Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        options = kwargs or {}
-        if func is torch.nn.functional.scaled_dot_product_attention and (
-            options.get("is_causal") or (len(args) > 5 and args[5])
-        ):
-            raise ValueError("CausalBias should not be used with causal=True")
+        options = dict(kwargs or {})
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            if options.get("is_causal") or (len(args) > 5 and args[5]):
+                raise ValueError("CausalBias should not be used with causal=True")
+            # The mask is made on the CPU, whatever the device of the queries.
+            device = (args[0] if args else options["query"]).device
+            place = lambda one: one._materialize(device) if isinstance(one, cls) else one
+            args, options = [place(one) for one in args], {name: place(one) for name, one in options.items()}
         with torch._C.DisableTorchFunctionSubclass():
             return func(*args, **options)
 
