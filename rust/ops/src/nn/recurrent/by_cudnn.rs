@@ -63,7 +63,7 @@ pub(super) fn run(network: &Network, input: &Tensor, states: &[&Tensor]) -> Resu
             (&output).into(),
             states.into(),
             params.into(),
-            network.lengths.clone().unwrap_or_default().into(),
+            network.batch_sizes.clone().unwrap_or_default().into(),
             network.kind.name().into(),
             weights[0].biases.is_some().into(),
             together.into(),
@@ -129,12 +129,12 @@ fn described(network: &Network, input: &Tensor, states: &[&Tensor]) -> Option<(d
     if all.into_iter().any(Tensor::is_batched) {
         return None;
     }
-    let (features, sequences) = match (&network.lengths, &input.sizes()[..]) {
-        (Some(steps), &[_, features]) => {
-            let length = |at: i64| steps.iter().filter(|&&count| count > at).count() as c_int;
-            (features, Sequences { lengths: (0..*steps.first()?).map(length).collect(), packed: true })
+    let (features, sequences) = match (&network.batch_sizes, &input.sizes()[..]) {
+        (Some(batch_sizes), &[_, features]) => {
+            let length = |at: i64| batch_sizes.iter().filter(|&&count| count > at).count() as c_int;
+            (features, Sequences { lengths: (0..*batch_sizes.first()?).map(length).collect(), packed: true })
         }
-        (None, &[steps, count, features]) if network.batch_sizes.is_none() => {
+        (None, &[steps, count, features]) if network.given_batch_sizes.is_none() => {
             let steps = c_int::try_from(steps).ok()?;
             (features, Sequences { lengths: vec![steps; usize::try_from(count).ok()?], packed: false })
         }
@@ -173,8 +173,8 @@ pub fn flattened(
         directions: if bidirectional { 2 } else { 1 },
         dropout: 0.0,
         is_apart: false,
+        given_batch_sizes: None,
         batch_sizes: None,
-        lengths: None,
     };
     let Some((own, device)) = layers(&network).zip(params.first().map(|param| param.device())) else { return Ok(None) };
     let Device::Cuda(index) = device else { return Ok(None) };
@@ -240,7 +240,7 @@ fn with_network<R>(args: &Args, run: impl FnOnce(&Network, &Tensor, &[&Tensor]) 
     let (input, states, params) = (args.tensor(INPUT)?, args.tensors(HX)?, args.tensors(PARAMS)?);
     let kind = Kind::named(args.str(MODE)?)?;
     let sizes = args.ints(BATCH_SIZES)?;
-    let batch_sizes = if sizes.is_empty() { None } else { Some(create::from_slice(sizes)?) };
+    let given = if sizes.is_empty() { None } else { Some(create::from_slice(sizes)?) };
     let projected = match states[..] {
         [output, cell] => output.sizes().last() != cell.sizes().last(),
         _ => false,
@@ -252,8 +252,8 @@ fn with_network<R>(args: &Args, run: impl FnOnce(&Network, &Tensor, &[&Tensor]) 
         directions: if args.bool(BIDIRECTIONAL)? { 2 } else { 1 },
         dropout: 0.0,
         is_apart: false,
-        batch_sizes: batch_sizes.as_ref(),
-        lengths: batch_sizes.is_some().then(|| Ints::from(sizes)),
+        given_batch_sizes: given.as_ref(),
+        batch_sizes: given.is_some().then(|| Ints::from(sizes)),
     };
     let count = network.layers * network.directions;
     let fits = states.len() == kind.states()

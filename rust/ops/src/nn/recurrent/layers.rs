@@ -97,9 +97,21 @@ fn read<'a>(
     let dropout = if args.bool(own.train)? { given } else { 0.0 };
     // Also without training: the module's weights have a buffer for each layer.
     let is_apart = given != 0.0;
-    let lengths = batch_sizes.and_then(|sizes| lengths(sizes, args.tensor(Arg::FIRST).ok()?));
+    let numbers = batch_sizes.and_then(|tensor| fitting(tensor, args.tensor(Arg::FIRST).ok()?));
     let weights = Weights::list(&params, has_biases, projected);
-    Ok((Network { kind, weights, layers, directions, dropout, is_apart, batch_sizes, lengths }, hidden))
+    Ok((
+        Network {
+            kind,
+            weights,
+            layers,
+            directions,
+            dropout,
+            is_apart,
+            given_batch_sizes: batch_sizes,
+            batch_sizes: numbers,
+        },
+        hidden,
+    ))
 }
 
 fn run(args: &Args, kind: Kind, packed: bool) -> Result<Output> {
@@ -148,14 +160,14 @@ fn check_counts(layers: i64, directions: usize, weights: usize, states: usize) -
 }
 
 /// The number of sequences in each step, which never increases; `None` if the numbers do not fit the input.
-fn lengths(sizes: &Tensor, data: &Tensor) -> Option<Ints> {
-    if sizes.dtype() != DType::I64 || sizes.rank() != 1 || data.rank() == 0 {
+fn fitting(given: &Tensor, data: &Tensor) -> Option<Ints> {
+    if given.dtype() != DType::I64 || given.rank() != 1 || data.rank() == 0 {
         return None;
     }
-    let list = crate::convert::to_vec::<i64>(sizes).ok()?;
-    let falls = list.windows(2).all(|pair| pair[0] >= pair[1]) && list.iter().all(|&n| n > 0);
-    let sum = list.iter().try_fold(0i64, |sum, &n| sum.checked_add(n));
-    (falls && sum == Some(data.sizes()[0] as i64)).then(|| list.into())
+    let batch_sizes = crate::convert::to_vec::<i64>(given).ok()?;
+    let falls = batch_sizes.windows(2).all(|pair| pair[0] >= pair[1]) && batch_sizes.iter().all(|&n| n > 0);
+    let sum = batch_sizes.iter().try_fold(0i64, |sum, &n| sum.checked_add(n));
+    (falls && sum == Some(data.sizes()[0] as i64)).then(|| batch_sizes.into())
 }
 
 /// The states and parameters are where the input is.

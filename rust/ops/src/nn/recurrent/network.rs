@@ -122,10 +122,10 @@ pub(super) struct Network<'a> {
     pub dropout: f64,
     /// Whether cuDNN gets each layer in a call of its own, as dropout between them needs.
     pub is_apart: bool,
-    /// The number of sequences in each step, if they are packed.
-    pub batch_sizes: Option<&'a Tensor>,
+    /// The number of sequences in each step, if they are packed, as it was given.
+    pub given_batch_sizes: Option<&'a Tensor>,
     /// The same as numbers, if they fit the input.
-    pub lengths: Option<Ints>,
+    pub batch_sizes: Option<Ints>,
 }
 
 impl Network<'_> {
@@ -139,21 +139,21 @@ impl Network<'_> {
         }
         let products = op!(LINEAR, input, weights.input, weights.biases.map(|[input, _]| input))?;
         let step = |input: &Tensor, state: &State| composed::step(self.kind, weights, input, state);
-        let Some(batch_sizes) = self.batch_sizes else {
+        let Some(given) = self.given_batch_sizes else {
             return run_steps(&step, UNBIND.call([(&products).into()])?.into_tensors(), first.clone(), backwards);
         };
-        let lengths = read_lengths(batch_sizes)?;
+        let batch_sizes = read_batch_sizes(given)?;
         let rows = |at: usize| {
             let (start, end) = if backwards {
-                let after = lengths[at + 1..].iter().fold(0i64, |sum, &n| sum.wrapping_add(n));
-                (products.sizes().first().map_or(0, |&rows| rows as i64).wrapping_sub(after), lengths[at])
+                let after = batch_sizes[at + 1..].iter().fold(0i64, |sum, &n| sum.wrapping_add(n));
+                (products.sizes().first().map_or(0, |&rows| rows as i64).wrapping_sub(after), batch_sizes[at])
             } else {
-                (lengths[..at].iter().fold(0i64, |sum, &n| sum.wrapping_add(n)), lengths[at])
+                (batch_sizes[..at].iter().fold(0i64, |sum, &n| sum.wrapping_add(n)), batch_sizes[at])
             };
             let start = if backwards { start.wrapping_sub(end) } else { start };
             op!(NARROW, &products, 0i64, start, end)
         };
-        run_packed(&step, &rows, &lengths, first.clone(), backwards)
+        run_packed(&step, &rows, &batch_sizes, first.clone(), backwards)
     }
 
     /// Whether the operands have one dtype and the dimensions of a layer.
@@ -161,9 +161,9 @@ impl Network<'_> {
         let has = |tensor: &Tensor, rank: usize| {
             tensor.dtype() == input.dtype() && tensor.rank() == rank && !tensor.is_sparse()
         };
-        let rank = if self.batch_sizes.is_some() { 2 } else { 3 };
+        let rank = if self.given_batch_sizes.is_some() { 2 } else { 3 };
         has(input, rank)
-            && self.lengths.is_some() == self.batch_sizes.is_some()
+            && self.batch_sizes.is_some() == self.given_batch_sizes.is_some()
             && [weights.input, weights.own].iter().chain(&weights.projection).all(|weight| has(weight, 2))
             && weights.biases.is_none_or(|biases| biases.iter().all(|bias| has(bias, 1)))
             && has(&first.output, 2)
@@ -176,7 +176,7 @@ impl Network<'_> {
     fn is_unrolled(&self, weights: &Weights, products: &Tensor, first: &State) -> bool {
         matches!(products.device(), Device::Cuda(_))
             && weights.projection.is_none()
-            && (self.kind != Kind::Lstm || self.lengths.is_some())
+            && (self.kind != Kind::Lstm || self.batch_sizes.is_some())
             && ![products, weights.own, &first.output]
                 .iter()
                 .any(|tensor| tensor.is_handled() || !tensor.batch_dims().is_empty())
@@ -193,8 +193,8 @@ impl Network<'_> {
     ) -> Result<(Tensor, State)> {
         let (count, width) = (first.output.sizes()[0], first.output.sizes()[1]);
         let flat = op!(RESHAPE, products, sizes_value(&[-1, self.kind.gates() * width]))?;
-        let lengths = match &self.lengths {
-            Some(lengths) => lengths.clone(),
+        let batch_sizes = match &self.batch_sizes {
+            Some(batch_sizes) => batch_sizes.clone(),
             None => Ints::from_elem(count as i64, products.sizes()[0] as usize),
         };
         let results = RECURRENT_SEQUENCE.call([
@@ -203,15 +203,15 @@ impl Network<'_> {
             first.cell.as_ref().into(),
             weights.own.into(),
             ready.own_bias.as_ref().into(),
-            lengths.clone().into(),
+            batch_sizes.clone().into(),
             self.kind.name().into(),
             backwards.into(),
         ])?;
         let [outputs, cells, _] = <[Tensor; 3]>::try_from(results.into_tensors())
             .map_err(|_| Error::runtime("a sequence without results"))?;
-        let output = last(&outputs, &lengths, backwards)?;
-        let cell = first.cell.as_ref().map(|_| last(&cells, &lengths, backwards)).transpose()?;
-        let outputs = match self.lengths {
+        let output = last(&outputs, &batch_sizes, backwards)?;
+        let cell = first.cell.as_ref().map(|_| last(&cells, &batch_sizes, backwards)).transpose()?;
+        let outputs = match self.batch_sizes {
             Some(_) => outputs,
             None => op!(RESHAPE, &outputs, sizes_value(&[-1, count, width]))?,
         };
@@ -224,17 +224,17 @@ impl Network<'_> {
         if self.is_unrolled(weights, &products, first) {
             return self.run_unrolled(&ready, weights, &products, first, backwards);
         }
-        match &self.lengths {
+        match &self.batch_sizes {
             None => match Layer::run_fused(weights, &products, first, backwards)? {
                 Some(found) => Ok(found),
                 None => run_steps(&step, UNBIND.call([(&products).into()])?.into_tensors(), first.clone(), backwards),
             },
-            Some(lengths) => {
-                let parts = SPLIT_WITH_SIZES.call([(&products).into(), lengths.clone().into()])?.into_tensors();
+            Some(batch_sizes) => {
+                let parts = SPLIT_WITH_SIZES.call([(&products).into(), batch_sizes.clone().into()])?.into_tensors();
                 let rows = |at: usize| {
                     parts.get(at).cloned().ok_or_else(|| Error::runtime("fewer steps than numbers of sequences"))
                 };
-                run_packed(&step, &rows, lengths, first.clone(), backwards)
+                run_packed(&step, &rows, batch_sizes, first.clone(), backwards)
             }
         }
     }
@@ -282,16 +282,16 @@ impl Network<'_> {
     }
 }
 
-/// The rows of the last steps of all sequences, of which `lengths[t]` have step `t`.
-fn last(all: &Tensor, lengths: &[i64], backwards: bool) -> Result<Tensor> {
+/// The rows of the last steps of all sequences, of which `batch_sizes[t]` have step `t`.
+fn last(all: &Tensor, batch_sizes: &[i64], backwards: bool) -> Result<Tensor> {
     let rows = |start: i64, count: i64| op!(NARROW, all, 0i64, start, count);
     if backwards {
-        return rows(0, lengths.first().copied().unwrap_or(0));
+        return rows(0, batch_sizes.first().copied().unwrap_or(0));
     }
     // The sequences that end with a step are its last ones, and the longest sequences are the first.
-    let (mut parts, mut end) = (Vec::new(), lengths.iter().sum::<i64>());
+    let (mut parts, mut end) = (Vec::new(), batch_sizes.iter().sum::<i64>());
     let mut longer = 0;
-    for &count in lengths.iter().rev() {
+    for &count in batch_sizes.iter().rev() {
         if count > longer {
             parts.push(rows(end - count + longer, count - longer)?);
         }
@@ -317,13 +317,13 @@ pub(super) fn apart(states: &[&Tensor]) -> Result<Vec<State>> {
 }
 
 /// The same numbers as they are.
-fn read_lengths(sizes: &Tensor) -> Result<Vec<i64>> {
-    let steps = size(sizes, 0)?;
-    if sizes.dtype() != DType::I64 {
-        let name = sizes.dtype().display_name();
+fn read_batch_sizes(given: &Tensor) -> Result<Vec<i64>> {
+    let steps = size(given, 0)?;
+    if given.dtype() != DType::I64 {
+        let name = given.dtype().display_name();
         return Err(Error::runtime(format!("expected scalar type Long but found {name}")));
     }
-    let mut list = crate::convert::to_vec::<i64>(sizes)?;
-    list.truncate(steps as usize);
-    Ok(list)
+    let mut batch_sizes = crate::convert::to_vec::<i64>(given)?;
+    batch_sizes.truncate(steps as usize);
+    Ok(batch_sizes)
 }

@@ -129,23 +129,23 @@ pub(super) fn run_steps(step: &Step, steps: Vec<Tensor>, first: State, backwards
     Ok((STACK.tensor([Value::from(outputs), 0i64.into()])?, state))
 }
 
-/// Packed sequences, the longest first: step `t` contains only the sequences that are longer than `t`, `lengths[t]` of them.
+/// Packed sequences, the longest first: step `t` contains only the sequences that are longer than `t`, `batch_sizes[t]` of them.
 pub(super) fn run_packed(
     step: &Step,
     rows: &Rows,
-    lengths: &[i64],
+    batch_sizes: &[i64],
     first: State,
     backwards: bool,
 ) -> Result<(Tensor, State)> {
-    let mut outputs = Vec::with_capacity(lengths.len());
+    let mut outputs = Vec::with_capacity(batch_sizes.len());
     let joined = |outputs: Vec<Tensor>| CAT.tensor([Value::from(outputs), 0i64.into()]);
-    let (Some(&longest), Some(&shortest)) = (lengths.first(), lengths.last()) else {
+    let (Some(&longest), Some(&shortest)) = (batch_sizes.first(), batch_sizes.last()) else {
         return Err(Error::runtime("batch_sizes must not be empty"));
     };
     if backwards {
         // Sequences begin one after the other, the longest first.
         let (mut state, mut running) = (first.rows(0, shortest)?, shortest);
-        for (at, &wanted) in lengths.iter().enumerate().rev() {
+        for (at, &wanted) in batch_sizes.iter().enumerate().rev() {
             if wanted > running {
                 state = state.below(first.rows(running, wanted)?)?;
             }
@@ -159,7 +159,7 @@ pub(super) fn run_packed(
     // Sequences end one after the other, the longest last.
     let mut ended = Vec::new();
     let (mut state, mut running) = (first, longest);
-    for (at, &wanted) in lengths.iter().enumerate() {
+    for (at, &wanted) in batch_sizes.iter().enumerate() {
         let input = rows(at)?;
         if wanted < running {
             ended.push(state.rows(wanted, running)?);

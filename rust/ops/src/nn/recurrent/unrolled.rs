@@ -40,41 +40,41 @@ struct Part {
 /// The steps of a sequence: where each begins, and how many rows it has.
 struct Steps {
     starts: Vec<isize>,
-    lengths: Vec<isize>,
+    batch_sizes: Vec<isize>,
     backwards: bool,
 }
 
 impl Steps {
-    fn new(sizes: &[i64], backwards: bool) -> Result<Steps> {
-        let lengths: Vec<isize> = sizes.iter().map(|&length| length as isize).collect();
-        if lengths.is_empty()
-            || lengths.iter().any(|&rows| rows < 1)
-            || lengths.windows(2).any(|pair| pair[0] < pair[1])
+    fn new(batch_sizes: &[i64], backwards: bool) -> Result<Steps> {
+        let batch_sizes: Vec<isize> = batch_sizes.iter().map(|&count| count as isize).collect();
+        if batch_sizes.is_empty()
+            || batch_sizes.iter().any(|&rows| rows < 1)
+            || batch_sizes.windows(2).any(|pair| pair[0] < pair[1])
         {
             return Err(Error::runtime("the numbers of sequences in each step must be positive and never increase"));
         }
-        let mut starts = Vec::with_capacity(lengths.len());
+        let mut starts = Vec::with_capacity(batch_sizes.len());
         let mut row = 0isize;
-        for &length in &lengths {
+        for &count in &batch_sizes {
             starts.push(row);
-            row = row.checked_add(length).ok_or_else(|| Error::runtime("too many rows"))?;
+            row = row.checked_add(count).ok_or_else(|| Error::runtime("too many rows"))?;
         }
-        Ok(Steps { starts, lengths, backwards })
+        Ok(Steps { starts, batch_sizes, backwards })
     }
 
     fn rows(&self) -> isize {
-        self.starts.last().zip(self.lengths.last()).map_or(0, |(start, rows)| start + rows)
+        self.starts.last().zip(self.batch_sizes.last()).map_or(0, |(start, rows)| start + rows)
     }
 
     /// The steps in the order in which they run.
     fn order(&self) -> Vec<usize> {
-        let steps = 0..self.lengths.len();
+        let steps = 0..self.batch_sizes.len();
         if self.backwards { steps.rev().collect() } else { steps.collect() }
     }
 
     /// The states before a step.
     fn before(&self, step: usize) -> Vec<Part> {
-        let (to, rows) = (self.starts[step], self.lengths[step]);
+        let (to, rows) = (self.starts[step], self.batch_sizes[step]);
         let first = |to: isize, from: isize, rows: isize| Part { to, of_first: true, from, rows };
         if !self.backwards {
             return match step.checked_sub(1) {
@@ -82,7 +82,7 @@ impl Steps {
                 Some(last) => vec![Part { to, of_first: false, from: self.starts[last], rows }],
             };
         }
-        let Some(&running) = self.lengths.get(step + 1) else { return vec![first(to, 0, rows)] };
+        let Some(&running) = self.batch_sizes.get(step + 1) else { return vec![first(to, 0, rows)] };
         let mut parts = vec![Part { to, of_first: false, from: self.starts[step + 1], rows: running }];
         if running < rows {
             parts.push(first(to + running, running, rows - running));
@@ -93,7 +93,7 @@ impl Steps {
     /// The states before all steps, in as few parts as possible.
     fn all_before(&self) -> Vec<Part> {
         let mut merged: Vec<Part> = Vec::new();
-        for part in (0..self.lengths.len()).flat_map(|step| self.before(step)) {
+        for part in (0..self.batch_sizes.len()).flat_map(|step| self.before(step)) {
             match merged.last_mut() {
                 Some(last)
                     if last.of_first == part.of_first
@@ -155,7 +155,7 @@ impl<'a> Sequence<'a> {
             bias: args.optional_tensor(B_HH),
             steps: Steps::new(args.ints(BATCH_SIZES)?, args.bool(BACKWARDS)?)?,
         };
-        let (gates, first) = (own.kind.gates(), own.steps.lengths[0]);
+        let (gates, first) = (own.kind.gates(), own.steps.batch_sizes[0]);
         let fits = matches!(own.hx.sizes()[..], [count, width] if count == first
             && own.products.sizes()[..] == [own.steps.rows(), gates * width]
             && own.weight.sizes()[..] == [gates * width, width]
@@ -211,7 +211,7 @@ impl<'a> Sequence<'a> {
         let products = self.products.detach();
         let turned = || Matrix::laid(self.weight, self.weight.layout().transpose(0, 1));
         for step in self.steps.order() {
-            let at = |of: &Tensor| rows(of, self.steps.starts[step], self.steps.lengths[step]);
+            let at = |of: &Tensor| rows(of, self.steps.starts[step], self.steps.batch_sizes[step]);
             let (state, given, output) = (self.state(step, &self.hx.detach(), &outputs)?, at(&products), at(&outputs));
             let multiply = |to: &Tensor, addend: Option<&Tensor>| {
                 let addend = addend.map(|tensor| (Scalar::Int(1), Matrix::of(tensor)));
@@ -260,7 +260,7 @@ impl<'a> Sequence<'a> {
         let products = self.products.detach();
         let add = |to: &Tensor, more: &Tensor| Args::new(&ADD, [to.into(), more.into()]).call_into(Target::InPlace);
         for step in self.steps.order().into_iter().rev() {
-            let at = |of: &Tensor| rows(of, self.steps.starts[step], self.steps.lengths[step]);
+            let at = |of: &Tensor| rows(of, self.steps.starts[step], self.steps.batch_sizes[step]);
             let (grad, output, to) = (at(&all), at(&outputs), at(&to_products));
             let direct = match (self.kind, &of_cells) {
                 (Kind::Tanh, _) => {
@@ -310,18 +310,18 @@ impl<'a> Sequence<'a> {
     /// The same results, composed of operators that are recorded.
     fn composed(&self) -> Result<Vec<Tensor>> {
         let turned = op!(TRANSPOSE, self.weight, 0i64, 1i64)?;
-        let count = self.steps.lengths.len();
+        let count = self.steps.batch_sizes.len();
         let (mut outputs, mut cells, mut all_sums) = (vec![None; count], vec![None; count], vec![None; count]);
         let mut state = State { output: self.hx.clone(), cell: self.cx.cloned() };
         for step in self.steps.order() {
-            let (start, length) = (self.steps.starts[step] as i64, self.steps.lengths[step] as i64);
-            let given = op!(NARROW, self.products, 0i64, start, length)?;
+            let (start, rows) = (self.steps.starts[step] as i64, self.steps.batch_sizes[step] as i64);
+            let given = op!(NARROW, self.products, 0i64, start, rows)?;
             let before = |last: &Tensor, first: &Tensor| -> Result<Tensor> {
                 let running = last.sizes()[0] as i64;
-                if running >= length {
-                    return op!(NARROW, last, 0i64, 0i64, length);
+                if running >= rows {
+                    return op!(NARROW, last, 0i64, 0i64, rows);
                 }
-                let more = op!(NARROW, first, 0i64, running, length - running)?;
+                let more = op!(NARROW, first, 0i64, running, rows - running)?;
                 CAT.tensor([Value::from(vec![last.clone(), more]), 0i64.into()])
             };
             let output = before(&state.output, self.hx)?;
