@@ -37,7 +37,7 @@ const ADD: c_int = 0;
 
 /// `cudnnRNNMode_t`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cell {
+pub enum Kind {
     Relu,
     Tanh,
     Lstm,
@@ -47,7 +47,7 @@ pub enum Cell {
 /// Layers of recurrent cells.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Network {
-    pub cell: Cell,
+    pub kind: Kind,
     pub dtype: DType,
     /// Whether each layer has its two biases.
     pub biased: bool,
@@ -61,10 +61,10 @@ pub struct Network {
 
 impl Network {
     fn gates(&self) -> usize {
-        match self.cell {
-            Cell::Relu | Cell::Tanh => 1,
-            Cell::Lstm => 4,
-            Cell::Gru => 3,
+        match self.kind {
+            Kind::Relu | Kind::Tanh => 1,
+            Kind::Lstm => 4,
+            Kind::Gru => 3,
         }
     }
 
@@ -85,7 +85,7 @@ impl Network {
                 (library.set_network)(
                     object,
                     STANDARD,
-                    self.cell as c_int,
+                    self.kind as c_int,
                     if self.biased { DOUBLE_BIAS } else { NO_BIAS },
                     c_int::from(self.bidirectional),
                     LINEAR_INPUT,
@@ -309,7 +309,7 @@ impl Call {
             Description::tensor(library, dtype, &[own.layers * own.directions(), count, features], false)
         };
         let hidden = state(own.output)?;
-        let cell = if own.cell == Cell::Lstm { Some(state(own.width)?) } else { None };
+        let cell = if own.kind == Kind::Lstm { Some(state(own.width)?) } else { None };
         let (mut work, mut reserve) = (0, 0);
         // SAFETY: all objects are alive, and the pointers are those of local variables.
         let status = unsafe {

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use rushlight_autograd::{Tensor, modes};
 use rushlight_core::{DType, Device, Error, Layout, Result};
 use rushlight_cuda::card;
-use rushlight_cuda::dnn::recurrent::{self as dnn, Backward, Buffer, Call, Cell, Forward, Sequences};
+use rushlight_cuda::dnn::recurrent::{self as dnn, Backward, Buffer, Call, Forward, Sequences};
 use rushlight_cuda::{dnn::SETTINGS, stream};
 use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::operator::{
@@ -105,11 +105,11 @@ fn layers(network: &Network) -> Option<dnn::Network> {
         && ![features, width, output].contains(&0);
     let number = |size: isize| c_int::try_from(size).ok();
     let own = dnn::Network {
-        cell: match network.kind {
-            Kind::Relu => Cell::Relu,
-            Kind::Tanh => Cell::Tanh,
-            Kind::Lstm => Cell::Lstm,
-            Kind::Gru => Cell::Gru,
+        kind: match network.kind {
+            Kind::Relu => dnn::Kind::Relu,
+            Kind::Tanh => dnn::Kind::Tanh,
+            Kind::Lstm => dnn::Kind::Lstm,
+            Kind::Gru => dnn::Kind::Gru,
         },
         dtype,
         biased: first.biases.is_some(),
