@@ -1,5 +1,4 @@
-//! Layers of recurrent cells over sequences: of one length, or packed (for each step, the elements of all sequences
-//! together).
+//! The operators `lstm`, `gru`, `rnn_*`: their definitions, and the checks of their arguments.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Error, Result};

@@ -1,19 +1,25 @@
 //! Recurrent networks: cells, which compute one step, and layers of them over sequences.
 //!
 //! The products of a whole sequence with the input's weights are one product; each step adds the product of the state
-//! with its weights, and `gates` computes the elementwise part of the step. `sequence` and `unrolled` are operators for all steps of a
-//! layer; `by_cudnn` gives whole networks to cuDNN.
+//! with its weights, and `gates` computes the elementwise part of the step.
+//!
+//! `layers` defines the operators for networks. Three paths compute them:
+//! - On CUDA, `by_cudnn` gives all layers to cuDNN, if it is installed and takes them, and neither determinism is asked for nor `vmap` runs.
+//! - Else `network` runs layer after layer. Two operators have all steps of a layer in one direction: `_lstm_sequence` in
+//!   `lstm_sequence` has LSTMs without projection over sequences of one length, on all devices (its half for CUDA is in `on_cuda`);
+//!   `_recurrent_sequence` in `recurrent_sequence` has packed LSTMs without projection, GRUs and RNNs, on CUDA and outside of `vmap`.
+//! - All others run step by step, fused (`network`) or as torch composes them (`composed`).
 
 pub mod by_cudnn;
 mod composed;
 pub mod gates;
 pub mod layers;
+pub mod lstm_sequence;
 mod network;
 mod on_cuda;
+pub mod recurrent_sequence;
 mod rerun;
-pub mod sequence;
 mod steps;
-pub mod unrolled;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};

@@ -1,4 +1,4 @@
-//! Layers of recurrent cells over sequences, of one length or packed, by operators for whole sequences or by steps.
+//! Runs the layers of a network one after the other, and chooses for each whether an operator for whole sequences runs it, or steps do.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Error, Result};
@@ -6,9 +6,9 @@ use rushlight_dispatch::op;
 use rushlight_dispatch::value::{Ints, Value, sizes_value};
 
 use super::gates::{GRU_GATES, LSTM_GATES};
-use super::sequence::LSTM_SEQUENCE;
+use super::lstm_sequence::LSTM_SEQUENCE;
+use super::recurrent_sequence::RECURRENT_SEQUENCE;
 use super::steps::{Kind, State, Weights, run_packed, run_steps};
-use super::unrolled::RECURRENT_SEQUENCE;
 use super::{composed, size};
 use crate::join::cat::{CAT, STACK};
 use crate::linalg::addmm::ADDMM;
@@ -173,7 +173,7 @@ impl Network<'_> {
 
     /// Whether the operator for whole sequences runs: on GPUs, where it adds the gradients of the weights at once. LSTMs over sequences
     /// of one length have one of their own.
-    fn is_unrolled(&self, weights: &Weights, products: &Tensor, first: &State) -> bool {
+    fn is_recurrent_sequence(&self, weights: &Weights, products: &Tensor, first: &State) -> bool {
         matches!(products.device(), Device::Cuda(_))
             && weights.projection.is_none()
             && (self.kind != Kind::Lstm || self.batch_sizes.is_some())
@@ -183,7 +183,7 @@ impl Network<'_> {
             && first.output.numel() > 0
     }
 
-    fn run_unrolled(
+    fn run_recurrent_sequence(
         &self,
         ready: &Layer,
         weights: &Weights,
@@ -221,8 +221,8 @@ impl Network<'_> {
     fn run_fast(&self, input: &Tensor, weights: &Weights, first: &State, backwards: bool) -> Result<(Tensor, State)> {
         let (ready, products) = Layer::new(self.kind, input, weights)?;
         let step = |input: &Tensor, state: &State| ready.step(input, state);
-        if self.is_unrolled(weights, &products, first) {
-            return self.run_unrolled(&ready, weights, &products, first, backwards);
+        if self.is_recurrent_sequence(weights, &products, first) {
+            return self.run_recurrent_sequence(&ready, weights, &products, first, backwards);
         }
         match &self.batch_sizes {
             None => match Layer::run_fused(weights, &products, first, backwards)? {
