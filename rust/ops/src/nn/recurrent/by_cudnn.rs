@@ -19,7 +19,7 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::value::{Arg, Ints, Output, Value};
 use rushlight_dispatch::{copy, create, deterministic, op};
 
-use super::network::{Network, apart};
+use super::network::{Network, split_states};
 use super::rerun;
 use super::steps::{Kind, Weights};
 use crate::convert::CLONE;
@@ -39,11 +39,11 @@ pub(super) fn run(network: &Network, input: &Tensor, states: &[&Tensor]) -> Resu
     let is_refused = deterministic::is_enabled()
         || SETTINGS.deterministic.load(Ordering::Relaxed)
         || operands.into_iter().any(|tensor| tensor.is_handled() || !tensor.batch_dims().is_empty());
-    let Some((own, _)) = described(network, input, states).filter(|_| !is_refused) else { return Ok(None) };
-    if dnn::buffer(card::of(input.device())?, stream::current(index), &own)?.is_none() {
+    let Some((description, _)) = described(network, input, states).filter(|_| !is_refused) else { return Ok(None) };
+    if dnn::buffer(card::of(input.device())?, stream::current(index), &description)?.is_none() {
         return Ok(None);
     }
-    let together = if network.is_apart { 1 } else { network.layers };
+    let together = if network.layer_by_layer { 1 } else { network.layers };
     let mut results: Vec<Vec<Tensor>> = vec![Vec::new(); states.len()];
     let mut output = input.clone();
     for first in (0..network.layers).step_by(together) {
@@ -87,24 +87,24 @@ fn layers(network: &Network) -> Option<dnn::Network> {
     let first = network.weights.first()?;
     let (dtype, device, directions) = (first.input.dtype(), first.input.device(), network.directions as isize);
     let [gates, features] = [network.kind.gates(), *first.input.sizes().get(1)?];
-    let width = first.own.sizes().first()? / gates;
+    let width = first.state.sizes().first()? / gates;
     let output = first.projection.map_or(Some(width), |weight| weight.sizes().first().copied())?;
     let has = |tensor: &Tensor, sizes: &[isize]| {
         tensor.sizes()[..] == *sizes && tensor.dtype() == dtype && tensor.device() == device && !tensor.is_sparse()
     };
-    let fits = |(at, own): (usize, &Weights)| {
+    let fits = |(at, weights): (usize, &Weights)| {
         let given = if at < network.directions { features } else { output * directions };
-        has(own.input, &[gates * width, given])
-            && has(own.own, &[gates * width, output])
-            && own.biases.is_some() == first.biases.is_some()
-            && own.biases.iter().flatten().all(|bias| has(bias, &[gates * width]))
-            && own.projection.is_none_or(|weight| network.kind == Kind::Lstm && has(weight, &[output, width]))
+        has(weights.input, &[gates * width, given])
+            && has(weights.state, &[gates * width, output])
+            && weights.biases.is_some() == first.biases.is_some()
+            && weights.biases.iter().flatten().all(|bias| has(bias, &[gates * width]))
+            && weights.projection.is_none_or(|weight| network.kind == Kind::Lstm && has(weight, &[output, width]))
     };
     let are_known = network.weights.len() == network.layers * network.directions
         && network.weights.iter().enumerate().all(fits)
         && ![features, width, output].contains(&0);
     let number = |size: isize| c_int::try_from(size).ok();
-    let own = dnn::Network {
+    let description = dnn::Network {
         kind: match network.kind {
             Kind::Relu => dnn::Kind::Relu,
             Kind::Tanh => dnn::Kind::Tanh,
@@ -119,12 +119,12 @@ fn layers(network: &Network) -> Option<dnn::Network> {
         width: number(width)?,
         output: number(output)?,
     };
-    are_known.then_some(own)
+    are_known.then_some(description)
 }
 
 /// The same with the sequences, if input and states fit the layers. A batch of networks is composed of steps.
 fn described(network: &Network, input: &Tensor, states: &[&Tensor]) -> Option<(dnn::Network, Sequences)> {
-    let own = layers(network)?;
+    let description = layers(network)?;
     let all = network.weights.iter().flat_map(Weights::each).chain(states.iter().copied()).chain([input]);
     if all.into_iter().any(Tensor::is_batched) {
         return None;
@@ -144,15 +144,15 @@ fn described(network: &Network, input: &Tensor, states: &[&Tensor]) -> Option<(d
     let is_alike =
         |tensor: &Tensor| tensor.dtype() == weight.dtype() && tensor.device() == weight.device() && !tensor.is_sparse();
     let (rows, count) = (network.weights.len() as isize, sequences.lengths.len() as isize);
-    let widths = [own.output, own.width].map(|width| width as isize);
+    let widths = [description.output, description.width].map(|width| width as isize);
     let is_state =
         |(state, width): (&&Tensor, isize)| is_alike(state) && state.sizes()[..] == [rows, count, width] && count > 0;
     let fits = is_alike(input)
-        && features == own.input as isize
+        && features == description.input as isize
         && states.len() == network.kind.states()
         && states.iter().zip(widths).all(is_state)
         && sequences.lengths.iter().all(|&length| length > 0);
-    fits.then_some((own, sequences))
+    fits.then_some((description, sequences))
 }
 
 /// The parameters of layers as views of one buffer with their values. `None` if cuDNN does not take the layers, or if the parameters
@@ -172,13 +172,15 @@ pub fn flattened(
         layers: num_layers,
         directions: if bidirectional { 2 } else { 1 },
         dropout: 0.0,
-        is_apart: false,
+        layer_by_layer: false,
         given_batch_sizes: None,
         batch_sizes: None,
     };
-    let Some((own, device)) = layers(&network).zip(params.first().map(|param| param.device())) else { return Ok(None) };
+    let Some((description, device)) = layers(&network).zip(params.first().map(|param| param.device())) else {
+        return Ok(None);
+    };
     let Device::Cuda(index) = device else { return Ok(None) };
-    let Some(buffer) = dnn::buffer(card::of(device)?, stream::current(index), &own)? else { return Ok(None) };
+    let Some(buffer) = dnn::buffer(card::of(device)?, stream::current(index), &description)? else { return Ok(None) };
     let whole = joined(&params, &buffer)?;
     if whole.storage().same(params[0].storage()) {
         return Ok(None);
@@ -251,7 +253,7 @@ fn with_network<R>(args: &Args, run: impl FnOnce(&Network, &Tensor, &[&Tensor]) 
         layers: usize::try_from(args.int(NUM_LAYERS)?).unwrap_or(0),
         directions: if args.bool(BIDIRECTIONAL)? { 2 } else { 1 },
         dropout: 0.0,
-        is_apart: false,
+        layer_by_layer: false,
         given_batch_sizes: given.as_ref(),
         batch_sizes: given.is_some().then(|| Ints::from(sizes)),
     };
@@ -269,7 +271,7 @@ fn with_network<R>(args: &Args, run: impl FnOnce(&Network, &Tensor, &[&Tensor]) 
 
 /// The results without cuDNN.
 fn stepped(network: &Network, input: &Tensor, states: &[&Tensor]) -> Result<Output> {
-    let mut results = network.results(input, &apart(states)?)?;
+    let mut results = network.results(input, &split_states(states)?)?;
     if results.len() == 2 {
         results.push(create::empty(&[0], input.dtype(), input.device())?);
     }
@@ -329,11 +331,11 @@ fn joined(params: &[&Tensor], buffer: &Buffer) -> Result<Tensor> {
 }
 
 fn forward(network: &Network, input: &Tensor, states: &[&Tensor], keeps: bool) -> Result<Option<Vec<Tensor>>> {
-    let Some((own, sequences)) = described(network, input, states) else { return Ok(None) };
+    let Some((description, sequences)) = described(network, input, states) else { return Ok(None) };
     let (card, device) = (card::of(input.device())?, input.device());
     let stream = stream::current(card.index);
-    let Some(buffer) = dnn::buffer(card, stream, &own)? else { return Ok(None) };
-    let Some(call) = Call::new(card, stream, &own, &sequences, keeps)? else { return Ok(None) };
+    let Some(buffer) = dnn::buffer(card, stream, &description)? else { return Ok(None) };
+    let Some(call) = Call::new(card, stream, &description, &sequences, keeps)? else { return Ok(None) };
     let params: Vec<&Tensor> = network.weights.iter().flat_map(Weights::each).collect();
     let (input, weights) = (ready(input)?, joined(&params, &buffer)?);
     let given = states.iter().map(|state| ready(state)).collect::<Result<Vec<_>>>()?;
@@ -404,14 +406,14 @@ Shapes: as there; the gradients are in the order of these arguments.
 fn backward(args: &Args, network: &Network, input: &Tensor, states: &[&Tensor]) -> Result<Option<Vec<Tensor>>> {
     use RECURRENT_LAYERS_BACKWARD::*;
 
-    let Some((own, sequences)) = described(network, input, states).filter(|_| !rerun::is_batched(args)) else {
+    let Some((description, sequences)) = described(network, input, states).filter(|_| !rerun::is_batched(args)) else {
         return Ok(None);
     };
     let (kept, output) = (args.tensor(RESERVE)?, args.tensor(OUTPUT)?);
     let (card, dtype, device) = (card::of(input.device())?, input.dtype(), input.device());
     let stream = stream::current(card.index);
-    let Some(buffer) = dnn::buffer(card, stream, &own)? else { return Ok(None) };
-    let Some(call) = Call::new(card, stream, &own, &sequences, true)? else { return Ok(None) };
+    let Some(buffer) = dnn::buffer(card, stream, &description)? else { return Ok(None) };
+    let Some(call) = Call::new(card, stream, &description, &sequences, true)? else { return Ok(None) };
     let mut sizes = input.sizes().clone();
     let last = sizes.len() - 1;
     sizes[last] = network.directions as isize * states[0].sizes()[2];
@@ -499,7 +501,7 @@ fn steps(args: &Args, operands: &[Tensor]) -> Result<Vec<Tensor>> {
         false.into(),
     ];
     let call = Args::new(&RECURRENT_LAYERS, values);
-    with_network(&call, |network, input, states| network.results(input, &apart(states)?))
+    with_network(&call, |network, input, states| network.results(input, &split_states(states)?))
 }
 
 /// By one operator, unless the gradient itself is recorded: then it is that of steps.

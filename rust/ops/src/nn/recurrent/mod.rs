@@ -60,10 +60,10 @@ fn size(tensor: &Tensor, dim: usize) -> Result<isize> {
 fn check_input(args: &Args) -> Result<()> {
     use RNN_TANH_CELL::*;
 
-    let (wanted, own) = (size(args.tensor(W_IH)?, 1)?, size(args.tensor(INPUT)?, 1)?);
-    match own == wanted {
+    let (wanted, features) = (size(args.tensor(W_IH)?, 1)?, size(args.tensor(INPUT)?, 1)?);
+    match features == wanted {
         true => Ok(()),
-        false => Err(Error::runtime(format!("input has inconsistent input_size: got {own} expected {wanted}"))),
+        false => Err(Error::runtime(format!("input has inconsistent input_size: got {features} expected {wanted}"))),
     }
 }
 
@@ -82,10 +82,10 @@ fn check_step(args: &Args, states: &[&Tensor]) -> Result<()> {
                 "Input batch size {rows} doesn't match hidden{label} batch size {batch}"
             )));
         }
-        let own = size(state, 1)?;
-        if own != hidden {
+        let width = size(state, 1)?;
+        if width != hidden {
             return Err(Error::runtime(format!(
-                "hidden{label} has inconsistent hidden_size: got {own}, expected {hidden}"
+                "hidden{label} has inconsistent hidden_size: got {width}, expected {hidden}"
             )));
         }
     }
@@ -128,8 +128,8 @@ fn simple_cell(args: &Args, activation: &'static Operator) -> Result<Output> {
     let state = args.tensor(RNN_TANH_CELL::HX)?;
     check_weights(args, 1)?;
     check_step(args, &[state])?;
-    let own = of_state(args, state)?;
-    op!(activation, &op!(ADD, &of_input(args)?, &own)?).map(Output::Tensor)
+    let products = of_state(args, state)?;
+    op!(activation, &op!(ADD, &of_input(args)?, &products)?).map(Output::Tensor)
 }
 
 #[operator]
@@ -240,8 +240,8 @@ Shapes: input `(N, I)`, both of hx and both results `(N, H)`, w_ih `(4 * H, I)`,
         check_input(args)?;
         check_weights(args, 4)?;
         check_step(args, &states)?;
-        let own = of_state(args, output)?;
-        LSTM_GATES.call([op!(ADD, &of_input(args)?, &own)?.into(), state.into()])
+        let products = of_state(args, output)?;
+        LSTM_GATES.call([op!(ADD, &of_input(args)?, &products)?.into(), state.into()])
     }),
     samples: &[
         "t(2, 3), [t(2, 2), t(2, 2)], t(8, 3), t(8, 2)",

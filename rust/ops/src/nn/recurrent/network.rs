@@ -27,10 +27,10 @@ use crate::view::transpose::TRANSPOSE;
 /// the steps.
 struct Layer {
     kind: Kind,
-    /// The state's weights, transposed.
-    own: Tensor,
+    /// The state's weight, transposed.
+    state: Tensor,
     /// The state's bias, if it cannot be added to the input's.
-    own_bias: Option<Tensor>,
+    state_bias: Option<Tensor>,
     projection: Option<Tensor>,
 }
 
@@ -39,17 +39,17 @@ impl Layer {
     fn new(kind: Kind, input: &Tensor, weights: &Weights) -> Result<(Layer, Tensor)> {
         let turned = |tensor: &Tensor| op!(TRANSPOSE, tensor, 0i64, 1i64);
         // A gated unit multiplies the state's part, bias included, by its reset gate.
-        let apart = kind == Kind::Gru;
+        let keeps_state_bias = kind == Kind::Gru;
         let bias = match weights.biases {
             None => None,
-            Some([input, _]) if apart => Some(input.clone()),
-            Some([input, own]) => Some(op!(ADD, input, own)?),
+            Some([input, _]) if keeps_state_bias => Some(input.clone()),
+            Some([input, state]) => Some(op!(ADD, input, state)?),
         };
         let products = op!(LINEAR, input, weights.input, bias.as_ref())?;
         let layer = Layer {
             kind,
-            own: turned(weights.own)?,
-            own_bias: weights.biases.filter(|_| apart).map(|[_, own]| own.clone()),
+            state: turned(weights.state)?,
+            state_bias: weights.biases.filter(|_| keeps_state_bias).map(|[_, state]| state.clone()),
             projection: weights.projection.map(turned).transpose()?,
         };
         Ok((layer, products))
@@ -57,17 +57,17 @@ impl Layer {
 
     fn step(&self, input: &Tensor, state: &State) -> Result<State> {
         let output = match self.kind {
-            Kind::Tanh => op!(TANH, &op!(ADDMM, input, &state.output, &self.own)?)?,
-            Kind::Relu => op!(RELU, &op!(ADDMM, input, &state.output, &self.own)?)?,
+            Kind::Tanh => op!(TANH, &op!(ADDMM, input, &state.output, &self.state)?)?,
+            Kind::Relu => op!(RELU, &op!(ADDMM, input, &state.output, &self.state)?)?,
             Kind::Gru => {
-                let own = match &self.own_bias {
-                    Some(bias) => op!(ADDMM, bias, &state.output, &self.own)?,
-                    None => op!(MM, &state.output, &self.own)?,
+                let products = match &self.state_bias {
+                    Some(bias) => op!(ADDMM, bias, &state.output, &self.state)?,
+                    None => op!(MM, &state.output, &self.state)?,
                 };
-                op!(GRU_GATES, input, &own, &state.output)?
+                op!(GRU_GATES, input, &products, &state.output)?
             }
             Kind::Lstm => {
-                let gates = op!(ADDMM, input, &state.output, &self.own)?;
+                let gates = op!(ADDMM, input, &state.output, &self.state)?;
                 let both = LSTM_GATES.call([(&gates).into(), state.cell.as_ref().into()])?.into_tensors();
                 let [output, cell] =
                     <[Tensor; 2]>::try_from(both).map_err(|_| Error::runtime("a step without results"))?;
@@ -93,16 +93,16 @@ impl Layer {
         let fits = weights.projection.is_none()
             && products.rank() == 3
             && output.sizes() == cell.sizes()
-            && [output, cell, weights.own]
+            && [output, cell, weights.state]
                 .iter()
                 .all(|tensor| tensor.dtype() == products.dtype() && tensor.rank() == 2)
             && output.sizes()[0] == products.sizes()[1]
-            && weights.own.sizes()[..] == [products.sizes()[2], output.sizes()[1]]
+            && weights.state.sizes()[..] == [products.sizes()[2], output.sizes()[1]]
             && products.sizes()[2] == 4 * output.sizes()[1];
         if !fits {
             return Ok(None);
         }
-        let values = [products.into(), output.into(), cell.into(), weights.own.into(), backwards.into()];
+        let values = [products.into(), output.into(), cell.into(), weights.state.into(), backwards.into()];
         let results = LSTM_SEQUENCE.call(values)?.into_tensors();
         let [outputs, cells, _] =
             <[Tensor; 3]>::try_from(results).map_err(|_| Error::runtime("a sequence without results"))?;
@@ -121,7 +121,7 @@ pub(super) struct Network<'a> {
     pub directions: usize,
     pub dropout: f64,
     /// Whether cuDNN gets each layer in a call of its own, as dropout between them needs.
-    pub is_apart: bool,
+    pub layer_by_layer: bool,
     /// The number of sequences in each step, if they are packed, as it was given.
     pub given_batch_sizes: Option<&'a Tensor>,
     /// The same as numbers, if they fit the input.
@@ -164,7 +164,7 @@ impl Network<'_> {
         let rank = if self.given_batch_sizes.is_some() { 2 } else { 3 };
         has(input, rank)
             && self.batch_sizes.is_some() == self.given_batch_sizes.is_some()
-            && [weights.input, weights.own].iter().chain(&weights.projection).all(|weight| has(weight, 2))
+            && [weights.input, weights.state].iter().chain(&weights.projection).all(|weight| has(weight, 2))
             && weights.biases.is_none_or(|biases| biases.iter().all(|bias| has(bias, 1)))
             && has(&first.output, 2)
             && first.cell.as_ref().is_none_or(|cell| has(cell, 2))
@@ -177,7 +177,7 @@ impl Network<'_> {
         matches!(products.device(), Device::Cuda(_))
             && weights.projection.is_none()
             && (self.kind != Kind::Lstm || self.batch_sizes.is_some())
-            && ![products, weights.own, &first.output]
+            && ![products, weights.state, &first.output]
                 .iter()
                 .any(|tensor| tensor.is_handled() || !tensor.batch_dims().is_empty())
             && first.output.numel() > 0
@@ -201,8 +201,8 @@ impl Network<'_> {
             (&flat).into(),
             (&first.output).into(),
             first.cell.as_ref().into(),
-            weights.own.into(),
-            ready.own_bias.as_ref().into(),
+            weights.state.into(),
+            ready.state_bias.as_ref().into(),
             batch_sizes.clone().into(),
             self.kind.name().into(),
             backwards.into(),
@@ -305,7 +305,7 @@ fn last(all: &Tensor, batch_sizes: &[i64], backwards: bool) -> Result<Tensor> {
 }
 
 /// The first states, split: one of each layer and direction.
-pub(super) fn apart(states: &[&Tensor]) -> Result<Vec<State>> {
+pub(super) fn split_states(states: &[&Tensor]) -> Result<Vec<State>> {
     let mut lists = Vec::new();
     for state in states {
         lists.push(UNBIND.call([(*state).into()])?.into_tensors());

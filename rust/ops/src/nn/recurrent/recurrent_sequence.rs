@@ -146,7 +146,7 @@ impl<'a> Sequence<'a> {
     fn read(args: &'a Args) -> Result<Sequence<'a>> {
         use RECURRENT_SEQUENCE::*;
 
-        let own = Sequence {
+        let sequence = Sequence {
             kind: Kind::named(args.str(MODE)?)?,
             products: args.tensor(PRODUCTS)?,
             hx: args.tensor(HX)?,
@@ -155,24 +155,24 @@ impl<'a> Sequence<'a> {
             bias: args.optional_tensor(B_HH),
             steps: Steps::new(args.ints(BATCH_SIZES)?, args.bool(BACKWARDS)?)?,
         };
-        let (gates, first) = (own.kind.gates(), own.steps.batch_sizes[0]);
-        let fits = matches!(own.hx.sizes()[..], [count, width] if count == first
-            && own.products.sizes()[..] == [own.steps.rows(), gates * width]
-            && own.weight.sizes()[..] == [gates * width, width]
-            && own.cx.is_some() == (own.kind == Kind::Lstm)
-            && own.cx.is_none_or(|cells| cells.sizes() == own.hx.sizes())
-            && own.bias.is_none_or(|bias| own.kind == Kind::Gru && bias.sizes()[..] == [gates * width]))
-            && [Some(own.hx), own.cx, Some(own.weight), own.bias]
+        let (gates, first) = (sequence.kind.gates(), sequence.steps.batch_sizes[0]);
+        let fits = matches!(sequence.hx.sizes()[..], [count, width] if count == first
+            && sequence.products.sizes()[..] == [sequence.steps.rows(), gates * width]
+            && sequence.weight.sizes()[..] == [gates * width, width]
+            && sequence.cx.is_some() == (sequence.kind == Kind::Lstm)
+            && sequence.cx.is_none_or(|cells| cells.sizes() == sequence.hx.sizes())
+            && sequence.bias.is_none_or(|bias| sequence.kind == Kind::Gru && bias.sizes()[..] == [gates * width]))
+            && [Some(sequence.hx), sequence.cx, Some(sequence.weight), sequence.bias]
                 .iter()
                 .flatten()
-                .all(|tensor| tensor.dtype() == own.products.dtype());
+                .all(|tensor| tensor.dtype() == sequence.products.dtype());
         match fits {
-            true => Ok(own),
+            true => Ok(sequence),
             false => Err(Error::runtime(format!(
                 "weights of {} do not fit products of {} and a state of {}",
-                Shape(own.weight.sizes()),
-                Shape(own.products.sizes()),
-                Shape(own.hx.sizes())
+                Shape(sequence.weight.sizes()),
+                Shape(sequence.products.sizes()),
+                Shape(sequence.hx.sizes())
             ))),
         }
     }
@@ -288,11 +288,11 @@ impl<'a> Sequence<'a> {
                 (Kind::Lstm, None) => return Err(Error::runtime("an LSTM needs two states")),
             };
             for part in self.steps.before(step) {
-                let own = part.to - self.steps.starts[step];
+                let row = part.to - self.steps.starts[step];
                 let target =
                     |all: &Tensor, first: &Tensor| rows(if part.of_first { first } else { all }, part.from, part.rows);
                 if let Some((direct, all, first)) = &direct {
-                    add(&target(all, first), &rows(direct, own, part.rows))?;
+                    add(&target(all, first), &rows(direct, row, part.rows))?;
                 }
                 let (to, moved) = (target(&all, &to_first), rows(&to_sums, part.to, part.rows));
                 let addend = Some((Scalar::Int(1), Matrix::of(&to)));
@@ -376,8 +376,8 @@ Shapes: products of the input with its weights `(sum(batch_sizes), gates * H)`, 
             [3.]])",
     dtypes: DTypes::FLOATS,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
-        let own = Sequence::read(args)?;
-        let results = if is_composed(args) { own.composed()? } else { own.forward()? };
+        let sequence = Sequence::read(args)?;
+        let results = if is_composed(args) { sequence.composed()? } else { sequence.forward()? };
         Ok(Output::Tuple(results))
     })),
     derivative: Derivative::Joint(Joint {
@@ -428,19 +428,19 @@ Shapes: as there.
     (tensor([[1.]]), tensor([[1.]]), tensor([[1.]]))",
     dtypes: DTypes::FLOATS,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
-        let (own, grads) = (Sequence::read(args)?, grads(args)?);
+        let (sequence, grads) = (Sequence::read(args)?, grads(args)?);
         let results = [args.tensor(OUTPUTS)?, args.tensor(CELLS)?, args.tensor(SUMS)?];
-        let [narrow, wide] = [1, own.kind.gates()].map(|times| [own.steps.rows(), times * own.width()]);
+        let [narrow, wide] = [1, sequence.kind.gates()].map(|times| [sequence.steps.rows(), times * sequence.width()]);
         let fits = |tensor: &Tensor, has: bool, sizes: [isize; 2]| {
-            !has || tensor.sizes()[..] == sizes && tensor.dtype() == own.products.dtype()
+            !has || tensor.sizes()[..] == sizes && tensor.dtype() == sequence.products.dtype()
         };
         if !fits(results[0], true, narrow)
-            || !fits(results[1], own.kind == Kind::Lstm, narrow)
-            || !fits(results[2], own.kind.gates() > 1, wide)
+            || !fits(results[1], sequence.kind == Kind::Lstm, narrow)
+            || !fits(results[2], sequence.kind.gates() > 1, wide)
         {
             return Err(Error::runtime("results do not fit their sequence"));
         }
-        if is_composed(args) { again(args) } else { own.backward(results, grads).map(Output::List) }
+        if is_composed(args) { again(args) } else { sequence.backward(results, grads).map(Output::List) }
     })),
     derivative: Derivative::NonDifferentiable("if gradients are recorded, the gradient of the sequence is composed"),
     // The outputs are some that these operands can have: none is cut off.
@@ -483,10 +483,10 @@ fn steps(args: &Args, given: [bool; 5], operands: &[Tensor]) -> Result<Vec<Tenso
 fn grads<'a>(args: &'a Args) -> Result<[Option<&'a Tensor>; 2]> {
     use RECURRENT_SEQUENCE_BACKWARD::*;
 
-    let own = Sequence::read(args)?;
+    let sequence = Sequence::read(args)?;
     let grads = [GRAD_OUTPUTS, GRAD_CELLS].map(|arg| args.optional_tensor(arg));
-    let sizes = [own.steps.rows(), own.width()];
-    match grads.iter().flatten().all(|grad| grad.sizes()[..] == sizes && grad.dtype() == own.products.dtype()) {
+    let sizes = [sequence.steps.rows(), sequence.width()];
+    match grads.iter().flatten().all(|grad| grad.sizes()[..] == sizes && grad.dtype() == sequence.products.dtype()) {
         true => Ok(grads),
         false => Err(Error::runtime("a gradient does not fit its sequence")),
     }

@@ -22,11 +22,11 @@ impl Kind {
         [("RNN_TANH", Kind::Tanh), ("RNN_RELU", Kind::Relu), ("LSTM", Kind::Lstm), ("GRU", Kind::Gru)];
 
     pub fn name(self) -> &'static str {
-        Kind::NAMES.into_iter().find(|&(_, own)| own == self).map_or("", |(name, _)| name)
+        Kind::NAMES.into_iter().find(|&(_, kind)| kind == self).map_or("", |(name, _)| name)
     }
 
     pub fn named(name: &str) -> Result<Kind> {
-        let known = Kind::NAMES.into_iter().find(|&(own, _)| own == name);
+        let known = Kind::NAMES.into_iter().find(|&(known, _)| known == name);
         known.map(|(_, kind)| kind).ok_or_else(|| Error::runtime(format!("Unrecognized RNN mode: {name}")))
     }
 
@@ -48,7 +48,8 @@ impl Kind {
 /// The weights of a layer in one direction.
 pub(super) struct Weights<'a> {
     pub input: &'a Tensor,
-    pub own: &'a Tensor,
+    /// The weight of the state, torch's `w_hh`.
+    pub state: &'a Tensor,
     pub biases: Option<[&'a Tensor; 2]>,
     /// The projection of an LSTM's outputs.
     pub projection: Option<&'a Tensor>,
@@ -58,18 +59,18 @@ impl<'a> Weights<'a> {
     /// The weights of all layers and directions in a list of as many parameters as they have.
     pub fn list(params: &[&'a Tensor], has_biases: bool, projected: bool) -> Vec<Weights<'a>> {
         let stride = if has_biases { 4 } else { 2 } + usize::from(projected);
-        let of = |own: &[&'a Tensor]| Weights {
-            input: own[0],
-            own: own[1],
-            biases: has_biases.then(|| [own[2], own[3]]),
-            projection: projected.then(|| own[stride - 1]),
+        let of = |layer: &[&'a Tensor]| Weights {
+            input: layer[0],
+            state: layer[1],
+            biases: has_biases.then(|| [layer[2], layer[3]]),
+            projection: projected.then(|| layer[stride - 1]),
         };
         params.chunks_exact(stride).map(of).collect()
     }
 
     /// The parameters, in the order of the list.
     pub fn each(&self) -> impl Iterator<Item = &'a Tensor> {
-        [self.input, self.own].into_iter().chain(self.biases.into_iter().flatten()).chain(self.projection)
+        [self.input, self.state].into_iter().chain(self.biases.into_iter().flatten()).chain(self.projection)
     }
 }
 
