@@ -214,10 +214,10 @@ entries! {
             3 => Kind::Gru,
             _ => return BAD_PARAM,
         };
-        let Some(data) = dtype(data) else { return BAD_PARAM };
+        let Some(of_data) = dtype(data) else { return BAD_PARAM };
         let known = [NO_BIAS, DOUBLE_BIAS].contains(&bias)
             && (0..=1).contains(&direction)
-            && dtype(compute) == Some(data.summed())
+            && dtype(compute) == Some(of_data.summed())
             && (0..=FMA_MATH).contains(&math)
             && [input, width, output, count].iter().all(|&number| number > 0)
             && (output == width || output < width && kind == Kind::Lstm)
@@ -226,8 +226,8 @@ entries! {
         if !known { return BAD_PARAM; }
         let network = Network {
             kind,
-            data,
-            tf32: data == Type::R32 && math != FMA_MATH,
+            data: of_data,
+            tf32: of_data == Type::R32 && math != FMA_MATH,
             biased: bias == DOUBLE_BIAS,
             directions: direction as usize + 1,
             layers: count as usize,
