@@ -127,6 +127,7 @@ def test_it_finds_wrong_calls():
     shown = run(
         CALLS
         + """
+BAD_PARAM, NULL_POINTER, SIZE_MISMATCH, MISALIGNED, NOT_SUPPORTED = 2000, 2002, 2006, 2003, 3000
 of_data, of_weights, kept = check("GRU", [4, 4, 4], False)
 def status(place, value):
     return library.cudnnRNNBackwardWeights_v8(*of_weights[:place], value, *of_weights[place + 1 :])

@@ -34,7 +34,7 @@ const ALIGNMENT: usize = 16;
 /// The results of layers over an input `(T, N, I)`, or packed. `None` if cuDNN does not take them.
 pub(super) fn run(network: &Network, input: &Tensor, states: &[&Tensor]) -> Result<Option<Vec<Tensor>>> {
     let Device::Cuda(index) = input.device() else { return Ok(None) };
-    // cuDNN promises equal bits in no mode, and a batch of networks would be one call for each of them.
+    // cuDNN promises equal bits for recurrent networks in no mode, and a batch of networks would be one call for each of them.
     let operands = network.weights.iter().flat_map(Weights::each).chain(states.iter().copied()).chain([input]);
     let is_refused = deterministic::is_enabled()
         || SETTINGS.deterministic.load(Ordering::Relaxed)
@@ -235,7 +235,7 @@ gradients if `keeps`; those that do not exist are empty.
     ..Operator::BASE
 };
 
-/// Calls a function with the arguments that both operators have first.
+/// Calls a function with the arguments that `_recurrent_layers` and `_recurrent_layers_backward` have first.
 fn with_network<R>(args: &Args, run: impl FnOnce(&Network, &Tensor, &[&Tensor]) -> Result<R>) -> Result<R> {
     use RECURRENT_LAYERS::*;
 

@@ -316,7 +316,7 @@ pub(super) fn split_states(states: &[&Tensor]) -> Result<Vec<State>> {
     Ok(outputs.map(|output| State { output, cell: cells.next() }).collect())
 }
 
-/// The same numbers as they are.
+/// The given numbers of sequences, which need not fit the input: the steps raise the errors.
 fn read_batch_sizes(given: &Tensor) -> Result<Vec<i64>> {
     let steps = size(given, 0)?;
     if given.dtype() != DType::I64 {

@@ -27,7 +27,8 @@ use crate::reduce::sum_to;
 use crate::view::narrow::NARROW;
 use crate::view::transpose::TRANSPOSE;
 
-/// Rows of all steps, or of the state before them, that are the state before other rows.
+/// Rows of all steps, or of the state before them, that are the state before other rows. With `batch_sizes` `[2, 1]`, the steps have
+/// the rows 0 and 1, and 2. Row 2 reads what row 0 has computed: `{ to: 2, of_first: false, from: 0, rows: 1 }`.
 #[derive(Clone, Copy)]
 struct Part {
     /// The first row that reads them.
