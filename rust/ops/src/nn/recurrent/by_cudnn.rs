@@ -23,13 +23,10 @@ use super::network::{Network, split_states};
 use super::rerun;
 use super::steps::{Kind, Weights};
 use crate::convert::CLONE;
-use crate::held::Held;
+use crate::held::{Held, is_aligned};
 use crate::join::cat::CAT;
 use crate::nn::dropout::DROPOUT;
 use crate::view::narrow::NARROW;
-
-/// Kernels read several elements at once, from addresses that are multiples of this.
-const ALIGNMENT: usize = 16;
 
 /// The results of layers over an input `(T, N, I)`, or packed. `None` if cuDNN does not take them.
 pub(super) fn run(network: &Network, input: &Tensor, states: &[&Tensor]) -> Result<Option<Vec<Tensor>>> {
@@ -281,8 +278,7 @@ fn stepped(network: &Network, input: &Tensor, states: &[&Tensor]) -> Result<Outp
 
 /// A tensor that cuDNN can read: row-major, at an address that suits it.
 fn ready(tensor: &Tensor) -> Result<Tensor> {
-    let address = tensor.storage().address().wrapping_add_signed(tensor.first_byte());
-    if tensor.layout().is_contiguous() && address.is_multiple_of(ALIGNMENT) {
+    if tensor.layout().is_contiguous() && is_aligned(tensor.storage(), tensor.first_byte()) {
         return Ok(tensor.detach());
     }
     let dense = allocate(&TensorSpec::like(tensor))?;
@@ -317,7 +313,7 @@ fn joined(params: &[&Tensor], buffer: &Buffer) -> Result<Tensor> {
     let is_joined = params.iter().zip(&buffer.places).all(lies)
         && start >= 0
         && start as usize + buffer.bytes <= first.storage().len()
-        && first.storage().address().wrapping_add_signed(start).is_multiple_of(ALIGNMENT);
+        && is_aligned(first.storage(), start);
     let mut layout = Layout::contiguous(&[elements]);
     if is_joined {
         layout.offset = start / size as isize;

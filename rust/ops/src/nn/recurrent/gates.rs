@@ -274,7 +274,8 @@ pub(super) fn joined(parts: Vec<Expr>) -> Result<Tensor> {
     crate::join::CAT.tensor([Value::from(parts), (-1i64).into()])
 }
 
-fn first<T: Element>(pin: &rushlight_core::storage::Pin, tensor: &Tensor) -> *mut T {
+/// The address of a tensor's first element.
+pub(super) fn first<T: Element>(pin: &rushlight_core::storage::Pin, tensor: &Tensor) -> *mut T {
     pin.as_ptr().cast::<T>().wrapping_offset(tensor.layout().offset)
 }
 

@@ -63,7 +63,7 @@ fn read<'a>(
 ) -> Result<(Network<'a>, Vec<State>)> {
     let params = args.tensors(positions.params)?;
     let has_biases = args.bool(positions.has_biases)?;
-    let stride = if has_biases { 4 } else { 2 } + usize::from(projected);
+    let stride = Weights::count(has_biases, projected);
     // For these dtypes torch's library cuts the list itself, and reads as many states as it needs.
     let is_cut = kind == Kind::Lstm
         && !projected

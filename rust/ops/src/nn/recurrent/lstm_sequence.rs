@@ -3,7 +3,6 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::default_dtype;
 use rushlight_core::layout::Shape;
-use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_cpu::float::Float;
 use rushlight_cpu::linalg::matmul::GemmElement;
@@ -19,7 +18,7 @@ use rushlight_dispatch::variants::check_cast;
 use rushlight_dispatch::vmap::{self, RuleResult, split_batch};
 use rushlight_dispatch::{create, op};
 
-use super::gates::{joined, parts};
+use super::gates::{first, joined, parts};
 use super::on_cuda;
 use crate::expr_ext::ExprExt;
 use crate::join::cat::{CAT, STACK};
@@ -111,10 +110,6 @@ fn sizes(args: &Args, operands: [Arg; 4]) -> Result<[isize; 3]> {
 
 fn sequence([steps, rows, width]: [isize; 3], backwards: bool) -> Sequence {
     Sequence { steps: steps as usize, rows: rows as usize, width: width as usize, backwards }
-}
-
-fn first<T>(pin: &Pin, tensor: &Tensor) -> *mut T {
-    pin.as_ptr().cast::<T>().wrapping_offset(tensor.layout().offset)
 }
 
 fn run<T: Float + GemmElement<Sum = T>>(args: &Args, results: &[Tensor]) -> Result<()> {

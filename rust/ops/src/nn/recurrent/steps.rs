@@ -56,9 +56,15 @@ pub(super) struct Weights<'a> {
 }
 
 impl<'a> Weights<'a> {
+    /// The number of parameters of a layer in one direction.
+    pub fn count(has_biases: bool, projected: bool) -> usize {
+        let without_projection = if has_biases { 4 } else { 2 };
+        without_projection + usize::from(projected)
+    }
+
     /// The weights of all layers and directions in a list of as many parameters as they have.
     pub fn list(params: &[&'a Tensor], has_biases: bool, projected: bool) -> Vec<Weights<'a>> {
-        let stride = if has_biases { 4 } else { 2 } + usize::from(projected);
+        let stride = Weights::count(has_biases, projected);
         let of = |layer: &[&'a Tensor]| Weights {
             input: layer[0],
             state: layer[1],
