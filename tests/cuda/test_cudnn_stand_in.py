@@ -127,13 +127,15 @@ def test_it_finds_wrong_calls():
     shown = run(
         CALLS
         + """
+BAD_PARAM, NULL_POINTER, SIZE_INSUFFICIENT, MISALIGNED, NOT_SUPPORTED = 2000, 2002, 2006, 2003, 3000
 of_data, of_weights, kept = check("GRU", [4, 4, 4], False)
 def status(place, value):
     return library.cudnnRNNBackwardWeights_v8(*of_weights[:place], value, *of_weights[place + 1 :])
-assert status(2, 1) == 3000 and status(3, pointer(16)) == 2000
-assert status(10, size(of_weights[10].value + 8)) == 2000 and status(14, size(of_weights[14].value - 8)) == 2000
-assert status(12, size(8)) == 2006 and status(5, pointer(of_weights[5].value + 8)) == 2003
-assert status(15, pointer(0)) == 2002
+assert status(2, 1) == NOT_SUPPORTED and status(3, pointer(16)) == BAD_PARAM
+for place, bytes_ in ((10, of_weights[10].value + 8), (14, of_weights[14].value - 8)):
+    assert status(place, size(bytes_)) == BAD_PARAM, place
+assert status(12, size(8)) == SIZE_INSUFFICIENT and status(5, pointer(of_weights[5].value + 8)) == MISALIGNED
+assert status(15, pointer(0)) == NULL_POINTER
 torch.cuda.synchronize()
 # The pass backward has run with this reserve.
 call("cudnnRNNBackwardData_v8", *of_data)

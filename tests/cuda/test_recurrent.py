@@ -302,9 +302,9 @@ for packed in (False, True):
     )
 
 
-def test_bad_calls_of_the_stand_in():
-    """It finds spaces of other sizes, and a reserve that a pass backward has already used."""
-    program = (
+def test_a_reserve_of_another_size_is_not_used():
+    """The steps run instead."""
+    run(
         COUNTERS
         + """
 layer = torch.nn.GRU(5, 6).cuda()
@@ -320,13 +320,7 @@ with torch.no_grad():
     backward(reserve.clone())
     backward(reserve)
     assert networks() == before + 4
-    # Of another size: the steps run.
     backward(reserve[8:])
     assert networks() == before + 4
-    try:
-        backward(reserve)
-    except RuntimeError as error:
-        print(error)
 """
     )
-    assert "unspecified launch failure" in run(program)

@@ -4,7 +4,7 @@ use crate::products::{Type, tf32};
 use crate::reserve::{Kept, Reserve, Sizes, Stage};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Cell {
+pub enum Kind {
     Relu,
     Tanh,
     Lstm,
@@ -14,7 +14,7 @@ pub enum Cell {
 /// Layers, and the sequences that they run over, the longest first.
 #[derive(Clone)]
 pub struct Network {
-    pub cell: Cell,
+    pub kind: Kind,
     pub data: Type,
     pub tf32: bool,
     pub biased: bool,
@@ -62,10 +62,10 @@ struct Layer {
 
 impl Network {
     pub fn gates(&self) -> usize {
-        match self.cell {
-            Cell::Relu | Cell::Tanh => 1,
-            Cell::Lstm => 4,
-            Cell::Gru => 3,
+        match self.kind {
+            Kind::Relu | Kind::Tanh => 1,
+            Kind::Lstm => 4,
+            Kind::Gru => 3,
         }
     }
 
@@ -130,7 +130,7 @@ impl Network {
     }
 
     fn kept(&self) -> Sizes {
-        let has_inner = matches!(self.cell, Cell::Lstm | Cell::Gru);
+        let has_inner = matches!(self.kind, Kind::Lstm | Kind::Gru);
         let [middle, dh] = if self.is_projected() { [self.width, self.output] } else { [0, 0] };
         Sizes {
             layers: self.layers * self.directions,
@@ -159,7 +159,7 @@ impl Network {
     fn key(&self) -> u64 {
         let mut key = 1u64;
         let numbers = [
-            self.cell as usize,
+            self.kind as usize,
             self.data.code() as usize,
             usize::from(self.biased),
             self.directions,
@@ -352,17 +352,17 @@ impl Network {
         let mut middle = vec![0.0; width];
         for n in 0..width {
             let sum = |gate: usize| of_input[gate * width + n] + of_state[gate * width + n];
-            let (activated, next) = match self.cell {
-                Cell::Relu => (vec![sum(0).max(0.0)], sum(0).max(0.0)),
-                Cell::Tanh => (vec![sum(0).tanh()], sum(0).tanh()),
-                Cell::Lstm => {
+            let (activated, next) = match self.kind {
+                Kind::Relu => (vec![sum(0).max(0.0)], sum(0).max(0.0)),
+                Kind::Tanh => (vec![sum(0).tanh()], sum(0).tanh()),
+                Kind::Lstm => {
                     let (enter, keep, fresh, leave) =
                         (sigmoid(sum(0)), sigmoid(sum(1)), sum(2).tanh(), sigmoid(sum(3)));
                     c[n] = keep * c[n] + enter * fresh;
                     own.inner[n] = c[n];
                     (vec![enter, keep, fresh, leave], leave * c[n].tanh())
                 }
-                Cell::Gru => {
+                Kind::Gru => {
                     let (reset, update) = (sigmoid(sum(0)), sigmoid(sum(1)));
                     own.inner[n] = of_state[2 * width + n];
                     let fresh = (of_input[2 * width + n] + reset * own.inner[n]).tanh();
@@ -497,10 +497,10 @@ impl Network {
         let slope = |gate: f64| gate * (1.0 - gate);
         for n in 0..width {
             let gate = |at: usize| own.gates[at * width + n];
-            let grads = match self.cell {
-                Cell::Relu => vec![if gate(0) > 0.0 { middle[n] } else { 0.0 }],
-                Cell::Tanh => vec![middle[n] * (1.0 - gate(0) * gate(0))],
-                Cell::Lstm => {
+            let grads = match self.kind {
+                Kind::Relu => vec![if gate(0) > 0.0 { middle[n] } else { 0.0 }],
+                Kind::Tanh => vec![middle[n] * (1.0 - gate(0) * gate(0))],
+                Kind::Lstm => {
                     let (enter, keep, fresh, leave) = (gate(0), gate(1), gate(2), gate(3));
                     let bent = own.inner[n].tanh();
                     let grad = dc[n] + middle[n] * leave * (1.0 - bent * bent);
@@ -512,7 +512,7 @@ impl Network {
                         middle[n] * bent * slope(leave),
                     ]
                 }
-                Cell::Gru => {
+                Kind::Gru => {
                     let (reset, update, fresh) = (gate(0), gate(1), gate(2));
                     let new = middle[n] * (1.0 - update) * (1.0 - fresh * fresh);
                     direct[n] = middle[n] * update;
@@ -529,7 +529,7 @@ impl Network {
     /// The gradients of the gates' products with the state, after `step_back`. Those of products with the input are the gates'.
     fn of_state(&self, own: &Kept) -> Vec<f64> {
         let mut grads = own.gates.clone();
-        if self.cell == Cell::Gru {
+        if self.kind == Kind::Gru {
             grads[2 * self.width..].copy_from_slice(&own.inner);
         }
         grads

@@ -12,7 +12,7 @@ use crate::dnn::{
     BAD_PARAM, FMA_MATH, Handle, MISALIGNED_POINTER, NOT_SUPPORTED, NULL_POINTER, SHAPE_MISMATCH, SIZE_INSUFFICIENT,
     SUCCESS, Status, Tensor, dense, dtype, list, on_handle,
 };
-use crate::networks::{Cell, Network, Places};
+use crate::networks::{Kind, Network, Places};
 use crate::products::Type;
 use crate::streams::{Library, Work};
 
@@ -207,27 +207,27 @@ entries! {
     ) {
         if layers.is_null() || dropout.is_null() { return NULL_POINTER; }
         if algorithm != 0 || skips != 0 || refuses("networks") { return NOT_SUPPORTED; }
-        let cell = match mode {
-            0 => Cell::Relu,
-            1 => Cell::Tanh,
-            2 => Cell::Lstm,
-            3 => Cell::Gru,
+        let kind = match mode {
+            0 => Kind::Relu,
+            1 => Kind::Tanh,
+            2 => Kind::Lstm,
+            3 => Kind::Gru,
             _ => return BAD_PARAM,
         };
-        let Some(kind) = dtype(data) else { return BAD_PARAM };
+        let Some(of_data) = dtype(data) else { return BAD_PARAM };
         let known = [NO_BIAS, DOUBLE_BIAS].contains(&bias)
             && (0..=1).contains(&direction)
-            && dtype(compute) == Some(kind.summed())
+            && dtype(compute) == Some(of_data.summed())
             && (0..=FMA_MATH).contains(&math)
             && [input, width, output, count].iter().all(|&number| number > 0)
-            && (output == width || output < width && cell == Cell::Lstm)
+            && (output == width || output < width && kind == Kind::Lstm)
             && flags <= PADDED
             && (*dropout).is_set;
         if !known { return BAD_PARAM; }
         let network = Network {
-            cell,
-            data: kind,
-            tf32: kind == Type::R32 && math != FMA_MATH,
+            kind,
+            data: of_data,
+            tf32: of_data == Type::R32 && math != FMA_MATH,
             biased: bias == DOUBLE_BIAS,
             directions: direction as usize + 1,
             layers: count as usize,
@@ -411,7 +411,7 @@ fn sizes(network: &Network) -> (usize, usize) {
 
 /// The ranges of cells, which only an LSTM has.
 fn of_cells(network: &Network, at: &[usize], described: *const Tensor, elements: usize) -> Result<Vec<Range>, Status> {
-    match network.cell == Cell::Lstm {
+    match network.kind == Kind::Lstm {
         true if described.is_null() => Err(NULL_POINTER),
         true => Ok(at.iter().map(|&at| needed(at, elements)).collect()),
         false if at.iter().any(|&at| at != 0) || !described.is_null() => Err(BAD_PARAM),

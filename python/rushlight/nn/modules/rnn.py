@@ -148,7 +148,7 @@ class RNNBase(Module):
         names = self._flat_weights_names
         found = [weight for name in names if isinstance(weight := getattr(self, name, None), Parameter)]
         weights = [weight for weight in found if weight.device.type == "cuda"]
-        # Nor are weights moved that other code computes, or that are one.
+        # Weights that are no parameters, or are shared, stay where they are.
         if len({id(weight) for weight in weights}) < len(names):
             return
         parts = self.num_layers if self.dropout else 1

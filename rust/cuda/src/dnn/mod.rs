@@ -1,7 +1,8 @@
 //! Convolutions and recurrent networks by NVIDIA's cuDNN, where it is installed.
 //!
-//! The convolutions are here, and `recurrent` has the networks. What it does not take is left to the caller. Each call has a workspace of its own. A plan, which is a list of algorithms,
-//! is kept for each geometry, because asking for one takes longer than many convolutions do.
+//! The convolutions are here, and `recurrent` has the networks. What cuDNN does not take is left to the caller. Each call has a
+//! workspace. A plan, which is a list of algorithms, is kept for each geometry, because asking for one takes longer than many
+//! convolutions do.
 
 mod functions;
 pub mod recurrent;
@@ -258,11 +259,11 @@ impl Call<'_> {
         sizes.sort_unstable();
         sizes.push(0);
         sizes.rotate_right(1);
-        let mut space = None;
-        while let (None, Some(bytes)) = (&space, sizes.pop()) {
-            space = room(card, stream, bytes)?;
+        let mut workspace = None;
+        while let (None, Some(bytes)) = (&workspace, sizes.pop()) {
+            workspace = room(card, stream, bytes)?;
         }
-        let Some(space) = space else { return Ok(Vec::new()) };
+        let Some(workspace) = workspace else { return Ok(Vec::new()) };
         let (mut answers, mut count) = ([Answer::EMPTY; MOST], 0);
         // SAFETY: all objects are alive, the memory is held, and there is room for the answers.
         let status = unsafe {
@@ -278,8 +279,8 @@ impl Call<'_> {
                 MOST as c_int,
                 &raw mut count,
                 answers.as_mut_ptr(),
-                space.pointer(),
-                space.bytes(),
+                workspace.pointer(),
+                workspace.bytes(),
             )
         };
         Ok(if status == SUCCESS { answers[..(count.max(0) as usize).min(MOST)].to_vec() } else { Vec::new() })
@@ -314,7 +315,7 @@ impl Call<'_> {
 
     /// # Safety
     /// As `convolve`.
-    unsafe fn run(&self, dtype: DType, way: Way, space: *mut c_void, [first, second, result]: [u64; 3]) -> Status {
+    unsafe fn run(&self, dtype: DType, way: Way, workspace: *mut c_void, [first, second, result]: [u64; 3]) -> Status {
         let function = self.library.run[self.target as usize];
         let (single, double) = ([1f32, 0.0], [1f64, 0.0]);
         let [alpha, beta]: [*const c_void; 2] = match dtype {
@@ -336,7 +337,7 @@ impl Call<'_> {
                 pointer(second),
                 self.convolution.object,
                 way.algorithm,
-                space,
+                workspace,
                 way.workspace,
                 beta,
                 self.result.object,
@@ -448,11 +449,11 @@ pub unsafe fn convolve(
     // SAFETY: guaranteed by the caller.
     let ways = unsafe { plan(&call, card, stream, own, at)? };
     for &way in &*ways {
-        let Some(space) = room(card, stream, way.workspace)? else { continue };
+        let Some(workspace) = room(card, stream, way.workspace)? else { continue };
         let mut status = SUCCESS;
         enqueue(card, call.name(), stream, || {
             // SAFETY: guaranteed by the caller; the workspace is held for the stream.
-            status = unsafe { call.run(own.dtype, way, space.pointer(), at) };
+            status = unsafe { call.run(own.dtype, way, workspace.pointer(), at) };
             if is_refusal(status) { Ok(()) } else { library.check(status) }
         })?;
         if status == SUCCESS {

@@ -37,7 +37,7 @@ const ADD: c_int = 0;
 
 /// `cudnnRNNMode_t`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cell {
+pub enum Kind {
     Relu,
     Tanh,
     Lstm,
@@ -47,7 +47,7 @@ pub enum Cell {
 /// Layers of recurrent cells.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Network {
-    pub cell: Cell,
+    pub kind: Kind,
     pub dtype: DType,
     /// Whether each layer has its two biases.
     pub biased: bool,
@@ -61,10 +61,10 @@ pub struct Network {
 
 impl Network {
     fn gates(&self) -> usize {
-        match self.cell {
-            Cell::Relu | Cell::Tanh => 1,
-            Cell::Lstm => 4,
-            Cell::Gru => 3,
+        match self.kind {
+            Kind::Relu | Kind::Tanh => 1,
+            Kind::Lstm => 4,
+            Kind::Gru => 3,
         }
     }
 
@@ -85,7 +85,7 @@ impl Network {
                 (library.set_network)(
                     object,
                     STANDARD,
-                    self.cell as c_int,
+                    self.kind as c_int,
                     if self.biased { DOUBLE_BIAS } else { NO_BIAS },
                     c_int::from(self.bidirectional),
                     LINEAR_INPUT,
@@ -161,8 +161,9 @@ pub fn buffer(card: &Card, stream: StreamId, own: &Network) -> Result<Option<Arc
         // SAFETY: both objects are alive, and the pointer is that of a local variable.
         let status = unsafe { (library.size_of_weights)(handle.object, described.network.object, &raw mut bytes) };
         if status == SUCCESS {
-            let space = Workspace::new(card.index, stream, bytes)?;
-            let places = places(library, &handle, own, &described, &space);
+            // cuDNN tells addresses, and only computes them: the memory stays as it is, but its size is checked.
+            let weights = Workspace::new(card.index, stream, bytes)?;
+            let places = places(library, &handle, own, &described, &weights);
             found = places.map(|places| Arc::new(Buffer { bytes, places }));
         }
     }
@@ -176,9 +177,9 @@ fn places(
     handle: &Handle,
     own: &Network,
     described: &Described,
-    space: &Workspace,
+    weights: &Workspace,
 ) -> Option<Vec<usize>> {
-    let base = space.pointer();
+    let base = weights.pointer();
     let empty = || Description::new(library.create_tensor, library.destroy_tensor, |_| SUCCESS);
     let (matrix, bias) = (empty()?, empty()?);
     let find = |layer: c_int, part: usize| -> Option<[usize; 2]> {
@@ -190,7 +191,7 @@ fn places(
                 handle.object,
                 described.network.object,
                 layer,
-                space.bytes(),
+                weights.bytes(),
                 base,
                 part as i32,
                 matrix.object,
@@ -309,7 +310,7 @@ impl Call {
             Description::tensor(library, dtype, &[own.layers * own.directions(), count, features], false)
         };
         let hidden = state(own.output)?;
-        let cell = if own.cell == Cell::Lstm { Some(state(own.width)?) } else { None };
+        let cell = if own.kind == Kind::Lstm { Some(state(own.width)?) } else { None };
         let (mut work, mut reserve) = (0, 0);
         // SAFETY: all objects are alive, and the pointers are those of local variables.
         let status = unsafe {
@@ -352,7 +353,7 @@ impl Call {
     /// # Safety
     /// The addresses are those of row-major tensors of these sizes, in memory of the device that is held for the stream.
     pub unsafe fn forward(&self, card: &Card, stream: StreamId, at: &Forward) -> Result<bool> {
-        let space = Workspace::new(card.index, stream, self.work)?;
+        let workspace = Workspace::new(card.index, stream, self.work)?;
         let _relaxed = capture::Relaxed::begin();
         let mut status = SUCCESS;
         enqueue(card, "cudnnRNNForward", stream, || {
@@ -375,8 +376,8 @@ impl Call {
                     pointer(at.cy),
                     self.weights,
                     pointer(at.weights),
-                    space.bytes(),
-                    space.pointer(),
+                    workspace.bytes(),
+                    workspace.pointer(),
                     self.reserve,
                     pointer(at.reserve),
                 )
@@ -400,7 +401,7 @@ impl Call {
     /// As `forward`. The given addresses are those of the operands and results of a pass of the same description, and of its reserve
     /// or a copy that no pass backward has changed.
     pub unsafe fn backward(&self, card: &Card, stream: StreamId, at: &Backward) -> Result<()> {
-        let space = Workspace::new(card.index, stream, self.work)?;
+        let workspace = Workspace::new(card.index, stream, self.work)?;
         let _relaxed = capture::Relaxed::begin();
         let given = &at.given;
         enqueue(card, "cudnnRNNBackwardData_v8", stream, || {
@@ -425,8 +426,8 @@ impl Call {
                     pointer(at.to_cx),
                     self.weights,
                     pointer(given.weights),
-                    space.bytes(),
-                    space.pointer(),
+                    workspace.bytes(),
+                    workspace.pointer(),
                     self.reserve,
                     pointer(given.reserve),
                 )
@@ -448,8 +449,8 @@ impl Call {
                     pointer(given.output),
                     self.weights,
                     pointer(at.to_weights),
-                    space.bytes(),
-                    space.pointer(),
+                    workspace.bytes(),
+                    workspace.pointer(),
                     self.reserve,
                     pointer(given.reserve),
                 )

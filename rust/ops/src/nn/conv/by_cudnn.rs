@@ -14,11 +14,8 @@ use rushlight_dispatch::value::{Ints, Value};
 use rushlight_dispatch::{autocast, copy, deterministic, op};
 
 use super::space::Space;
-use crate::held::Held;
+use crate::held::{Held, is_aligned};
 use crate::join::pad::CONSTANT_PAD;
-
-/// Kernels read several elements at once, from addresses that are multiples of this.
-const ALIGNMENT: usize = 16;
 
 /// A sequence as an image of one row.
 fn image(tensor: &Tensor) -> Tensor {
@@ -140,11 +137,9 @@ fn convolve(target: Target, space: &Space, operands: [&Tensor; 3]) -> Result<boo
         (true, 4) => Some("channels_last"),
         (true, _) => Some("channels_last_3d"),
     };
-    let is_aligned =
-        |tensor: &Tensor| tensor.storage().address().wrapping_add_signed(tensor.first_byte()).is_multiple_of(ALIGNMENT);
     let ready = |place: usize| -> Result<Tensor> {
         let own = images[place];
-        if is_contiguous(own.layout(), format)? && is_aligned(own) {
+        if is_contiguous(own.layout(), format)? && is_aligned(own.storage(), own.first_byte()) {
             return Ok(own.clone());
         }
         let sizes = Dims::clone(own.sizes());

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use rushlight_autograd::{Tensor, modes};
 use rushlight_core::{DType, Device, Error, Layout, Result};
 use rushlight_cuda::card;
-use rushlight_cuda::dnn::recurrent::{self as dnn, Backward, Buffer, Call, Cell, Forward, Sequences};
+use rushlight_cuda::dnn::recurrent::{self as dnn, Backward, Buffer, Call, Forward, Sequences};
 use rushlight_cuda::{dnn::SETTINGS, stream};
 use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::operator::{
@@ -19,31 +19,28 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::value::{Arg, Ints, Output, Value};
 use rushlight_dispatch::{copy, create, deterministic, op};
 
-use super::network::{Network, apart};
+use super::network::{Network, split_states};
 use super::rerun;
 use super::steps::{Kind, Weights};
 use crate::convert::CLONE;
-use crate::held::Held;
+use crate::held::{Held, is_aligned};
 use crate::join::cat::CAT;
 use crate::nn::dropout::DROPOUT;
 use crate::view::narrow::NARROW;
 
-/// Kernels read several elements at once, from addresses that are multiples of this.
-const ALIGNMENT: usize = 16;
-
 /// The results of layers over an input `(T, N, I)`, or packed. `None` if cuDNN does not take them.
 pub(super) fn run(network: &Network, input: &Tensor, states: &[&Tensor]) -> Result<Option<Vec<Tensor>>> {
     let Device::Cuda(index) = input.device() else { return Ok(None) };
-    // cuDNN promises equal bits in no mode, and a batch of networks would be one call for each of them.
+    // cuDNN promises equal bits for recurrent networks in no mode, and a batch of networks would be one call for each of them.
     let operands = network.weights.iter().flat_map(Weights::each).chain(states.iter().copied()).chain([input]);
     let is_refused = deterministic::is_enabled()
         || SETTINGS.deterministic.load(Ordering::Relaxed)
         || operands.into_iter().any(|tensor| tensor.is_handled() || !tensor.batch_dims().is_empty());
-    let Some((own, _)) = described(network, input, states).filter(|_| !is_refused) else { return Ok(None) };
-    if dnn::buffer(card::of(input.device())?, stream::current(index), &own)?.is_none() {
+    let Some((description, _)) = described(network, input, states).filter(|_| !is_refused) else { return Ok(None) };
+    if dnn::buffer(card::of(input.device())?, stream::current(index), &description)?.is_none() {
         return Ok(None);
     }
-    let together = if network.is_apart { 1 } else { network.layers };
+    let together = if network.layer_by_layer { 1 } else { network.layers };
     let mut results: Vec<Vec<Tensor>> = vec![Vec::new(); states.len()];
     let mut output = input.clone();
     for first in (0..network.layers).step_by(together) {
@@ -63,7 +60,7 @@ pub(super) fn run(network: &Network, input: &Tensor, states: &[&Tensor]) -> Resu
             (&output).into(),
             states.into(),
             params.into(),
-            network.lengths.clone().unwrap_or_default().into(),
+            network.batch_sizes.clone().unwrap_or_default().into(),
             network.kind.name().into(),
             weights[0].biases.is_some().into(),
             together.into(),
@@ -87,29 +84,29 @@ fn layers(network: &Network) -> Option<dnn::Network> {
     let first = network.weights.first()?;
     let (dtype, device, directions) = (first.input.dtype(), first.input.device(), network.directions as isize);
     let [gates, features] = [network.kind.gates(), *first.input.sizes().get(1)?];
-    let width = first.own.sizes().first()? / gates;
+    let width = first.state.sizes().first()? / gates;
     let output = first.projection.map_or(Some(width), |weight| weight.sizes().first().copied())?;
     let has = |tensor: &Tensor, sizes: &[isize]| {
         tensor.sizes()[..] == *sizes && tensor.dtype() == dtype && tensor.device() == device && !tensor.is_sparse()
     };
-    let fits = |(at, own): (usize, &Weights)| {
+    let fits = |(at, weights): (usize, &Weights)| {
         let given = if at < network.directions { features } else { output * directions };
-        has(own.input, &[gates * width, given])
-            && has(own.own, &[gates * width, output])
-            && own.biases.is_some() == first.biases.is_some()
-            && own.biases.iter().flatten().all(|bias| has(bias, &[gates * width]))
-            && own.projection.is_none_or(|weight| network.kind == Kind::Lstm && has(weight, &[output, width]))
+        has(weights.input, &[gates * width, given])
+            && has(weights.state, &[gates * width, output])
+            && weights.biases.is_some() == first.biases.is_some()
+            && weights.biases.iter().flatten().all(|bias| has(bias, &[gates * width]))
+            && weights.projection.is_none_or(|weight| network.kind == Kind::Lstm && has(weight, &[output, width]))
     };
     let are_known = network.weights.len() == network.layers * network.directions
         && network.weights.iter().enumerate().all(fits)
         && ![features, width, output].contains(&0);
     let number = |size: isize| c_int::try_from(size).ok();
-    let own = dnn::Network {
-        cell: match network.kind {
-            Kind::Relu => Cell::Relu,
-            Kind::Tanh => Cell::Tanh,
-            Kind::Lstm => Cell::Lstm,
-            Kind::Gru => Cell::Gru,
+    let description = dnn::Network {
+        kind: match network.kind {
+            Kind::Relu => dnn::Kind::Relu,
+            Kind::Tanh => dnn::Kind::Tanh,
+            Kind::Lstm => dnn::Kind::Lstm,
+            Kind::Gru => dnn::Kind::Gru,
         },
         dtype,
         biased: first.biases.is_some(),
@@ -119,22 +116,22 @@ fn layers(network: &Network) -> Option<dnn::Network> {
         width: number(width)?,
         output: number(output)?,
     };
-    are_known.then_some(own)
+    are_known.then_some(description)
 }
 
 /// The same with the sequences, if input and states fit the layers. A batch of networks is composed of steps.
 fn described(network: &Network, input: &Tensor, states: &[&Tensor]) -> Option<(dnn::Network, Sequences)> {
-    let own = layers(network)?;
+    let description = layers(network)?;
     let all = network.weights.iter().flat_map(Weights::each).chain(states.iter().copied()).chain([input]);
     if all.into_iter().any(Tensor::is_batched) {
         return None;
     }
-    let (features, sequences) = match (&network.lengths, &input.sizes()[..]) {
-        (Some(steps), &[_, features]) => {
-            let length = |at: i64| steps.iter().filter(|&&count| count > at).count() as c_int;
-            (features, Sequences { lengths: (0..*steps.first()?).map(length).collect(), packed: true })
+    let (features, sequences) = match (&network.batch_sizes, &input.sizes()[..]) {
+        (Some(batch_sizes), &[_, features]) => {
+            let length = |at: i64| batch_sizes.iter().filter(|&&count| count > at).count() as c_int;
+            (features, Sequences { lengths: (0..*batch_sizes.first()?).map(length).collect(), packed: true })
         }
-        (None, &[steps, count, features]) if network.batch_sizes.is_none() => {
+        (None, &[steps, count, features]) if network.given_batch_sizes.is_none() => {
             let steps = c_int::try_from(steps).ok()?;
             (features, Sequences { lengths: vec![steps; usize::try_from(count).ok()?], packed: false })
         }
@@ -144,15 +141,15 @@ fn described(network: &Network, input: &Tensor, states: &[&Tensor]) -> Option<(d
     let is_alike =
         |tensor: &Tensor| tensor.dtype() == weight.dtype() && tensor.device() == weight.device() && !tensor.is_sparse();
     let (rows, count) = (network.weights.len() as isize, sequences.lengths.len() as isize);
-    let widths = [own.output, own.width].map(|width| width as isize);
+    let widths = [description.output, description.width].map(|width| width as isize);
     let is_state =
         |(state, width): (&&Tensor, isize)| is_alike(state) && state.sizes()[..] == [rows, count, width] && count > 0;
     let fits = is_alike(input)
-        && features == own.input as isize
+        && features == description.input as isize
         && states.len() == network.kind.states()
         && states.iter().zip(widths).all(is_state)
         && sequences.lengths.iter().all(|&length| length > 0);
-    fits.then_some((own, sequences))
+    fits.then_some((description, sequences))
 }
 
 /// The parameters of layers as views of one buffer with their values. `None` if cuDNN does not take the layers, or if the parameters
@@ -172,13 +169,15 @@ pub fn flattened(
         layers: num_layers,
         directions: if bidirectional { 2 } else { 1 },
         dropout: 0.0,
-        is_apart: false,
+        layer_by_layer: false,
+        given_batch_sizes: None,
         batch_sizes: None,
-        lengths: None,
     };
-    let Some((own, device)) = layers(&network).zip(params.first().map(|param| param.device())) else { return Ok(None) };
+    let Some((description, device)) = layers(&network).zip(params.first().map(|param| param.device())) else {
+        return Ok(None);
+    };
     let Device::Cuda(index) = device else { return Ok(None) };
-    let Some(buffer) = dnn::buffer(card::of(device)?, stream::current(index), &own)? else { return Ok(None) };
+    let Some(buffer) = dnn::buffer(card::of(device)?, stream::current(index), &description)? else { return Ok(None) };
     let whole = joined(&params, &buffer)?;
     if whole.storage().same(params[0].storage()) {
         return Ok(None);
@@ -233,14 +232,14 @@ gradients if `keeps`; those that do not exist are empty.
     ..Operator::BASE
 };
 
-/// Calls a function with the arguments that both operators have first.
+/// Calls a function with the arguments that `_recurrent_layers` and `_recurrent_layers_backward` have first.
 fn with_network<R>(args: &Args, run: impl FnOnce(&Network, &Tensor, &[&Tensor]) -> Result<R>) -> Result<R> {
     use RECURRENT_LAYERS::*;
 
     let (input, states, params) = (args.tensor(INPUT)?, args.tensors(HX)?, args.tensors(PARAMS)?);
     let kind = Kind::named(args.str(MODE)?)?;
     let sizes = args.ints(BATCH_SIZES)?;
-    let batch_sizes = if sizes.is_empty() { None } else { Some(create::from_slice(sizes)?) };
+    let given = if sizes.is_empty() { None } else { Some(create::from_slice(sizes)?) };
     let projected = match states[..] {
         [output, cell] => output.sizes().last() != cell.sizes().last(),
         _ => false,
@@ -251,9 +250,9 @@ fn with_network<R>(args: &Args, run: impl FnOnce(&Network, &Tensor, &[&Tensor]) 
         layers: usize::try_from(args.int(NUM_LAYERS)?).unwrap_or(0),
         directions: if args.bool(BIDIRECTIONAL)? { 2 } else { 1 },
         dropout: 0.0,
-        is_apart: false,
-        batch_sizes: batch_sizes.as_ref(),
-        lengths: batch_sizes.is_some().then(|| Ints::from(sizes)),
+        layer_by_layer: false,
+        given_batch_sizes: given.as_ref(),
+        batch_sizes: given.is_some().then(|| Ints::from(sizes)),
     };
     let count = network.layers * network.directions;
     let fits = states.len() == kind.states()
@@ -269,7 +268,7 @@ fn with_network<R>(args: &Args, run: impl FnOnce(&Network, &Tensor, &[&Tensor]) 
 
 /// The results without cuDNN.
 fn stepped(network: &Network, input: &Tensor, states: &[&Tensor]) -> Result<Output> {
-    let mut results = network.results(input, &apart(states)?)?;
+    let mut results = network.results(input, &split_states(states)?)?;
     if results.len() == 2 {
         results.push(create::empty(&[0], input.dtype(), input.device())?);
     }
@@ -279,8 +278,7 @@ fn stepped(network: &Network, input: &Tensor, states: &[&Tensor]) -> Result<Outp
 
 /// A tensor that cuDNN can read: row-major, at an address that suits it.
 fn ready(tensor: &Tensor) -> Result<Tensor> {
-    let address = tensor.storage().address().wrapping_add_signed(tensor.first_byte());
-    if tensor.layout().is_contiguous() && address.is_multiple_of(ALIGNMENT) {
+    if tensor.layout().is_contiguous() && is_aligned(tensor.storage(), tensor.first_byte()) {
         return Ok(tensor.detach());
     }
     let dense = allocate(&TensorSpec::like(tensor))?;
@@ -315,7 +313,7 @@ fn joined(params: &[&Tensor], buffer: &Buffer) -> Result<Tensor> {
     let is_joined = params.iter().zip(&buffer.places).all(lies)
         && start >= 0
         && start as usize + buffer.bytes <= first.storage().len()
-        && first.storage().address().wrapping_add_signed(start).is_multiple_of(ALIGNMENT);
+        && is_aligned(first.storage(), start);
     let mut layout = Layout::contiguous(&[elements]);
     if is_joined {
         layout.offset = start / size as isize;
@@ -329,11 +327,11 @@ fn joined(params: &[&Tensor], buffer: &Buffer) -> Result<Tensor> {
 }
 
 fn forward(network: &Network, input: &Tensor, states: &[&Tensor], keeps: bool) -> Result<Option<Vec<Tensor>>> {
-    let Some((own, sequences)) = described(network, input, states) else { return Ok(None) };
+    let Some((description, sequences)) = described(network, input, states) else { return Ok(None) };
     let (card, device) = (card::of(input.device())?, input.device());
     let stream = stream::current(card.index);
-    let Some(buffer) = dnn::buffer(card, stream, &own)? else { return Ok(None) };
-    let Some(call) = Call::new(card, stream, &own, &sequences, keeps)? else { return Ok(None) };
+    let Some(buffer) = dnn::buffer(card, stream, &description)? else { return Ok(None) };
+    let Some(call) = Call::new(card, stream, &description, &sequences, keeps)? else { return Ok(None) };
     let params: Vec<&Tensor> = network.weights.iter().flat_map(Weights::each).collect();
     let (input, weights) = (ready(input)?, joined(&params, &buffer)?);
     let given = states.iter().map(|state| ready(state)).collect::<Result<Vec<_>>>()?;
@@ -404,14 +402,14 @@ Shapes: as there; the gradients are in the order of these arguments.
 fn backward(args: &Args, network: &Network, input: &Tensor, states: &[&Tensor]) -> Result<Option<Vec<Tensor>>> {
     use RECURRENT_LAYERS_BACKWARD::*;
 
-    let Some((own, sequences)) = described(network, input, states).filter(|_| !rerun::is_batched(args)) else {
+    let Some((description, sequences)) = described(network, input, states).filter(|_| !rerun::is_batched(args)) else {
         return Ok(None);
     };
     let (kept, output) = (args.tensor(RESERVE)?, args.tensor(OUTPUT)?);
     let (card, dtype, device) = (card::of(input.device())?, input.dtype(), input.device());
     let stream = stream::current(card.index);
-    let Some(buffer) = dnn::buffer(card, stream, &own)? else { return Ok(None) };
-    let Some(call) = Call::new(card, stream, &own, &sequences, true)? else { return Ok(None) };
+    let Some(buffer) = dnn::buffer(card, stream, &description)? else { return Ok(None) };
+    let Some(call) = Call::new(card, stream, &description, &sequences, true)? else { return Ok(None) };
     let mut sizes = input.sizes().clone();
     let last = sizes.len() - 1;
     sizes[last] = network.directions as isize * states[0].sizes()[2];
@@ -499,7 +497,7 @@ fn steps(args: &Args, operands: &[Tensor]) -> Result<Vec<Tensor>> {
         false.into(),
     ];
     let call = Args::new(&RECURRENT_LAYERS, values);
-    with_network(&call, |network, input, states| network.results(input, &apart(states)?))
+    with_network(&call, |network, input, states| network.results(input, &split_states(states)?))
 }
 
 /// By one operator, unless the gradient itself is recorded: then it is that of steps.

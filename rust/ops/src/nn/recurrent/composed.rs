@@ -22,7 +22,7 @@ use crate::view::transpose::across;
 
 /// The state after a step whose products with the input's weights are `input`.
 pub(super) fn step(kind: Kind, weights: &Weights, input: &Tensor, state: &State) -> Result<State> {
-    let products = op!(LINEAR, &state.output, weights.own, weights.biases.map(|[_, own]| own))?;
+    let products = op!(LINEAR, &state.output, weights.state, weights.biases.map(|[_, state]| state))?;
     let output = match kind {
         Kind::Tanh => op!(TANH, &onto(&ADD, products, input)?)?,
         Kind::Relu => op!(RELU, &onto(&ADD, products, input)?)?,
@@ -56,15 +56,15 @@ fn parts<const N: usize>(gates: &Tensor) -> Result<[Tensor; N]> {
 }
 
 /// A result that torch writes over its first operand, which therefore decides the shape and the dtype.
-fn onto(op: &'static Operator, own: Tensor, other: &Tensor) -> Result<Tensor> {
-    let result = op.tensor([Value::from(&own), other.into()])?;
-    if result.sizes() != own.sizes() {
-        return Err(wrong_shape(own.sizes(), result.sizes()));
+fn onto(op: &'static Operator, first: Tensor, other: &Tensor) -> Result<Tensor> {
+    let result = op.tensor([Value::from(&first), other.into()])?;
+    if result.sizes() != first.sizes() {
+        return Err(wrong_shape(first.sizes(), result.sizes()));
     }
-    if result.dtype() == own.dtype() {
+    if result.dtype() == first.dtype() {
         return Ok(result);
     }
-    let (from, to) = (result.dtype(), own.dtype());
+    let (from, to) = (result.dtype(), first.dtype());
     if !can_cast(from, to) {
         let (from, to) = (from.display_name(), to.display_name());
         return Err(Error::runtime(format!("result type {from} can't be cast to the desired output type {to}")));

@@ -103,7 +103,7 @@ pub static LSTM_GATES_BACKWARD: Operator = Operator {
         infer: |args| {
             let state = args.tensor(CX)?;
             check(args, &[(GRAD, 1), (GRAD_CX, 1), (NEXT, 1), (GATES, 4)], state)?;
-            Ok([args.tensor(GATES)?, state].map(|own| TensorSpec::new(own.sizes(), own.dtype(), own)).into())
+            Ok([args.tensor(GATES)?, state].map(|operand| TensorSpec::new(operand.sizes(), operand.dtype(), operand)).into())
         },
         cpu: |args, results| match results[0].dtype().compute() {
             DType::F32 => run_lstm_back::<f32>(args, results),
@@ -111,8 +111,8 @@ pub static LSTM_GATES_BACKWARD: Operator = Operator {
             dtype => Err(Error::unsupported("lstm_cell", dtype)),
         },
         cuda: OnCuda::Own(|args, results| {
-            let (grads, own) = ([args.tensor(GRAD)?, args.tensor(GRAD_CX)?], [args.tensor(GATES)?, args.tensor(CX)?]);
-            on_cuda::lstm_gates_back([grads[0], grads[1], own[0], own[1], args.tensor(NEXT)?], results)
+            let (grads, operands) = ([args.tensor(GRAD)?, args.tensor(GRAD_CX)?], [args.tensor(GATES)?, args.tensor(CX)?]);
+            on_cuda::lstm_gates_back([grads[0], grads[1], operands[0], operands[1], args.tensor(NEXT)?], results)
         }),
     }),
     derivative: Derivative::NonDifferentiable("if gradients are recorded, the gradient of the gates is composed"),
@@ -204,7 +204,7 @@ pub static GRU_GATES_BACKWARD: Operator = Operator {
             let state = args.tensor(HX)?;
             check(args, &[(GRAD, 1), (INPUT_GATES, 3), (HIDDEN_GATES, 3)], state)?;
             let operands = [args.tensor(INPUT_GATES)?, args.tensor(HIDDEN_GATES)?, state];
-            Ok(operands.iter().map(|own| TensorSpec::new(own.sizes(), own.dtype(), own)).collect())
+            Ok(operands.iter().map(|operand| TensorSpec::new(operand.sizes(), operand.dtype(), operand)).collect())
         },
         cpu: |args, results| match results[0].dtype().compute() {
             DType::F32 => run_gru_back::<f32>(args, results),
@@ -242,22 +242,22 @@ pub(super) fn run_into<const N: usize>(
 /// Checks that gates have as many rows as the state, and `times` its columns.
 fn check(args: &Args, gates: &[(Arg, isize)], state: &Tensor) -> Result<()> {
     for &(arg, times) in gates {
-        let own = args.tensor(arg)?;
-        let fits = own.rank() == 2
+        let gates = args.tensor(arg)?;
+        let fits = gates.rank() == 2
             && state.rank() == 2
-            && own.sizes()[0] == state.sizes()[0]
-            && Some(own.sizes()[1]) == state.sizes()[1].checked_mul(times);
+            && gates.sizes()[0] == state.sizes()[0]
+            && Some(gates.sizes()[1]) == state.sizes()[1].checked_mul(times);
         if !fits {
             return Err(Error::runtime(format!(
                 "gates of {} do not fit a state of {}",
-                Shape(own.sizes()),
+                Shape(gates.sizes()),
                 Shape(state.sizes())
             )));
         }
     }
     // torch writes the gates' functions into the products of the state, which come last.
     match gates.last().map(|&(arg, _)| args.tensor(arg)).transpose()? {
-        Some(own) if !own.dtype().is_differentiable() => check_cast(default_dtype(), own.dtype()),
+        Some(last) if !last.dtype().is_differentiable() => check_cast(default_dtype(), last.dtype()),
         _ => Ok(()),
     }
 }
@@ -274,7 +274,8 @@ pub(super) fn joined(parts: Vec<Expr>) -> Result<Tensor> {
     crate::join::CAT.tensor([Value::from(parts), (-1i64).into()])
 }
 
-fn first<T: Element>(pin: &rushlight_core::storage::Pin, tensor: &Tensor) -> *mut T {
+/// The address of a tensor's first element.
+pub(super) fn first<T: Element>(pin: &rushlight_core::storage::Pin, tensor: &Tensor) -> *mut T {
     pin.as_ptr().cast::<T>().wrapping_offset(tensor.layout().offset)
 }
 
@@ -326,13 +327,13 @@ fn run_gru<T: Float>(args: &Args, result: &Tensor) -> Result<()> {
 
     let compute = T::DTYPE;
     let input = plain(args.tensor(INPUT_GATES)?, compute)?;
-    let own = plain(args.tensor(HIDDEN_GATES)?, compute)?;
+    let hidden = plain(args.tensor(HIDDEN_GATES)?, compute)?;
     let (state, next) = (plain(args.tensor(HX)?, compute)?, workplace(result, compute)?);
     let [rows, n] = [state.sizes()[0] as usize, state.sizes()[1] as usize];
     {
-        let pins = (input.storage().pin()?, own.storage().pin()?, state.storage().pin()?);
+        let pins = (input.storage().pin()?, hidden.storage().pin()?, state.storage().pin()?);
         let to = next.storage().pin()?;
-        let operands: [*mut T; 3] = [first(&pins.0, &input), first(&pins.1, &own), first(&pins.2, &state)];
+        let operands: [*mut T; 3] = [first(&pins.0, &input), first(&pins.1, &hidden), first(&pins.2, &state)];
         // SAFETY: row-major operands of these sizes and of the compute dtype; the result is new.
         unsafe { gru::<T>(rows, n, operands.map(<*mut T>::cast_const), first(&to, &next)) };
     }

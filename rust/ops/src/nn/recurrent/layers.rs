@@ -1,5 +1,4 @@
-//! Layers of recurrent cells over sequences: of one length, or packed (for each step, the elements of all sequences
-//! together).
+//! The operators `lstm`, `gru`, `rnn_*`: their definitions, and the checks of their arguments.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Error, Result};
@@ -9,13 +8,13 @@ use rushlight_dispatch::operator::{
 };
 use rushlight_dispatch::value::{Arg, Ints, Output};
 
-use super::network::{Network, apart};
+use super::network::{Network, split_states};
 use super::steps::{Kind, State, Weights};
 use super::{by_cudnn, size};
 use crate::view::transpose::TRANSPOSE;
 
 /// The arguments that all these operators have. Their positions differ if the sequences are packed.
-struct Own {
+struct Positions {
     hx: Arg,
     params: Arg,
     has_biases: Arg,
@@ -25,10 +24,10 @@ struct Own {
     bidirectional: Arg,
 }
 
-impl Own {
-    const PLAIN: Own = {
+impl Positions {
+    const PLAIN: Positions = {
         use RNN_TANH::*;
-        Own {
+        Positions {
             hx: HX,
             params: PARAMS,
             has_biases: HAS_BIASES,
@@ -39,9 +38,9 @@ impl Own {
         }
     };
 
-    const PACKED: Own = {
+    const PACKED: Positions = {
         use RNN_TANH_PACKED::*;
-        Own {
+        Positions {
             hx: HX,
             params: PARAMS,
             has_biases: HAS_BIASES,
@@ -57,14 +56,14 @@ impl Own {
 fn read<'a>(
     args: &'a Args,
     kind: Kind,
-    own: &Own,
+    positions: &Positions,
     projected: bool,
     batch_sizes: Option<&'a Tensor>,
     states: &[&Tensor],
 ) -> Result<(Network<'a>, Vec<State>)> {
-    let params = args.tensors(own.params)?;
-    let has_biases = args.bool(own.has_biases)?;
-    let stride = if has_biases { 4 } else { 2 } + usize::from(projected);
+    let params = args.tensors(positions.params)?;
+    let has_biases = args.bool(positions.has_biases)?;
+    let stride = Weights::count(has_biases, projected);
     // For these dtypes torch's library cuts the list itself, and reads as many states as it needs.
     let is_cut = kind == Kind::Lstm
         && !projected
@@ -81,31 +80,43 @@ fn read<'a>(
             Error::runtime(sentence).hint("Each layer and direction needs two weights, and two biases if has_biases.")
         );
     }
-    let hidden = apart(states)?;
-    let directions = if args.bool(own.bidirectional)? { 2 } else { 1 };
+    let hidden = split_states(states)?;
+    let directions = if args.bool(positions.bidirectional)? { 2 } else { 1 };
     if !is_cut {
-        check_counts(args.int(own.num_layers)?, directions, params.len() / stride, hidden.len())?;
+        check_counts(args.int(positions.num_layers)?, directions, params.len() / stride, hidden.len())?;
     }
-    let layers =
-        usize::try_from(args.int(own.num_layers)?).map_err(|_| Error::runtime("num_layers must not be negative"))?;
+    let layers = usize::try_from(args.int(positions.num_layers)?)
+        .map_err(|_| Error::runtime("num_layers must not be negative"))?;
     if layers.checked_mul(directions).is_none_or(|count| count > params.len() / stride) {
         let n = params.len();
         return Err(Error::runtime(format!("ArrayRef: invalid slice, N = {n}; M = {stride}; size = {n}"))
-            .hint("Each layer and direction needs weights of its own."));
+            .hint("Each layer and direction needs weights of its positions."));
     }
-    let given = args.float(own.dropout)?;
-    let dropout = if args.bool(own.train)? { given } else { 0.0 };
+    let given = args.float(positions.dropout)?;
+    let dropout = if args.bool(positions.train)? { given } else { 0.0 };
     // Also without training: the module's weights have a buffer for each layer.
-    let is_apart = given != 0.0;
-    let lengths = batch_sizes.and_then(|sizes| lengths(sizes, args.tensor(Arg::FIRST).ok()?));
+    let layer_by_layer = given != 0.0;
+    let numbers = batch_sizes.and_then(|tensor| fitting(tensor, args.tensor(Arg::FIRST).ok()?));
     let weights = Weights::list(&params, has_biases, projected);
-    Ok((Network { kind, weights, layers, directions, dropout, is_apart, batch_sizes, lengths }, hidden))
+    Ok((
+        Network {
+            kind,
+            weights,
+            layers,
+            directions,
+            dropout,
+            layer_by_layer,
+            given_batch_sizes: batch_sizes,
+            batch_sizes: numbers,
+        },
+        hidden,
+    ))
 }
 
 fn run(args: &Args, kind: Kind, packed: bool) -> Result<Output> {
-    let own = if packed { Own::PACKED } else { Own::PLAIN };
+    let positions = if packed { Positions::PACKED } else { Positions::PLAIN };
     let input = args.tensor(Arg::FIRST)?;
-    let states = if kind == Kind::Lstm { args.tensors(own.hx)? } else { vec![args.tensor(own.hx)?] };
+    let states = if kind == Kind::Lstm { args.tensors(positions.hx)? } else { vec![args.tensor(positions.hx)?] };
     if kind == Kind::Lstm && states.len() != 2 {
         return Err(Error::runtime("lstm expects two hidden states"));
     }
@@ -114,13 +125,13 @@ fn run(args: &Args, kind: Kind, packed: bool) -> Result<Output> {
         _ => false,
     };
     if !packed {
-        check_devices(input, &states, &args.tensors(own.params)?)?;
+        check_devices(input, &states, &args.tensors(positions.params)?)?;
     }
     let batch_sizes = packed.then(|| args.valued(RNN_TANH_PACKED::BATCH_SIZES)).transpose()?;
     let first = !packed && args.bool(RNN_TANH::BATCH_FIRST)?;
     let turned = |tensor: &Tensor| op!(TRANSPOSE, tensor, 0i64, 1i64);
     let input = if first { turned(input)? } else { input.clone() };
-    let (network, hidden) = read(args, kind, &own, projected, batch_sizes, &states)?;
+    let (network, hidden) = read(args, kind, &positions, projected, batch_sizes, &states)?;
     let mut results = match by_cudnn::run(&network, &input, &states)? {
         Some(results) => results,
         None => network.results(&input, &hidden)?,
@@ -148,24 +159,24 @@ fn check_counts(layers: i64, directions: usize, weights: usize, states: usize) -
 }
 
 /// The number of sequences in each step, which never increases; `None` if the numbers do not fit the input.
-fn lengths(sizes: &Tensor, data: &Tensor) -> Option<Ints> {
-    if sizes.dtype() != DType::I64 || sizes.rank() != 1 || data.rank() == 0 {
+fn fitting(given: &Tensor, data: &Tensor) -> Option<Ints> {
+    if given.dtype() != DType::I64 || given.rank() != 1 || data.rank() == 0 {
         return None;
     }
-    let list = crate::convert::to_vec::<i64>(sizes).ok()?;
-    let falls = list.windows(2).all(|pair| pair[0] >= pair[1]) && list.iter().all(|&n| n > 0);
-    let sum = list.iter().try_fold(0i64, |sum, &n| sum.checked_add(n));
-    (falls && sum == Some(data.sizes()[0] as i64)).then(|| list.into())
+    let batch_sizes = crate::convert::to_vec::<i64>(given).ok()?;
+    let falls = batch_sizes.windows(2).all(|pair| pair[0] >= pair[1]) && batch_sizes.iter().all(|&n| n > 0);
+    let sum = batch_sizes.iter().try_fold(0i64, |sum, &n| sum.checked_add(n));
+    (falls && sum == Some(data.sizes()[0] as i64)).then(|| batch_sizes.into())
 }
 
 /// The states and parameters are where the input is.
 fn check_devices(input: &Tensor, states: &[&Tensor], params: &[&Tensor]) -> Result<()> {
     let named = states.iter().map(|state| ("hidden", state)).chain(params.iter().map(|param| ("parameter", param)));
     for (name, tensor) in named {
-        let (own, other) = (input.device(), tensor.device());
-        if own != other {
+        let (first, other) = (input.device(), tensor.device());
+        if first != other {
             return Err(Error::runtime(format!(
-                "Input and {name} tensors are not at the same device, found input tensor at {own} and {name} tensor at {other}"
+                "Input and {name} tensors are not at the same device, found input tensor at {first} and {name} tensor at {other}"
             )));
         }
     }

@@ -1,19 +1,25 @@
 //! Recurrent networks: cells, which compute one step, and layers of them over sequences.
 //!
 //! The products of a whole sequence with the input's weights are one product; each step adds the product of the state
-//! with its weights, and `gates` computes the elementwise part of the step. `sequence` and `unrolled` are operators for all steps of a
-//! layer; `by_cudnn` gives whole networks to cuDNN.
+//! with its weights, and `gates` computes the elementwise part of the step.
+//!
+//! `layers` defines the operators for networks. Three paths compute them:
+//! - On CUDA, `by_cudnn` gives all layers to cuDNN, if it is installed and takes them, and neither determinism is asked for nor `vmap` runs.
+//! - Else `network` runs layer after layer. Two operators have all steps of a layer in one direction: `_lstm_sequence` in
+//!   `lstm_sequence` has LSTMs without projection over sequences of one length, on all devices (its half for CUDA is in `on_cuda`);
+//!   `_recurrent_sequence` in `recurrent_sequence` has packed LSTMs without projection, GRUs and RNNs, on CUDA and outside of `vmap`.
+//! - All others run step by step, fused (`network`) or as torch composes them (`composed`).
 
 pub mod by_cudnn;
 mod composed;
 pub mod gates;
 pub mod layers;
+pub mod lstm_sequence;
 mod network;
 mod on_cuda;
+pub mod recurrent_sequence;
 mod rerun;
-pub mod sequence;
 mod steps;
-pub mod unrolled;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};
@@ -54,10 +60,10 @@ fn size(tensor: &Tensor, dim: usize) -> Result<isize> {
 fn check_input(args: &Args) -> Result<()> {
     use RNN_TANH_CELL::*;
 
-    let (wanted, own) = (size(args.tensor(W_IH)?, 1)?, size(args.tensor(INPUT)?, 1)?);
-    match own == wanted {
+    let (wanted, features) = (size(args.tensor(W_IH)?, 1)?, size(args.tensor(INPUT)?, 1)?);
+    match features == wanted {
         true => Ok(()),
-        false => Err(Error::runtime(format!("input has inconsistent input_size: got {own} expected {wanted}"))),
+        false => Err(Error::runtime(format!("input has inconsistent input_size: got {features} expected {wanted}"))),
     }
 }
 
@@ -76,10 +82,10 @@ fn check_step(args: &Args, states: &[&Tensor]) -> Result<()> {
                 "Input batch size {rows} doesn't match hidden{label} batch size {batch}"
             )));
         }
-        let own = size(state, 1)?;
-        if own != hidden {
+        let width = size(state, 1)?;
+        if width != hidden {
             return Err(Error::runtime(format!(
-                "hidden{label} has inconsistent hidden_size: got {own}, expected {hidden}"
+                "hidden{label} has inconsistent hidden_size: got {width}, expected {hidden}"
             )));
         }
     }
@@ -122,8 +128,8 @@ fn simple_cell(args: &Args, activation: &'static Operator) -> Result<Output> {
     let state = args.tensor(RNN_TANH_CELL::HX)?;
     check_weights(args, 1)?;
     check_step(args, &[state])?;
-    let own = of_state(args, state)?;
-    op!(activation, &op!(ADD, &of_input(args)?, &own)?).map(Output::Tensor)
+    let products = of_state(args, state)?;
+    op!(activation, &op!(ADD, &of_input(args)?, &products)?).map(Output::Tensor)
 }
 
 #[operator]
@@ -234,8 +240,8 @@ Shapes: input `(N, I)`, both of hx and both results `(N, H)`, w_ih `(4 * H, I)`,
         check_input(args)?;
         check_weights(args, 4)?;
         check_step(args, &states)?;
-        let own = of_state(args, output)?;
-        LSTM_GATES.call([op!(ADD, &of_input(args)?, &own)?.into(), state.into()])
+        let products = of_state(args, output)?;
+        LSTM_GATES.call([op!(ADD, &of_input(args)?, &products)?.into(), state.into()])
     }),
     samples: &[
         "t(2, 3), [t(2, 2), t(2, 2)], t(8, 3), t(8, 2)",

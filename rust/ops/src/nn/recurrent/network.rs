@@ -1,4 +1,4 @@
-//! Layers of recurrent cells over sequences, of one length or packed, by operators for whole sequences or by steps.
+//! Runs the layers of a network one after the other, and chooses for each whether an operator for whole sequences runs it, or steps do.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Error, Result};
@@ -6,9 +6,9 @@ use rushlight_dispatch::op;
 use rushlight_dispatch::value::{Ints, Value, sizes_value};
 
 use super::gates::{GRU_GATES, LSTM_GATES};
-use super::sequence::LSTM_SEQUENCE;
+use super::lstm_sequence::LSTM_SEQUENCE;
+use super::recurrent_sequence::RECURRENT_SEQUENCE;
 use super::steps::{Kind, State, Weights, run_packed, run_steps};
-use super::unrolled::RECURRENT_SEQUENCE;
 use super::{composed, size};
 use crate::join::cat::{CAT, STACK};
 use crate::linalg::addmm::ADDMM;
@@ -27,10 +27,10 @@ use crate::view::transpose::TRANSPOSE;
 /// the steps.
 struct Layer {
     kind: Kind,
-    /// The state's weights, transposed.
-    own: Tensor,
+    /// The state's weight, transposed.
+    state: Tensor,
     /// The state's bias, if it cannot be added to the input's.
-    own_bias: Option<Tensor>,
+    state_bias: Option<Tensor>,
     projection: Option<Tensor>,
 }
 
@@ -39,17 +39,17 @@ impl Layer {
     fn new(kind: Kind, input: &Tensor, weights: &Weights) -> Result<(Layer, Tensor)> {
         let turned = |tensor: &Tensor| op!(TRANSPOSE, tensor, 0i64, 1i64);
         // A gated unit multiplies the state's part, bias included, by its reset gate.
-        let apart = kind == Kind::Gru;
+        let keeps_state_bias = kind == Kind::Gru;
         let bias = match weights.biases {
             None => None,
-            Some([input, _]) if apart => Some(input.clone()),
-            Some([input, own]) => Some(op!(ADD, input, own)?),
+            Some([input, _]) if keeps_state_bias => Some(input.clone()),
+            Some([input, state]) => Some(op!(ADD, input, state)?),
         };
         let products = op!(LINEAR, input, weights.input, bias.as_ref())?;
         let layer = Layer {
             kind,
-            own: turned(weights.own)?,
-            own_bias: weights.biases.filter(|_| apart).map(|[_, own]| own.clone()),
+            state: turned(weights.state)?,
+            state_bias: weights.biases.filter(|_| keeps_state_bias).map(|[_, state]| state.clone()),
             projection: weights.projection.map(turned).transpose()?,
         };
         Ok((layer, products))
@@ -57,17 +57,17 @@ impl Layer {
 
     fn step(&self, input: &Tensor, state: &State) -> Result<State> {
         let output = match self.kind {
-            Kind::Tanh => op!(TANH, &op!(ADDMM, input, &state.output, &self.own)?)?,
-            Kind::Relu => op!(RELU, &op!(ADDMM, input, &state.output, &self.own)?)?,
+            Kind::Tanh => op!(TANH, &op!(ADDMM, input, &state.output, &self.state)?)?,
+            Kind::Relu => op!(RELU, &op!(ADDMM, input, &state.output, &self.state)?)?,
             Kind::Gru => {
-                let own = match &self.own_bias {
-                    Some(bias) => op!(ADDMM, bias, &state.output, &self.own)?,
-                    None => op!(MM, &state.output, &self.own)?,
+                let products = match &self.state_bias {
+                    Some(bias) => op!(ADDMM, bias, &state.output, &self.state)?,
+                    None => op!(MM, &state.output, &self.state)?,
                 };
-                op!(GRU_GATES, input, &own, &state.output)?
+                op!(GRU_GATES, input, &products, &state.output)?
             }
             Kind::Lstm => {
-                let gates = op!(ADDMM, input, &state.output, &self.own)?;
+                let gates = op!(ADDMM, input, &state.output, &self.state)?;
                 let both = LSTM_GATES.call([(&gates).into(), state.cell.as_ref().into()])?.into_tensors();
                 let [output, cell] =
                     <[Tensor; 2]>::try_from(both).map_err(|_| Error::runtime("a step without results"))?;
@@ -93,16 +93,16 @@ impl Layer {
         let fits = weights.projection.is_none()
             && products.rank() == 3
             && output.sizes() == cell.sizes()
-            && [output, cell, weights.own]
+            && [output, cell, weights.state]
                 .iter()
                 .all(|tensor| tensor.dtype() == products.dtype() && tensor.rank() == 2)
             && output.sizes()[0] == products.sizes()[1]
-            && weights.own.sizes()[..] == [products.sizes()[2], output.sizes()[1]]
+            && weights.state.sizes()[..] == [products.sizes()[2], output.sizes()[1]]
             && products.sizes()[2] == 4 * output.sizes()[1];
         if !fits {
             return Ok(None);
         }
-        let values = [products.into(), output.into(), cell.into(), weights.own.into(), backwards.into()];
+        let values = [products.into(), output.into(), cell.into(), weights.state.into(), backwards.into()];
         let results = LSTM_SEQUENCE.call(values)?.into_tensors();
         let [outputs, cells, _] =
             <[Tensor; 3]>::try_from(results).map_err(|_| Error::runtime("a sequence without results"))?;
@@ -121,11 +121,11 @@ pub(super) struct Network<'a> {
     pub directions: usize,
     pub dropout: f64,
     /// Whether cuDNN gets each layer in a call of its own, as dropout between them needs.
-    pub is_apart: bool,
-    /// The number of sequences in each step, if they are packed.
-    pub batch_sizes: Option<&'a Tensor>,
+    pub layer_by_layer: bool,
+    /// The number of sequences in each step, if they are packed, as it was given.
+    pub given_batch_sizes: Option<&'a Tensor>,
     /// The same as numbers, if they fit the input.
-    pub lengths: Option<Ints>,
+    pub batch_sizes: Option<Ints>,
 }
 
 impl Network<'_> {
@@ -139,21 +139,21 @@ impl Network<'_> {
         }
         let products = op!(LINEAR, input, weights.input, weights.biases.map(|[input, _]| input))?;
         let step = |input: &Tensor, state: &State| composed::step(self.kind, weights, input, state);
-        let Some(batch_sizes) = self.batch_sizes else {
+        let Some(given) = self.given_batch_sizes else {
             return run_steps(&step, UNBIND.call([(&products).into()])?.into_tensors(), first.clone(), backwards);
         };
-        let lengths = read_lengths(batch_sizes)?;
+        let batch_sizes = read_batch_sizes(given)?;
         let rows = |at: usize| {
             let (start, end) = if backwards {
-                let after = lengths[at + 1..].iter().fold(0i64, |sum, &n| sum.wrapping_add(n));
-                (products.sizes().first().map_or(0, |&rows| rows as i64).wrapping_sub(after), lengths[at])
+                let after = batch_sizes[at + 1..].iter().fold(0i64, |sum, &n| sum.wrapping_add(n));
+                (products.sizes().first().map_or(0, |&rows| rows as i64).wrapping_sub(after), batch_sizes[at])
             } else {
-                (lengths[..at].iter().fold(0i64, |sum, &n| sum.wrapping_add(n)), lengths[at])
+                (batch_sizes[..at].iter().fold(0i64, |sum, &n| sum.wrapping_add(n)), batch_sizes[at])
             };
             let start = if backwards { start.wrapping_sub(end) } else { start };
             op!(NARROW, &products, 0i64, start, end)
         };
-        run_packed(&step, &rows, &lengths, first.clone(), backwards)
+        run_packed(&step, &rows, &batch_sizes, first.clone(), backwards)
     }
 
     /// Whether the operands have one dtype and the dimensions of a layer.
@@ -161,10 +161,10 @@ impl Network<'_> {
         let has = |tensor: &Tensor, rank: usize| {
             tensor.dtype() == input.dtype() && tensor.rank() == rank && !tensor.is_sparse()
         };
-        let rank = if self.batch_sizes.is_some() { 2 } else { 3 };
+        let rank = if self.given_batch_sizes.is_some() { 2 } else { 3 };
         has(input, rank)
-            && self.lengths.is_some() == self.batch_sizes.is_some()
-            && [weights.input, weights.own].iter().chain(&weights.projection).all(|weight| has(weight, 2))
+            && self.batch_sizes.is_some() == self.given_batch_sizes.is_some()
+            && [weights.input, weights.state].iter().chain(&weights.projection).all(|weight| has(weight, 2))
             && weights.biases.is_none_or(|biases| biases.iter().all(|bias| has(bias, 1)))
             && has(&first.output, 2)
             && first.cell.as_ref().is_none_or(|cell| has(cell, 2))
@@ -173,17 +173,17 @@ impl Network<'_> {
 
     /// Whether the operator for whole sequences runs: on GPUs, where it adds the gradients of the weights at once. LSTMs over sequences
     /// of one length have one of their own.
-    fn is_unrolled(&self, weights: &Weights, products: &Tensor, first: &State) -> bool {
+    fn is_recurrent_sequence(&self, weights: &Weights, products: &Tensor, first: &State) -> bool {
         matches!(products.device(), Device::Cuda(_))
             && weights.projection.is_none()
-            && (self.kind != Kind::Lstm || self.lengths.is_some())
-            && ![products, weights.own, &first.output]
+            && (self.kind != Kind::Lstm || self.batch_sizes.is_some())
+            && ![products, weights.state, &first.output]
                 .iter()
                 .any(|tensor| tensor.is_handled() || !tensor.batch_dims().is_empty())
             && first.output.numel() > 0
     }
 
-    fn run_unrolled(
+    fn run_recurrent_sequence(
         &self,
         ready: &Layer,
         weights: &Weights,
@@ -193,25 +193,25 @@ impl Network<'_> {
     ) -> Result<(Tensor, State)> {
         let (count, width) = (first.output.sizes()[0], first.output.sizes()[1]);
         let flat = op!(RESHAPE, products, sizes_value(&[-1, self.kind.gates() * width]))?;
-        let lengths = match &self.lengths {
-            Some(lengths) => lengths.clone(),
+        let batch_sizes = match &self.batch_sizes {
+            Some(batch_sizes) => batch_sizes.clone(),
             None => Ints::from_elem(count as i64, products.sizes()[0] as usize),
         };
         let results = RECURRENT_SEQUENCE.call([
             (&flat).into(),
             (&first.output).into(),
             first.cell.as_ref().into(),
-            weights.own.into(),
-            ready.own_bias.as_ref().into(),
-            lengths.clone().into(),
+            weights.state.into(),
+            ready.state_bias.as_ref().into(),
+            batch_sizes.clone().into(),
             self.kind.name().into(),
             backwards.into(),
         ])?;
         let [outputs, cells, _] = <[Tensor; 3]>::try_from(results.into_tensors())
             .map_err(|_| Error::runtime("a sequence without results"))?;
-        let output = last(&outputs, &lengths, backwards)?;
-        let cell = first.cell.as_ref().map(|_| last(&cells, &lengths, backwards)).transpose()?;
-        let outputs = match self.lengths {
+        let output = last(&outputs, &batch_sizes, backwards)?;
+        let cell = first.cell.as_ref().map(|_| last(&cells, &batch_sizes, backwards)).transpose()?;
+        let outputs = match self.batch_sizes {
             Some(_) => outputs,
             None => op!(RESHAPE, &outputs, sizes_value(&[-1, count, width]))?,
         };
@@ -221,20 +221,20 @@ impl Network<'_> {
     fn run_fast(&self, input: &Tensor, weights: &Weights, first: &State, backwards: bool) -> Result<(Tensor, State)> {
         let (ready, products) = Layer::new(self.kind, input, weights)?;
         let step = |input: &Tensor, state: &State| ready.step(input, state);
-        if self.is_unrolled(weights, &products, first) {
-            return self.run_unrolled(&ready, weights, &products, first, backwards);
+        if self.is_recurrent_sequence(weights, &products, first) {
+            return self.run_recurrent_sequence(&ready, weights, &products, first, backwards);
         }
-        match &self.lengths {
+        match &self.batch_sizes {
             None => match Layer::run_fused(weights, &products, first, backwards)? {
                 Some(found) => Ok(found),
                 None => run_steps(&step, UNBIND.call([(&products).into()])?.into_tensors(), first.clone(), backwards),
             },
-            Some(lengths) => {
-                let parts = SPLIT_WITH_SIZES.call([(&products).into(), lengths.clone().into()])?.into_tensors();
+            Some(batch_sizes) => {
+                let parts = SPLIT_WITH_SIZES.call([(&products).into(), batch_sizes.clone().into()])?.into_tensors();
                 let rows = |at: usize| {
                     parts.get(at).cloned().ok_or_else(|| Error::runtime("fewer steps than numbers of sequences"))
                 };
-                run_packed(&step, &rows, lengths, first.clone(), backwards)
+                run_packed(&step, &rows, batch_sizes, first.clone(), backwards)
             }
         }
     }
@@ -282,16 +282,16 @@ impl Network<'_> {
     }
 }
 
-/// The rows of the last steps of all sequences, of which `lengths[t]` have step `t`.
-fn last(all: &Tensor, lengths: &[i64], backwards: bool) -> Result<Tensor> {
+/// The rows of the last steps of all sequences, of which `batch_sizes[t]` have step `t`.
+fn last(all: &Tensor, batch_sizes: &[i64], backwards: bool) -> Result<Tensor> {
     let rows = |start: i64, count: i64| op!(NARROW, all, 0i64, start, count);
     if backwards {
-        return rows(0, lengths.first().copied().unwrap_or(0));
+        return rows(0, batch_sizes.first().copied().unwrap_or(0));
     }
     // The sequences that end with a step are its last ones, and the longest sequences are the first.
-    let (mut parts, mut end) = (Vec::new(), lengths.iter().sum::<i64>());
+    let (mut parts, mut end) = (Vec::new(), batch_sizes.iter().sum::<i64>());
     let mut longer = 0;
-    for &count in lengths.iter().rev() {
+    for &count in batch_sizes.iter().rev() {
         if count > longer {
             parts.push(rows(end - count + longer, count - longer)?);
         }
@@ -305,7 +305,7 @@ fn last(all: &Tensor, lengths: &[i64], backwards: bool) -> Result<Tensor> {
 }
 
 /// The first states, split: one of each layer and direction.
-pub(super) fn apart(states: &[&Tensor]) -> Result<Vec<State>> {
+pub(super) fn split_states(states: &[&Tensor]) -> Result<Vec<State>> {
     let mut lists = Vec::new();
     for state in states {
         lists.push(UNBIND.call([(*state).into()])?.into_tensors());
@@ -316,14 +316,14 @@ pub(super) fn apart(states: &[&Tensor]) -> Result<Vec<State>> {
     Ok(outputs.map(|output| State { output, cell: cells.next() }).collect())
 }
 
-/// The same numbers as they are.
-fn read_lengths(sizes: &Tensor) -> Result<Vec<i64>> {
-    let steps = size(sizes, 0)?;
-    if sizes.dtype() != DType::I64 {
-        let name = sizes.dtype().display_name();
+/// The given numbers of sequences, which need not fit the input: the steps raise the errors.
+fn read_batch_sizes(given: &Tensor) -> Result<Vec<i64>> {
+    let steps = size(given, 0)?;
+    if given.dtype() != DType::I64 {
+        let name = given.dtype().display_name();
         return Err(Error::runtime(format!("expected scalar type Long but found {name}")));
     }
-    let mut list = crate::convert::to_vec::<i64>(sizes)?;
-    list.truncate(steps as usize);
-    Ok(list)
+    let mut batch_sizes = crate::convert::to_vec::<i64>(given)?;
+    batch_sizes.truncate(steps as usize);
+    Ok(batch_sizes)
 }

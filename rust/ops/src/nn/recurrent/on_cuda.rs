@@ -156,14 +156,14 @@ impl Sequence {
             create::fill(zeros, Scalar::ZERO)?;
         }
         let mut held = Held::on(carried)?;
-        let [first, all, own, from] = held.addresses([&state, &states, &gates, &grad])?;
+        let [first, all, activated, from] = held.addresses([&state, &states, &gates, &grad])?;
         let [to, back, keep] = held.addresses([to_products, carried, kept])?;
         let arriving = grad_states.as_ref().map(|tensor| held.address(tensor)).transpose()?;
         let bytes = |turn: isize| (self.place(turn) * rows * width) as u64 * dtype.size() as u64;
         for turn in (0..steps).rev() {
             let at = bytes(turn);
             let step = Step {
-                gates: own + 4 * at,
+                gates: activated + 4 * at,
                 before: if turn == 0 { first } else { all + bytes(turn - 1) },
                 state: all + at,
                 grad_output: from + at,

@@ -22,11 +22,11 @@ impl Kind {
         [("RNN_TANH", Kind::Tanh), ("RNN_RELU", Kind::Relu), ("LSTM", Kind::Lstm), ("GRU", Kind::Gru)];
 
     pub fn name(self) -> &'static str {
-        Kind::NAMES.into_iter().find(|&(_, own)| own == self).map_or("", |(name, _)| name)
+        Kind::NAMES.into_iter().find(|&(_, kind)| kind == self).map_or("", |(name, _)| name)
     }
 
     pub fn named(name: &str) -> Result<Kind> {
-        let known = Kind::NAMES.into_iter().find(|&(own, _)| own == name);
+        let known = Kind::NAMES.into_iter().find(|&(known, _)| known == name);
         known.map(|(_, kind)| kind).ok_or_else(|| Error::runtime(format!("Unrecognized RNN mode: {name}")))
     }
 
@@ -48,28 +48,35 @@ impl Kind {
 /// The weights of a layer in one direction.
 pub(super) struct Weights<'a> {
     pub input: &'a Tensor,
-    pub own: &'a Tensor,
+    /// The weight of the state, torch's `w_hh`.
+    pub state: &'a Tensor,
     pub biases: Option<[&'a Tensor; 2]>,
     /// The projection of an LSTM's outputs.
     pub projection: Option<&'a Tensor>,
 }
 
 impl<'a> Weights<'a> {
+    /// The number of parameters of a layer in one direction.
+    pub fn count(has_biases: bool, projected: bool) -> usize {
+        let without_projection = if has_biases { 4 } else { 2 };
+        without_projection + usize::from(projected)
+    }
+
     /// The weights of all layers and directions in a list of as many parameters as they have.
     pub fn list(params: &[&'a Tensor], has_biases: bool, projected: bool) -> Vec<Weights<'a>> {
-        let stride = if has_biases { 4 } else { 2 } + usize::from(projected);
-        let of = |own: &[&'a Tensor]| Weights {
-            input: own[0],
-            own: own[1],
-            biases: has_biases.then(|| [own[2], own[3]]),
-            projection: projected.then(|| own[stride - 1]),
+        let stride = Weights::count(has_biases, projected);
+        let of = |layer: &[&'a Tensor]| Weights {
+            input: layer[0],
+            state: layer[1],
+            biases: has_biases.then(|| [layer[2], layer[3]]),
+            projection: projected.then(|| layer[stride - 1]),
         };
         params.chunks_exact(stride).map(of).collect()
     }
 
     /// The parameters, in the order of the list.
     pub fn each(&self) -> impl Iterator<Item = &'a Tensor> {
-        [self.input, self.own].into_iter().chain(self.biases.into_iter().flatten()).chain(self.projection)
+        [self.input, self.state].into_iter().chain(self.biases.into_iter().flatten()).chain(self.projection)
     }
 }
 
@@ -129,23 +136,23 @@ pub(super) fn run_steps(step: &Step, steps: Vec<Tensor>, first: State, backwards
     Ok((STACK.tensor([Value::from(outputs), 0i64.into()])?, state))
 }
 
-/// Packed sequences, the longest first: step `t` contains only the sequences that are longer than `t`, `lengths[t]` of them.
+/// Packed sequences, the longest first: step `t` contains only the sequences that are longer than `t`, `batch_sizes[t]` of them.
 pub(super) fn run_packed(
     step: &Step,
     rows: &Rows,
-    lengths: &[i64],
+    batch_sizes: &[i64],
     first: State,
     backwards: bool,
 ) -> Result<(Tensor, State)> {
-    let mut outputs = Vec::with_capacity(lengths.len());
+    let mut outputs = Vec::with_capacity(batch_sizes.len());
     let joined = |outputs: Vec<Tensor>| CAT.tensor([Value::from(outputs), 0i64.into()]);
-    let (Some(&longest), Some(&shortest)) = (lengths.first(), lengths.last()) else {
+    let (Some(&longest), Some(&shortest)) = (batch_sizes.first(), batch_sizes.last()) else {
         return Err(Error::runtime("batch_sizes must not be empty"));
     };
     if backwards {
         // Sequences begin one after the other, the longest first.
         let (mut state, mut running) = (first.rows(0, shortest)?, shortest);
-        for (at, &wanted) in lengths.iter().enumerate().rev() {
+        for (at, &wanted) in batch_sizes.iter().enumerate().rev() {
             if wanted > running {
                 state = state.below(first.rows(running, wanted)?)?;
             }
@@ -159,7 +166,7 @@ pub(super) fn run_packed(
     // Sequences end one after the other, the longest last.
     let mut ended = Vec::new();
     let (mut state, mut running) = (first, longest);
-    for (at, &wanted) in lengths.iter().enumerate() {
+    for (at, &wanted) in batch_sizes.iter().enumerate() {
         let input = rows(at)?;
         if wanted < running {
             ended.push(state.rows(wanted, running)?);

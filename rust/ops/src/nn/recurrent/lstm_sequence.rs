@@ -3,7 +3,6 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::default_dtype;
 use rushlight_core::layout::Shape;
-use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_cpu::float::Float;
 use rushlight_cpu::linalg::matmul::GemmElement;
@@ -19,7 +18,7 @@ use rushlight_dispatch::variants::check_cast;
 use rushlight_dispatch::vmap::{self, RuleResult, split_batch};
 use rushlight_dispatch::{create, op};
 
-use super::gates::{joined, parts};
+use super::gates::{first, joined, parts};
 use super::on_cuda;
 use crate::expr_ext::ExprExt;
 use crate::join::cat::{CAT, STACK};
@@ -60,14 +59,14 @@ Shapes: products of the input with its weights `(T, N, 4 * H)`, hx and cx `(N, H
             dtype => Err(Error::unsupported("lstm", dtype)),
         },
         cuda: OnCuda::Own(|args, results| {
-            let own = on_cuda::Sequence {
+            let sequence = on_cuda::Sequence {
                 sizes: sizes(args, [PRODUCTS, HX, CX, W_HH])?,
                 backwards: args.bool(BACKWARDS)?,
             };
             if results[0].numel() == 0 {
                 return Ok(());
             }
-            own.forward([args.tensor(PRODUCTS)?, args.tensor(HX)?, args.tensor(CX)?, args.tensor(W_HH)?], results)
+            sequence.forward([args.tensor(PRODUCTS)?, args.tensor(HX)?, args.tensor(CX)?, args.tensor(W_HH)?], results)
         }),
     }),
     derivative: Derivative::Joint(Joint {
@@ -93,9 +92,9 @@ Shapes: products of the input with its weights `(T, N, 4 * H)`, hx and cx `(N, H
 fn sizes(args: &Args, operands: [Arg; 4]) -> Result<[isize; 3]> {
     let [products, output, state, weight] = operands.map(|arg| args.tensor(arg));
     let (products, output, state, weight) = (products?, output?, state?, weight?);
-    if let ([steps, rows, gates], [own, width]) = (&products.sizes()[..], &state.sizes()[..])
+    if let ([steps, rows, gates], [count, width]) = (&products.sizes()[..], &state.sizes()[..])
         && output.sizes() == state.sizes()
-        && own == rows
+        && count == rows
         && *gates == 4 * width
         && weight.sizes()[..] == [*gates, *width]
     {
@@ -113,14 +112,10 @@ fn sequence([steps, rows, width]: [isize; 3], backwards: bool) -> Sequence {
     Sequence { steps: steps as usize, rows: rows as usize, width: width as usize, backwards }
 }
 
-fn first<T>(pin: &Pin, tensor: &Tensor) -> *mut T {
-    pin.as_ptr().cast::<T>().wrapping_offset(tensor.layout().offset)
-}
-
 fn run<T: Float + GemmElement<Sum = T>>(args: &Args, results: &[Tensor]) -> Result<()> {
     use LSTM_SEQUENCE::*;
 
-    let own = sequence(sizes(args, [PRODUCTS, HX, CX, W_HH])?, args.bool(BACKWARDS)?);
+    let sequence = sequence(sizes(args, [PRODUCTS, HX, CX, W_HH])?, args.bool(BACKWARDS)?);
     if results[0].numel() == 0 {
         return Ok(());
     }
@@ -143,7 +138,7 @@ fn run<T: Float + GemmElement<Sum = T>>(args: &Args, results: &[Tensor]) -> Resu
             gates: first(&to.2, &places[2]),
         };
         // SAFETY: row-major tensors of the compute dtype, whose sizes `infer` has checked; the results are new.
-        unsafe { own.forward(&forward)? };
+        unsafe { sequence.forward(&forward)? };
     }
     places.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
 }
@@ -188,9 +183,9 @@ Shapes: as there.
             dtype => Err(Error::unsupported("lstm", dtype)),
         },
         cuda: OnCuda::Own(|args, results| {
-            let own =
+            let sequence =
                 on_cuda::Sequence { sizes: sizes(args, [GATES, HX, CX, W_HH])?, backwards: args.bool(BACKWARDS)? };
-            if own.sizes.contains(&0) {
+            if sequence.sizes.contains(&0) {
                 return results.iter().try_for_each(|result| create::fill(result, Scalar::Int(0)));
             }
             let given = [
@@ -201,7 +196,7 @@ Shapes: as there.
                 args.tensor(STATES)?,
                 args.tensor(GATES)?,
             ];
-            own.backward(given, (args.tensor(GRAD_OUTPUTS)?, args.optional_tensor(GRAD_STATES)), results)
+            sequence.backward(given, (args.tensor(GRAD_OUTPUTS)?, args.optional_tensor(GRAD_STATES)), results)
         }),
     }),
     derivative: Derivative::NonDifferentiable("if gradients are recorded, the gradient of the sequence is composed"),
@@ -217,8 +212,8 @@ Shapes: as there.
 fn run_backward<T: Float + GemmElement<Sum = T>>(args: &Args, results: &[Tensor]) -> Result<()> {
     use LSTM_SEQUENCE_BACKWARD::*;
 
-    let own = sequence(sizes(args, [GATES, HX, CX, W_HH])?, args.bool(BACKWARDS)?);
-    if own.steps * own.rows * own.width == 0 {
+    let sequence = sequence(sizes(args, [GATES, HX, CX, W_HH])?, args.bool(BACKWARDS)?);
+    if sequence.steps * sequence.rows * sequence.width == 0 {
         return results.iter().try_for_each(|result| create::fill(result, Scalar::Int(0)));
     }
     let given = |arg| args.tensor(arg).and_then(|tensor| plain(tensor, T::DTYPE));
@@ -251,7 +246,7 @@ fn run_backward<T: Float + GemmElement<Sum = T>>(args: &Args, results: &[Tensor]
             to_weight: into(3),
         };
         // SAFETY: row-major tensors of the compute dtype, whose sizes `infer` has checked; the gradients are new.
-        unsafe { own.backward(&backward)? };
+        unsafe { sequence.backward(&backward)? };
     }
     places.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
 }

@@ -27,7 +27,8 @@ use crate::reduce::sum_to;
 use crate::view::narrow::NARROW;
 use crate::view::transpose::TRANSPOSE;
 
-/// Rows of all steps, or of the state before them, that are the state before other rows.
+/// Rows of all steps, or of the state before them, that are the state before other rows. With `batch_sizes` `[2, 1]`, the steps have
+/// the rows 0 and 1, and 2. Row 2 reads what row 0 has computed: `{ to: 2, of_first: false, from: 0, rows: 1 }`.
 #[derive(Clone, Copy)]
 struct Part {
     /// The first row that reads them.
@@ -40,41 +41,41 @@ struct Part {
 /// The steps of a sequence: where each begins, and how many rows it has.
 struct Steps {
     starts: Vec<isize>,
-    lengths: Vec<isize>,
+    batch_sizes: Vec<isize>,
     backwards: bool,
 }
 
 impl Steps {
-    fn new(sizes: &[i64], backwards: bool) -> Result<Steps> {
-        let lengths: Vec<isize> = sizes.iter().map(|&length| length as isize).collect();
-        if lengths.is_empty()
-            || lengths.iter().any(|&rows| rows < 1)
-            || lengths.windows(2).any(|pair| pair[0] < pair[1])
+    fn new(batch_sizes: &[i64], backwards: bool) -> Result<Steps> {
+        let batch_sizes: Vec<isize> = batch_sizes.iter().map(|&count| count as isize).collect();
+        if batch_sizes.is_empty()
+            || batch_sizes.iter().any(|&rows| rows < 1)
+            || batch_sizes.windows(2).any(|pair| pair[0] < pair[1])
         {
             return Err(Error::runtime("the numbers of sequences in each step must be positive and never increase"));
         }
-        let mut starts = Vec::with_capacity(lengths.len());
+        let mut starts = Vec::with_capacity(batch_sizes.len());
         let mut row = 0isize;
-        for &length in &lengths {
+        for &count in &batch_sizes {
             starts.push(row);
-            row = row.checked_add(length).ok_or_else(|| Error::runtime("too many rows"))?;
+            row = row.checked_add(count).ok_or_else(|| Error::runtime("too many rows"))?;
         }
-        Ok(Steps { starts, lengths, backwards })
+        Ok(Steps { starts, batch_sizes, backwards })
     }
 
     fn rows(&self) -> isize {
-        self.starts.last().zip(self.lengths.last()).map_or(0, |(start, rows)| start + rows)
+        self.starts.last().zip(self.batch_sizes.last()).map_or(0, |(start, rows)| start + rows)
     }
 
     /// The steps in the order in which they run.
     fn order(&self) -> Vec<usize> {
-        let steps = 0..self.lengths.len();
+        let steps = 0..self.batch_sizes.len();
         if self.backwards { steps.rev().collect() } else { steps.collect() }
     }
 
     /// The states before a step.
     fn before(&self, step: usize) -> Vec<Part> {
-        let (to, rows) = (self.starts[step], self.lengths[step]);
+        let (to, rows) = (self.starts[step], self.batch_sizes[step]);
         let first = |to: isize, from: isize, rows: isize| Part { to, of_first: true, from, rows };
         if !self.backwards {
             return match step.checked_sub(1) {
@@ -82,7 +83,7 @@ impl Steps {
                 Some(last) => vec![Part { to, of_first: false, from: self.starts[last], rows }],
             };
         }
-        let Some(&running) = self.lengths.get(step + 1) else { return vec![first(to, 0, rows)] };
+        let Some(&running) = self.batch_sizes.get(step + 1) else { return vec![first(to, 0, rows)] };
         let mut parts = vec![Part { to, of_first: false, from: self.starts[step + 1], rows: running }];
         if running < rows {
             parts.push(first(to + running, running, rows - running));
@@ -93,7 +94,7 @@ impl Steps {
     /// The states before all steps, in as few parts as possible.
     fn all_before(&self) -> Vec<Part> {
         let mut merged: Vec<Part> = Vec::new();
-        for part in (0..self.lengths.len()).flat_map(|step| self.before(step)) {
+        for part in (0..self.batch_sizes.len()).flat_map(|step| self.before(step)) {
             match merged.last_mut() {
                 Some(last)
                     if last.of_first == part.of_first
@@ -146,7 +147,7 @@ impl<'a> Sequence<'a> {
     fn read(args: &'a Args) -> Result<Sequence<'a>> {
         use RECURRENT_SEQUENCE::*;
 
-        let own = Sequence {
+        let sequence = Sequence {
             kind: Kind::named(args.str(MODE)?)?,
             products: args.tensor(PRODUCTS)?,
             hx: args.tensor(HX)?,
@@ -155,24 +156,24 @@ impl<'a> Sequence<'a> {
             bias: args.optional_tensor(B_HH),
             steps: Steps::new(args.ints(BATCH_SIZES)?, args.bool(BACKWARDS)?)?,
         };
-        let (gates, first) = (own.kind.gates(), own.steps.lengths[0]);
-        let fits = matches!(own.hx.sizes()[..], [count, width] if count == first
-            && own.products.sizes()[..] == [own.steps.rows(), gates * width]
-            && own.weight.sizes()[..] == [gates * width, width]
-            && own.cx.is_some() == (own.kind == Kind::Lstm)
-            && own.cx.is_none_or(|cells| cells.sizes() == own.hx.sizes())
-            && own.bias.is_none_or(|bias| own.kind == Kind::Gru && bias.sizes()[..] == [gates * width]))
-            && [Some(own.hx), own.cx, Some(own.weight), own.bias]
+        let (gates, first) = (sequence.kind.gates(), sequence.steps.batch_sizes[0]);
+        let fits = matches!(sequence.hx.sizes()[..], [count, width] if count == first
+            && sequence.products.sizes()[..] == [sequence.steps.rows(), gates * width]
+            && sequence.weight.sizes()[..] == [gates * width, width]
+            && sequence.cx.is_some() == (sequence.kind == Kind::Lstm)
+            && sequence.cx.is_none_or(|cells| cells.sizes() == sequence.hx.sizes())
+            && sequence.bias.is_none_or(|bias| sequence.kind == Kind::Gru && bias.sizes()[..] == [gates * width]))
+            && [Some(sequence.hx), sequence.cx, Some(sequence.weight), sequence.bias]
                 .iter()
                 .flatten()
-                .all(|tensor| tensor.dtype() == own.products.dtype());
+                .all(|tensor| tensor.dtype() == sequence.products.dtype());
         match fits {
-            true => Ok(own),
+            true => Ok(sequence),
             false => Err(Error::runtime(format!(
                 "weights of {} do not fit products of {} and a state of {}",
-                Shape(own.weight.sizes()),
-                Shape(own.products.sizes()),
-                Shape(own.hx.sizes())
+                Shape(sequence.weight.sizes()),
+                Shape(sequence.products.sizes()),
+                Shape(sequence.hx.sizes())
             ))),
         }
     }
@@ -211,7 +212,7 @@ impl<'a> Sequence<'a> {
         let products = self.products.detach();
         let turned = || Matrix::laid(self.weight, self.weight.layout().transpose(0, 1));
         for step in self.steps.order() {
-            let at = |of: &Tensor| rows(of, self.steps.starts[step], self.steps.lengths[step]);
+            let at = |of: &Tensor| rows(of, self.steps.starts[step], self.steps.batch_sizes[step]);
             let (state, given, output) = (self.state(step, &self.hx.detach(), &outputs)?, at(&products), at(&outputs));
             let multiply = |to: &Tensor, addend: Option<&Tensor>| {
                 let addend = addend.map(|tensor| (Scalar::Int(1), Matrix::of(tensor)));
@@ -260,7 +261,7 @@ impl<'a> Sequence<'a> {
         let products = self.products.detach();
         let add = |to: &Tensor, more: &Tensor| Args::new(&ADD, [to.into(), more.into()]).call_into(Target::InPlace);
         for step in self.steps.order().into_iter().rev() {
-            let at = |of: &Tensor| rows(of, self.steps.starts[step], self.steps.lengths[step]);
+            let at = |of: &Tensor| rows(of, self.steps.starts[step], self.steps.batch_sizes[step]);
             let (grad, output, to) = (at(&all), at(&outputs), at(&to_products));
             let direct = match (self.kind, &of_cells) {
                 (Kind::Tanh, _) => {
@@ -288,11 +289,11 @@ impl<'a> Sequence<'a> {
                 (Kind::Lstm, None) => return Err(Error::runtime("an LSTM needs two states")),
             };
             for part in self.steps.before(step) {
-                let own = part.to - self.steps.starts[step];
+                let row = part.to - self.steps.starts[step];
                 let target =
                     |all: &Tensor, first: &Tensor| rows(if part.of_first { first } else { all }, part.from, part.rows);
                 if let Some((direct, all, first)) = &direct {
-                    add(&target(all, first), &rows(direct, own, part.rows))?;
+                    add(&target(all, first), &rows(direct, row, part.rows))?;
                 }
                 let (to, moved) = (target(&all, &to_first), rows(&to_sums, part.to, part.rows));
                 let addend = Some((Scalar::Int(1), Matrix::of(&to)));
@@ -310,18 +311,18 @@ impl<'a> Sequence<'a> {
     /// The same results, composed of operators that are recorded.
     fn composed(&self) -> Result<Vec<Tensor>> {
         let turned = op!(TRANSPOSE, self.weight, 0i64, 1i64)?;
-        let count = self.steps.lengths.len();
+        let count = self.steps.batch_sizes.len();
         let (mut outputs, mut cells, mut all_sums) = (vec![None; count], vec![None; count], vec![None; count]);
         let mut state = State { output: self.hx.clone(), cell: self.cx.cloned() };
         for step in self.steps.order() {
-            let (start, length) = (self.steps.starts[step] as i64, self.steps.lengths[step] as i64);
-            let given = op!(NARROW, self.products, 0i64, start, length)?;
+            let (start, rows) = (self.steps.starts[step] as i64, self.steps.batch_sizes[step] as i64);
+            let given = op!(NARROW, self.products, 0i64, start, rows)?;
             let before = |last: &Tensor, first: &Tensor| -> Result<Tensor> {
                 let running = last.sizes()[0] as i64;
-                if running >= length {
-                    return op!(NARROW, last, 0i64, 0i64, length);
+                if running >= rows {
+                    return op!(NARROW, last, 0i64, 0i64, rows);
                 }
-                let more = op!(NARROW, first, 0i64, running, length - running)?;
+                let more = op!(NARROW, first, 0i64, running, rows - running)?;
                 CAT.tensor([Value::from(vec![last.clone(), more]), 0i64.into()])
             };
             let output = before(&state.output, self.hx)?;
@@ -376,8 +377,8 @@ Shapes: products of the input with its weights `(sum(batch_sizes), gates * H)`, 
             [3.]])",
     dtypes: DTypes::FLOATS,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
-        let own = Sequence::read(args)?;
-        let results = if is_composed(args) { own.composed()? } else { own.forward()? };
+        let sequence = Sequence::read(args)?;
+        let results = if is_composed(args) { sequence.composed()? } else { sequence.forward()? };
         Ok(Output::Tuple(results))
     })),
     derivative: Derivative::Joint(Joint {
@@ -428,19 +429,19 @@ Shapes: as there.
     (tensor([[1.]]), tensor([[1.]]), tensor([[1.]]))",
     dtypes: DTypes::FLOATS,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
-        let (own, grads) = (Sequence::read(args)?, grads(args)?);
+        let (sequence, grads) = (Sequence::read(args)?, grads(args)?);
         let results = [args.tensor(OUTPUTS)?, args.tensor(CELLS)?, args.tensor(SUMS)?];
-        let [narrow, wide] = [1, own.kind.gates()].map(|times| [own.steps.rows(), times * own.width()]);
+        let [narrow, wide] = [1, sequence.kind.gates()].map(|times| [sequence.steps.rows(), times * sequence.width()]);
         let fits = |tensor: &Tensor, has: bool, sizes: [isize; 2]| {
-            !has || tensor.sizes()[..] == sizes && tensor.dtype() == own.products.dtype()
+            !has || tensor.sizes()[..] == sizes && tensor.dtype() == sequence.products.dtype()
         };
         if !fits(results[0], true, narrow)
-            || !fits(results[1], own.kind == Kind::Lstm, narrow)
-            || !fits(results[2], own.kind.gates() > 1, wide)
+            || !fits(results[1], sequence.kind == Kind::Lstm, narrow)
+            || !fits(results[2], sequence.kind.gates() > 1, wide)
         {
             return Err(Error::runtime("results do not fit their sequence"));
         }
-        if is_composed(args) { again(args) } else { own.backward(results, grads).map(Output::List) }
+        if is_composed(args) { again(args) } else { sequence.backward(results, grads).map(Output::List) }
     })),
     derivative: Derivative::NonDifferentiable("if gradients are recorded, the gradient of the sequence is composed"),
     // The outputs are some that these operands can have: none is cut off.
@@ -483,10 +484,10 @@ fn steps(args: &Args, given: [bool; 5], operands: &[Tensor]) -> Result<Vec<Tenso
 fn grads<'a>(args: &'a Args) -> Result<[Option<&'a Tensor>; 2]> {
     use RECURRENT_SEQUENCE_BACKWARD::*;
 
-    let own = Sequence::read(args)?;
+    let sequence = Sequence::read(args)?;
     let grads = [GRAD_OUTPUTS, GRAD_CELLS].map(|arg| args.optional_tensor(arg));
-    let sizes = [own.steps.rows(), own.width()];
-    match grads.iter().flatten().all(|grad| grad.sizes()[..] == sizes && grad.dtype() == own.products.dtype()) {
+    let sizes = [sequence.steps.rows(), sequence.width()];
+    match grads.iter().flatten().all(|grad| grad.sizes()[..] == sizes && grad.dtype() == sequence.products.dtype()) {
         true => Ok(grads),
         false => Err(Error::runtime("a gradient does not fit its sequence")),
     }
