@@ -225,6 +225,8 @@ def convolution_backward(
     >>> torch.ops.aten.convolution_backward(grad, x, w, [1], [1], [0], [1], False, [0], 1, [False, False, True])
     (None, None, tensor([2.]))
     """
+    if len(output_mask) != 3:
+        raise RuntimeError(f"Tried to convert a List with {len(output_mask)} elements to a fixed-size array of size 3")
     space = grad_output.dim() - 2
     steps, edges, reach, extra = (
         list(one) * (space // len(one)) for one in (stride, padding, dilation, output_padding)
