@@ -598,9 +598,3 @@ def test_modes_see_the_operators_of_programs():
         found = torch.ops.tests.in_mode(x) + custom(x)
     assert found.item() == 5
     assert seen == ["tests.in_mode.default", "tests.own_in_mode.default", "aten.add.Tensor"]
-
-
-def test_the_mask_of_a_gradient_of_a_convolution_has_three_parts():
-    grad, image, weight = torch.ones(1, 1, 2), torch.ones(1, 1, 3), torch.ones(1, 1, 2)
-    with pytest.raises(RuntimeError, match="^Tried to convert a List with 2 elements to a fixed-size array of size 3"):
-        torch.ops.aten.convolution_backward(grad, image, weight, None, [1], [0], [1], False, [0], 1, [True, True])

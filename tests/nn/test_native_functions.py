@@ -159,3 +159,9 @@ def test_slice_inverse_is_the_whole_tensor():
 def test_to_mkldnn_is_refused_in_words():
     with pytest.raises(NotImplementedError, match="oneDNN"):
         torch.ones(2).to_mkldnn()
+
+
+def test_the_mask_of_a_gradient_of_a_convolution_has_three_parts():
+    grad, image, weight = torch.ones(1, 1, 2), torch.ones(1, 1, 3), torch.ones(1, 1, 2)
+    with pytest.raises(RuntimeError, match="^Tried to convert a List with 2 elements to a fixed-size array of size 3"):
+        torch.ops.aten.convolution_backward(grad, image, weight, None, [1], [0], [1], False, [0], 1, [True, True])

@@ -94,7 +94,9 @@ impl Out {
 
     /// With the result in the dtype of the first tensor. The operator refuses a tensor of another kind itself, first.
     pub const fn known_as_first(self) -> Out {
-        self.known(|args| args.each_tensor().map(|(_, first)| first.dtype()).next().filter(|dtype| dtype.is_differentiable()))
+        self.known(|args| {
+            args.each_tensor().map(|(_, first)| first.dtype()).next().filter(|dtype| dtype.is_differentiable())
+        })
     }
 
     /// As `known_as_first`, for results that are real where the first tensor is complex.
