@@ -149,6 +149,41 @@ def test_one_unit_of_several_modules(ranks):
     ranks(_several, 2)
 
 
+def _smaller(rank):
+    """Between forward and backward, parameters are in parts of two ranks."""
+    whole, own = _data(rank, 4)
+    alone, net = _net(), _shard(_net(), reshard_after_forward=2)
+    block, gather = net.blocks[1], _Gather()
+    block.set_custom_all_gather(gather)
+    loss = _loss(net, own)
+    assert all(piece.memory.untyped_storage().nbytes() == 0 for piece in block._fsdp_unit.pieces)
+    for parameter, expected in zip(net.parameters(), alone.parameters()):
+        assert parameter.placements == (Replicate(), Shard(0))
+        assert parameter.device_mesh.mesh.tolist() == [[0, 1], [2, 3]]
+        assert torch.equal(parameter.to_local(), expected.detach().chunk(2)[rank % 2])
+        assert torch.equal(parameter.full_tensor(), expected)
+    loss.backward()
+    # Forward gathers from all ranks, backward from two.
+    assert gather.ranks == [4, 2]
+    _loss(alone, whole).backward()
+    for one in (alone, net):
+        torch.optim.SGD(one.parameters(), 0.1).step()
+    _compare(net, alone, rtol=1e-4, atol=1e-5)
+    _loss(net, own)
+    assert all(value.placements == (Shard(0),) for value in net.state_dict().values())
+    net.set_reshard_after_forward(True)
+    _loss(net, own)
+    assert block.up.weight.placements == (Shard(0),)
+    stays = fully_shard(nn.Linear(2, 2), reshard_after_forward=1)
+    stays(torch.ones(1, 2))
+    assert not isinstance(stays.weight, DTensor)
+
+
+@pytest.mark.filterwarnings("ignore:reshard_after_forward=1")
+def test_parts_of_fewer_ranks_after_forward(ranks):
+    ranks(_smaller, 4)
+
+
 def _memory(rank):
     net = _shard(_net())
     seen = []
@@ -451,7 +486,7 @@ def test_after_an_error(ranks):
 
 class _Gather:
     def __init__(self):
-        self.calls = []
+        self.calls, self.ranks = [], []
 
     def allocate(self, size, *, dtype, device):
         self.calls.append(tuple(size))
@@ -461,6 +496,7 @@ class _Gather:
     def __call__(self, output_tensor, input_tensor, group, async_op=False):
         assert output_tensor[group.rank() * input_tensor.numel()].data_ptr() == input_tensor.data_ptr()
         self.calls.append("call")
+        self.ranks.append(group.size())
         return dist.all_gather_into_tensor(output_tensor, input_tensor, group, async_op)
 
 
@@ -501,7 +537,42 @@ def _refused_settings(rank):
         net.set_reduce_scatter_max_input_buffers(True)
     with pytest.raises(ValueError, match="max_input_buffers must be a positive int, got 0"):
         net.set_reduce_scatter_max_input_buffers(0)
+    net.set_allocate_memory_from_process_group_for_comm(True)
+    net.set_symm_mem_for_comm()
+    with pytest.raises(RuntimeError, match="SymmetricMemory does not find allocation backend X"):
+        net.set_symm_mem_for_comm("X")
+    net.set_custom_reduce_scatter(_Scatter())
+    with pytest.raises(
+        AssertionError, match=r"cannot call set_symm_mem\(\) when reduce scatter comm is custom: _Scatter"
+    ):
+        net.set_symm_mem_for_comm()
+    net.set_custom_all_gather(_Gather())
+    with pytest.raises(AssertionError, match=r"_process_group\(\) when all gather comm is custom: _Gather"):
+        net.set_allocate_memory_from_process_group_for_comm(False)
 
 
 def test_buffers_of_reductions(ranks):
     ranks(_refused_settings, 2)
+
+
+def _no_backward(rank):
+    """The other rank would wait, and torch's does until the timeout or takes wrong numbers."""
+
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(2, 2), nn.Linear(2, 2)
+
+        def forward(self, x):
+            x = self.first(x)
+            return x, self.second(x)
+
+    net = Two()
+    fully_shard(net.second)
+    fully_shard(net)
+    with pytest.raises(RuntimeError, match="Detected mismatch between collectives on ranks"):
+        net(torch.ones(1, 2))[rank].sum().backward()
+
+
+def test_backward_that_leaves_out_a_unit_on_one_rank(ranks):
+    ranks(_no_backward, 2)

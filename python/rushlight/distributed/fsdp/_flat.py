@@ -141,8 +141,8 @@ class Flat(Piece):
         for number, parameter in enumerate(self.originals):
             parameter.data = self.within(self.own, number)
 
-    def given(self, dtype):
-        return self.own.detach().to(self.memory.device, dtype)
+    def give(self, place):
+        place.copy_(self.own.detach())
 
     def joined(self, table):
         return table.reshape(-1)
@@ -243,7 +243,7 @@ class FlatUnit(Unit):
 
     def full(self, flat):
         """The whole flat tensor of the intervals that the ranks give."""
-        ((piece, table),) = self.gathered(self.pieces, lambda *_: flat, flat.dtype)
+        ((piece, table),) = self.gathered(self.pieces, lambda _, place: place.copy_(flat), flat.dtype)
         return piece.joined(table)
 
     def on_any(self, here):

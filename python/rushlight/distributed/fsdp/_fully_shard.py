@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import rushlight as torch
 from rushlight._set_module import set_module
-from rushlight.distributed._groups import get_default_group
-from rushlight.distributed.device_mesh import init_device_mesh
+from rushlight.distributed._functional_collectives import _group
+from rushlight.distributed._groups import get_default_group, get_process_group_ranks
+from rushlight.distributed.device_mesh import DeviceMesh, init_device_mesh
 from rushlight.distributed.tensor import DTensor, Shard
 
+from ._comm import AllGather, ReduceScatter
 from ._rows import Rows
 from ._unit import Unit, device_of, move, owned
 
@@ -119,6 +121,7 @@ class FSDPModule:
         if not isinstance(reshard_after_forward, bool):
             raise ValueError(f"reshard_after_forward should be a bool, got {type(reshard_after_forward)}")
         self._set("reshards_after_forward", reshard_after_forward, recurse)
+        self._set("smaller", None, recurse)
 
     def set_reshard_after_backward(self, reshard_after_backward, *, recurse=True):
         """Whether backward gives the whole parameters back."""
@@ -199,7 +202,32 @@ class FSDPModule:
         """Accepted; gathers and reductions are in order with the current stream, so a second group gains nothing."""
 
     def set_allocate_memory_from_process_group_for_comm(self, enable):
-        """Accepted; memory comes from the usual pool."""
+        """Accepted; memory comes from the usual pool.
+
+        Raises:
+            AssertionError: the program gathers parameters or adds up gradients of this unit itself.
+        """
+        self._expect_own_calls("set_allocate_memory_from_process_group")
+
+    def set_symm_mem_for_comm(self, backend="NCCL"):
+        """Accepted; memory comes from the usual pool, not from one that is registered with NCCL.
+
+        Raises:
+            RuntimeError: there is no such backend.
+            AssertionError: the program gathers parameters or adds up gradients of this unit itself.
+        """
+        if backend != "NCCL":
+            raise RuntimeError(f"SymmetricMemory does not find allocation backend {backend}\n  The only one is NCCL.")
+        self._expect_own_calls("set_symm_mem")
+
+    def _expect_own_calls(self, setter):
+        unit = self._fsdp_unit
+        for name, comm, own in (
+            ("all gather", unit.all_gather, AllGather),
+            ("reduce scatter", unit.reduce_scatter, ReduceScatter),
+        ):
+            if not isinstance(comm, own):
+                raise AssertionError(f"cannot call {setter}() when {name} comm is custom: {type(comm).__name__}")
 
     def set_unshard_in_backward(self, unshard_in_backward):
         """Whether backward gathers the whole parameters."""
@@ -259,8 +287,9 @@ def fully_shard(
         module: the module, which is changed. Its class gets `FSDPModule` as a base. A list of modules is one unit.
         mesh: of one dimension, or of two with names: copies, and ranks that share a copy. By default all ranks share one. The
             module is moved to its devices, by default GPUs if there are some.
-        reshard_after_forward: give back the memory after forward; by default True for all modules but the outermost. A number of
-            ranks between 1 and all means True.
+        reshard_after_forward: give back the memory after forward; by default True for all modules but the outermost. With a
+            number that divides that of the ranks, parameters are in parts of so many neighbouring ranks between forward and
+            backward, which then gathers from them alone: more memory, and no messages to other machines. 1 means False.
         shard_placement_fn: returns ``Shard(dim)`` for a parameter that is cut along another dimension than the first, or None. The
             ranks must divide its size.
         mp_policy: a `MixedPrecisionPolicy`.
@@ -274,7 +303,7 @@ def fully_shard(
         ValueError: the module is a container without forward, a parameter is a scalar, or an option has no such value.
         AssertionError: the module was given before, or a mesh of two dimensions has no names.
         IndexError: the list is empty.
-        NotImplementedError: a size that the ranks do not divide.
+        NotImplementedError: a size that the ranks do not divide; in forward, a number in `reshard_after_forward` for a `DTensor`.
 
     >>> dist = torch.distributed
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -300,7 +329,7 @@ def fully_shard(
         raise ValueError(f"fully_shard expects a 1D or 2D DeviceMesh but got {mesh}")
     if mesh.ndim == 2 and mesh.mesh_dim_names is None:
         raise AssertionError("Please init the 2D mesh for HSDP with mesh_dim_names specified")
-    reshards = _reshards(reshard_after_forward, mesh.size(mesh.ndim - 1))
+    reshards, smaller = _reshards(reshard_after_forward, mesh)
     found = owned(modules, set(ignored_params or ()))
     dims = [_dimension(parameter, places[0][1], mesh, shard_placement_fn) for parameter, places in found.items()]
     device = device_of(mesh)
@@ -312,7 +341,7 @@ def fully_shard(
         for (parameter, places), dim in zip(found.items(), dims)
     ]
     copies = mesh.get_group(0) if mesh.ndim == 2 else None
-    unit = Unit(modules, mesh.get_group(mesh.ndim - 1), copies, mp_policy, reshards, pieces, device)
+    unit = Unit(modules, mesh.get_group(mesh.ndim - 1), copies, mp_policy, reshards, pieces, device, smaller)
     for one in modules:
         one.register_state_dict_pre_hook(lambda *_: unit.reshard())
         one.register_load_state_dict_pre_hook(lambda *_: unit.reshard())
@@ -321,10 +350,15 @@ def fully_shard(
     return module
 
 
-def _reshards(wanted, ranks):
-    """Whether forward gives back whole parameters; None if that depends on the place of the module."""
+def _reshards(wanted, mesh):
+    """Whether forward gives back whole parameters, None if that depends on the place of the module; and a mesh, or None.
+
+    The mesh has a line for each group of ranks among which parameters are in parts between forward and backward.
+    """
     if wanted is None or isinstance(wanted, bool):
-        return wanted
+        return wanted, None
+    line = mesh.get_group(mesh.ndim - 1)
+    ranks = line.size()
     if not isinstance(wanted, int):
         raise ValueError(
             f"reshard_after_forward should be a bool or an int representing the group size to reshard to, not {wanted}"
@@ -337,7 +371,11 @@ def _reshards(wanted, ranks):
             "reshard_after_forward=True (bool)",
             stacklevel=3,
         )
-    return wanted > 1
+    if wanted in (1, ranks):
+        return wanted > 1, None
+    grid = torch.tensor(get_process_group_ranks(line)).view(-1, wanted)
+    groups = [_group(grid.T.tolist()), _group(grid.tolist())]
+    return True, DeviceMesh.from_group(groups, mesh.device_type, grid)
 
 
 def _dimension(parameter, name, mesh, placement_of):

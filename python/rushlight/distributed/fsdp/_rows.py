@@ -38,11 +38,15 @@ class Rows(Piece):
         self.own = Parameter(leaf(rows, self.spec), parameter.requires_grad)
         self.own._fsdp = True
         # The elements of the parts of all ranks but the last ones, which may have fewer.
-        self.part = -(-self.shape[dim] // self.ranks) * (local.numel() // max(1, self.shape[dim]))
+        self.part = self._elements(self.ranks)
         self.outer, self.dtype, self.device = outer, dtype, device
         memory = torch.empty(self.shape, dtype=self._wanted(), device=device)
         super().__init__(Parameter(self._presented(memory), parameter.requires_grad), memory)
         self.show(False)
+
+    def _elements(self, ranks):
+        """How many elements the first of so many ranks has."""
+        return -(-self.shape[self.dim] // ranks) * (self.shape.numel() // max(1, self.shape[self.dim]))
 
     def _wanted(self):
         """The dtype of the whole parameter."""
@@ -53,7 +57,11 @@ class Rows(Piece):
 
     def show(self, is_whole):
         for module, name in self.places:
-            module._parameters[name] = self.whole if is_whole else self.own
+            module._parameters[name] = self.whole if is_whole else self._part()
+
+    def _part(self):
+        """This rank's part, as the program has it between uses."""
+        return self.own if self.shrunk is None else self.shrunk
 
     def find(self):
         module, name = self.places[0]
@@ -66,14 +74,28 @@ class Rows(Piece):
             self.whole.data = self._presented(memory)
             self.replace(memory)
 
-    def given(self, dtype):
-        flat = elements(self.own).detach().to(self.device, dtype).reshape(-1)
-        return pad(flat, (0, self.part - flat.numel()))
+    def width(self):
+        return self.part if self.shrunk is None else self._elements(self.shrunk.device_mesh.size(1))
+
+    def give(self, place):
+        rows = elements(self._part()).detach().reshape(-1)
+        place[: rows.numel()].copy_(rows)
+        if rows.numel() < place.numel():
+            place[rows.numel() :].zero_()
+
+    def shrink(self, mesh):
+        if self.outer is not None:
+            raise NotImplementedError(
+                "Resharding to smaller mesh is not supported for DTensor parameters yet\n"
+                "  Give reshard_after_forward True or False where layers are in parts."
+            )
+        spec = Spec(mesh, (Replicate(), Shard(self.dim)), self.shape)
+        self.shrunk = Parameter(leaf(cut(self.memory, spec, 1).clone(), spec), self.own.requires_grad)
 
     def joined(self, table):
         if self.dim == 0:
             return table.reshape(-1)[: self.shape.numel()].view(self.shape)
-        parts = table.reshape(self.ranks, *self.shape[: self.dim], -1, *self.shape[self.dim + 1 :])
+        parts = table.reshape(table.size(0), *self.shape[: self.dim], -1, *self.shape[self.dim + 1 :])
         return parts.movedim(0, self.dim).reshape(self.shape)
 
     def cut(self, whole):

@@ -18,8 +18,11 @@ from ._comm import AllGather, ReduceScatter
 class Piece:
     """What a unit gathers as one tensor. `whole` is it, a parameter whose memory comes and goes.
 
-    A subclass also has `part`, the number of elements that each rank gives, and the methods below.
+    A subclass also has `part`, the number of elements that each rank of the unit gives, and the methods below.
     """
+
+    #: This rank's part among fewer ranks than those of the unit, while the unit is in parts of them.
+    shrunk = None
 
     def __init__(self, whole, memory):
         self.whole = whole
@@ -39,8 +42,16 @@ class Piece:
     def find(self):
         """Takes note of parameters with which the program has replaced this rank's part."""
 
-    def given(self, dtype):
-        """This rank's part, flat."""
+    def width(self):
+        """The number of elements that each rank gives now."""
+        return self.part
+
+    def give(self, place):
+        """Writes this rank's part into a flat tensor of `width` elements."""
+        raise NotImplementedError
+
+    def shrink(self, mesh):
+        """Keeps, of the whole tensor, this rank's part among the ranks of the last dimension of a mesh."""
         raise NotImplementedError
 
     def joined(self, table):
@@ -69,10 +80,11 @@ class Unit:
         copies: the ranks that have this rank's part as well, or None.
         policy: a `MixedPrecisionPolicy`.
         reshards: whether forward gives the whole parameters back; None if it depends on the place of the module.
+        smaller: a mesh along whose last dimension parameters are in parts between forward and backward, or None.
         device: that of inputs, if there are no pieces whose device it is.
     """
 
-    def __init__(self, modules, group, copies, policy, reshards, pieces, device):
+    def __init__(self, modules, group, copies, policy, reshards, pieces, device, smaller=None):
         self.modules, self.group, self.copies, self.policy, self.pieces = modules, group, copies, policy, pieces
         self._device, self.ran = device, set()
         self.size = 1 if group is None else group.size()
@@ -81,6 +93,7 @@ class Unit:
         self.reduces_copies, self.divide_by, self.unshards_in_backward = True, None, True
         self.only_sums, self.after_reduction, self.counts_unused = False, None, False
         self.all_gather, self.reduce_scatter = AllGather(), ReduceScatter()
+        self.smaller, self.is_shrunk = smaller, False
         self.is_whole, self.in_backward, self.left = False, False, 0
         for piece in pieces:
             if piece.whole.requires_grad:
@@ -106,35 +119,43 @@ class Unit:
             found.setdefault(dtype_of(piece), []).append(piece)
         return found
 
-    def gathered(self, pieces, given, dtype):
-        """Pairs of pieces and tables of the parts that all ranks give."""
-        given = torch.cat([given(piece, dtype) for piece in pieces])
-        if self.group is None:
-            table = given.view(1, -1)
-        else:
-            flat = self.all_gather.allocate((self.size * given.numel(),), dtype=given.dtype, device=given.device)
-            table = flat.view(self.size, -1)
-            # A call of the program may rely on its input being a part of its output, as in torch.
-            own = table[self.group.rank()]
-            own.copy_(given)
-            self.all_gather(output_tensor=flat, input_tensor=own, group=self.group, async_op=False)
-        return zip(pieces, table.split([piece.part for piece in pieces], 1))
+    def gathered(self, pieces, give, dtype):
+        """Pairs of pieces and tables of the parts that all ranks give. `give` writes a piece's part of this rank."""
+        group = self.smaller.get_group(1) if self.is_shrunk else self.group
+        ranks, rank = (1, 0) if group is None else (group.size(), group.rank())
+        widths = [piece.width() for piece in pieces]
+        flat = self.all_gather.allocate((ranks * sum(widths),), dtype=dtype, device=self.device)
+        table = flat.view(ranks, sum(widths))
+        # Parts are written where the output has them: no other copy is made, and a call of the program may rely on it, as in torch.
+        own = table[rank]
+        for piece, place in zip(pieces, own.split(widths)):
+            give(piece, place)
+        if group is not None:
+            self.all_gather(output_tensor=flat, input_tensor=own, group=group, async_op=False)
+        return zip(pieces, table.split(widths, 1))
 
     def unshard(self):
         """Gathers the whole parameters."""
         if self.is_whole:
             return
         with torch.no_grad():
-            for piece in self.pieces:
-                piece.find()
-            self._expect_memory()
+            if not self.is_shrunk:
+                for piece in self.pieces:
+                    piece.find()
+                self._expect_memory()
             for dtype, pieces in self._by_dtype(lambda piece: piece.whole.dtype).items():
-                for piece, table in self.gathered(pieces, lambda piece, dtype: piece.given(dtype), dtype):
+                for piece, table in self.gathered(pieces, lambda piece, place: piece.give(place), dtype):
                     piece.allocate()
                     # `data` does not count as a change of what backward needs.
                     piece.memory.data.copy_(piece.joined(table))
         self.is_whole = True
+        self._drop_shrunk()
         self._show()
+
+    def _drop_shrunk(self):
+        self.is_shrunk = False
+        for piece in self.pieces:
+            piece.shrunk = None
 
     def _expect_memory(self):
         without = {id(piece.own) for piece in self.pieces if piece.own.is_meta}
@@ -153,9 +174,20 @@ class Unit:
             piece.show(self.is_whole)
 
     def reshard(self):
-        """Gives back the memory of the whole parameters."""
-        if not self.is_whole:
-            return
+        """Gives back the memory of the whole parameters, and of parts among fewer ranks."""
+        if self.is_whole or self.is_shrunk:
+            self._drop_shrunk()
+            self._free()
+
+    def _shrink(self):
+        """Gives back the memory of the whole parameters, except for this rank's part among the ranks of the smaller mesh."""
+        with torch.no_grad():
+            for piece in self.pieces:
+                piece.shrink(self.smaller)
+        self.is_shrunk = True
+        self._free()
+
+    def _free(self):
         self.is_whole = False
         self._show()
         for piece in self.pieces:
@@ -183,7 +215,10 @@ class Unit:
             self.ran.add(module)
             if len(self.ran) == len(self.modules):
                 self.ran.clear()
-                if wanted or not torch.is_grad_enabled():
+                # Without gradients no backward pass follows that needs the parameters soon.
+                if wanted and self.smaller is not None and torch.is_grad_enabled():
+                    self._shrink()
+                elif wanted or not torch.is_grad_enabled():
                     self.reshard()
         if self.policy.output_dtype is not None:
             output = tree_map(lambda value: cast(value, self.policy.output_dtype), output)

@@ -325,7 +325,7 @@ class FullyShardedDataParallel(Module):
         (piece,) = unit.pieces
         piece.find()
         with torch.no_grad():
-            return [view.clone() for view in piece.views(unit.full(piece.given(piece.own.dtype)))]
+            return [view.clone() for view in piece.views(unit.full(piece.own.detach()))]
 
     def _write(self, values):
         """Keeps this rank's part of whole parameters."""
