@@ -22,23 +22,25 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import uuid
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 from rushlight import cuda
 from rushlight.distributed import _nodes
+from rushlight.distributed._launch_events import Events
 from rushlight.distributed.store import DistError
 
 _PR_SET_PDEATHSIG = 1
 
 
-def _flag(parser, name, **options):
+def _flag(parser, name, *short, **options):
     """Adds an option under its name with hyphens and with underscores. PET_NNODES in the environment stands for ``--nnodes``."""
     given = os.environ.get(f"PET_{name[2:].replace('-', '_').upper()}")
     if given is not None:
         options["default"] = given != "0" if options.get("action") == "store_true" else given
-    parser.add_argument(*dict.fromkeys((name, "--" + name[2:].replace("-", "_"))), **options)
+    parser.add_argument(*short, *dict.fromkeys((name, "--" + name[2:].replace("-", "_"))), **options)
 
 
 def get_args_parser():
@@ -66,12 +68,12 @@ def get_args_parser():
     _flag(parser, "--monitor-interval", type=float, default=0.1, help="seconds between looks at the processes")
     _flag(parser, "--start-method", default="spawn", choices=["spawn", "fork", "forkserver"], help="accepted")
     _flag(parser, "--role", default="default", help="a name for the processes")
-    parser.add_argument("-m", "--module", action="store_true", help="the program is a module")
+    _flag(parser, "--module", "-m", action="store_true", help="the program is a module")
     _flag(parser, "--no-python", action="store_true", help="the program is no Python file")
     _flag(parser, "--run-path", action="store_true", help="accepted; the program is run as a script")
-    _flag(parser, "--log-dir", default=None, help="where output is written")
-    parser.add_argument("-r", "--redirects", default="0", help="what goes to files: 0 none, 1 stdout, 2 stderr, 3 both")
-    parser.add_argument("-t", "--tee", default="0", help="what goes to files and to the terminal, likewise")
+    _flag(parser, "--log-dir", default=None, help="where output is written, in a new folder of this command")
+    _flag(parser, "--redirects", "-r", default="0", help="what goes to files: 0 none, 1 stdout, 2 stderr, 3 both")
+    _flag(parser, "--tee", "-t", default="0", help="what goes to files and to the terminal, likewise")
     _flag(parser, "--local-ranks-filter", default="", help="only these ranks write to the terminal: 0,1")
     _flag(
         parser, "--node-rank", type=int, default=None, help="the number of this machine, by default in order of coming"
@@ -79,7 +81,7 @@ def get_args_parser():
     _flag(parser, "--master-addr", default="127.0.0.1", help="the address of the store")
     _flag(parser, "--master-port", type=int, default=None, help="the port of the store, by default a free one")
     _flag(parser, "--local-addr", default=None, help="accepted")
-    _flag(parser, "--event-log-handler", default="null", help="accepted")
+    _flag(parser, "--event-log-handler", default="null", help="console: write what happens to processes to stderr")
     _flag(
         parser,
         "--signals-to-handle",
@@ -245,9 +247,13 @@ class _Launch:
         self.redirects = _streams(options.redirects, self.count)
         self.tees = _streams(options.tee, self.count)
         self.shown = {int(rank) for rank in options.local_ranks_filter.split(",") if rank} or set(range(self.count))
-        self.folder = options.log_dir
-        if self.folder is None and (any(self.redirects) or any(self.tees)):
-            self.folder = tempfile.mkdtemp(prefix="torchelastic_")
+        self.folder = None
+        if any(self.redirects) or any(self.tees):
+            logs = options.log_dir or tempfile.mkdtemp(prefix="torchelastic_")
+            os.makedirs(logs, exist_ok=True)
+            # Machines may share the folder.
+            self.folder = tempfile.mkdtemp(prefix=f"{self.name}_", dir=logs)
+        self.events, self.restarts = Events(options, self.name), 0
         self.members: list[_Member] = []
 
     def command(self):
@@ -287,11 +293,15 @@ class _Launch:
         return {**os.environ, **own}
 
     def start(self):
+        begun = time.monotonic()
         self.round = self.nodes.join()
+        self.events.of_launcher("RENDEZVOUS", begun, restarts=self.restarts)
         self.members = []
         for rank in range(self.count):
             with self.signals.held(), contextlib.ExitStack() as files:
                 self.members.append(self._start_one(rank, files))
+        for rank, member in enumerate(self.members):
+            self.events.of_process("START", self.round, rank, member.process.pid, restarts=self.restarts)
 
     def _start_one(self, rank, files):
         streams: dict[str, Any] = {}
@@ -368,6 +378,15 @@ class _Launch:
             time.sleep(0.02)
             ended = self.store.add(key, 0)
 
+    def tell_end(self, failed):
+        """Records how each process has ended."""
+        for rank, member in enumerate(self.members):
+            code = member.process.returncode
+            state = "SUCCEEDED" if not failed else "FAILED" if code not in (0, -signal.SIGTERM) else "TERMINATED"
+            told = code if state == "FAILED" else None
+            self.events.of_process(state, self.round, rank, member.process.pid, told, self.restarts)
+        self.events.of_launcher("SUCCEEDED", current=self.round, restarts=self.restarts)
+
     def stop(self, number=signal.SIGTERM):
         """Ends the processes that still run, at last with SIGKILL."""
         with self.signals.held():
@@ -404,24 +423,27 @@ def run(args):
 
 def _run(args, signals):
     launch = _Launch(args, signals)
-    restarts = 0
     while True:
         try:
             launch.start()
             news = launch.watch()
         except BaseException as error:
+            told = traceback.format_exc()
             launch.stop(error.number if isinstance(error, _Signalled) else signal.SIGINT)
+            launch.events.of_launcher("FAILED", current=launch.round, restarts=launch.restarts, error=told)
             raise
         launch.stop()
         if news is None:
+            launch.tell_end(False)
             launch.linger()
             return
         failed, why = news
-        restarts += failed
-        if restarts > args.max_restarts:
+        if failed and launch.restarts == args.max_restarts:
+            launch.tell_end(True)
             launch.linger()
             break
-        count = f"restart {restarts} of {args.max_restarts}" if failed else "all begin again"
+        launch.restarts += failed
+        count = f"restart {launch.restarts} of {args.max_restarts}" if failed else "all begin again"
         sys.stderr.write(f"torchrun: {why}; {count}\n")
         launch.nodes.next(launch.round)
     logs = f"\n  Output is in {launch.folder}." if launch.folder else ""

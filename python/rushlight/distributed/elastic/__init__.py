@@ -1,8 +1,16 @@
 """What programs take from torchrun (`torch.distributed.elastic`)."""
 
-from . import multiprocessing
+from rushlight._loading import load as _load
+from rushlight._names import missing_from
 
-__all__ = ["multiprocessing"]
+__all__ = ["events", "metrics", "multiprocessing"]
+
+
+def __getattr__(name):
+    # Not at once, because torchrun itself, which `multiprocessing` needs, records events.
+    if name in __all__:
+        return _load(f"{__name__}.{name}")
+    raise missing_from("torch.distributed.elastic", name, __dir__)
 
 
 def __dir__() -> list[str]:
