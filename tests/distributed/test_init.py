@@ -66,6 +66,21 @@ def test_a_rank_waits_for_the_store_of_its_group():
         assert late.result().get("key") == b"value"
 
 
+def test_a_new_rank_waits_for_the_store_of_its_group():
+    """To the store of a smaller group before, a rank of the larger one is nobody who came twice."""
+    port = _free_port()
+    url = f"tcp://127.0.0.1:{port}?rank="
+    with ThreadPoolExecutor() as threads:
+        before = next(dist.rendezvous(url + "0&world_size=2"))[0]
+        late = threads.submit(lambda: next(dist.rendezvous(url + "2&world_size=3"))[0])
+        time.sleep(0.3)
+        assert not late.done()
+        del before
+        store = next(dist.rendezvous(url + "0&world_size=3"))[0]
+        store.set("key", "value")
+        assert late.result().get("key") == b"value"
+
+
 def _come_back(rank, method, port):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     names = ("RANK", "WORLD_SIZE") if method == "env" else ("PMI_RANK", "PMI_SIZE")

@@ -76,12 +76,15 @@ def _tcp_store(host: str, port: int, rank: int, world_size: int, timeout: timede
         raise ValueError(f"port must have value from 0 to 65535 but was {port}.")
     agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     if agent or rank == 0:
-        return TCPStore(host, port, world_size, not agent, timeout, token=token)
+        store = TCPStore(host, port, world_size, not agent, timeout, token=token)
+        if not agent:
+            store.set("world_size", str(world_size))
+        return store
     deadline = time.monotonic() + timeout.total_seconds()
     left = timeout
     while True:
         store = TCPStore(host, port, world_size, False, left, token=token)
-        if _takes_place(store, rank):
+        if _takes_place(store, rank, world_size):
             store.set_timeout(timeout)
             return store
         if time.monotonic() >= deadline:
@@ -90,9 +93,12 @@ def _tcp_store(host: str, port: int, rank: int, world_size: int, timeout: timede
         left = timedelta(seconds=max(0.0, deadline - time.monotonic()))
 
 
-def _takes_place(store: TCPStore, rank: int) -> bool:
+def _takes_place(store: TCPStore, rank: int, world_size: int) -> bool:
     """Whether the store expects this rank. The store of a group that is about to end, at the same port, does not."""
     try:
+        # A larger group has ranks that are new to the store of a smaller one.
+        if store.check(["world_size"]) and int(store.get("world_size")) != world_size:
+            return False
         return store.add(f"rank/{rank}", 1) == 1
     except DistNetworkError:
         return False
