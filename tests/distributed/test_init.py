@@ -71,12 +71,17 @@ def test_a_new_rank_waits_for_the_store_of_its_group():
     port = _free_port()
     url = f"tcp://127.0.0.1:{port}?rank="
     with ThreadPoolExecutor() as threads:
+        first = threads.submit(lambda: next(dist.rendezvous(url + "1&world_size=2"))[0])
         before = next(dist.rendezvous(url + "0&world_size=2"))[0]
+        first.result()
         late = threads.submit(lambda: next(dist.rendezvous(url + "2&world_size=3"))[0])
         time.sleep(0.3)
         assert not late.done()
         del before
+        del first
+        others = threads.submit(lambda: next(dist.rendezvous(url + "1&world_size=3"))[0])
         store = next(dist.rendezvous(url + "0&world_size=3"))[0]
+        others.result()
         store.set("key", "value")
         assert late.result().get("key") == b"value"
 
