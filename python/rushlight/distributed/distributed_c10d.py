@@ -34,6 +34,8 @@ from rushlight.distributed._collectives import (
     reduce_scatter_tensor,
     scatter,
 )
+from rushlight.distributed._debug import DebugLevel as DebugLevel
+from rushlight.distributed._debug import get_debug_level as get_debug_level
 from rushlight.distributed._groups import (
     GroupMember,
     ProcessGroup,
@@ -74,6 +76,16 @@ from rushlight.distributed._objects import (
     scatter_object_list,
     send_object_list,
 )
+from rushlight.distributed._options import AllreduceCoalescedOptions as AllreduceCoalescedOptions
+from rushlight.distributed._options import AllreduceOptions as AllreduceOptions
+from rushlight.distributed._options import AllToAllOptions as AllToAllOptions
+from rushlight.distributed._options import BarrierOptions as BarrierOptions
+from rushlight.distributed._options import BroadcastOptions as BroadcastOptions
+from rushlight.distributed._options import GatherOptions as GatherOptions
+from rushlight.distributed._options import ProcessGroupNCCL as ProcessGroupNCCL
+from rushlight.distributed._options import ReduceOptions as ReduceOptions
+from rushlight.distributed._options import ReduceScatterOptions as ReduceScatterOptions
+from rushlight.distributed._options import ScatterOptions as ScatterOptions
 from rushlight.distributed._reduce_op import ReduceOp, reduce_op, supports_complex
 from rushlight.distributed._work import Work
 from rushlight.distributed.constants import default_pg_nccl_timeout, default_pg_timeout

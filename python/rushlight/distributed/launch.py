@@ -1,8 +1,11 @@
 """``python -m rushlight.distributed.launch``: the old name of ``run``. Programs get ``--local-rank`` too where they ask for it."""
 
-from rushlight.distributed.run import main
+from rushlight.distributed.run import main, parse_args, run
 
-__all__ = ["main"]
+__all__ = ["launch", "main", "parse_args"]
+
+#: Runs a parsed command line.
+launch = run
 
 if __name__ == "__main__":
     main()
