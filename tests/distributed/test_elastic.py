@@ -247,6 +247,7 @@ def test_refused_options(tmp_path):
     for options, told in (
         (["--max-restarts=-1"], "max_restarts must be >= 0"),
         (["--rdzv-backend", "zz"], "The rendezvous backend 'zz' is not registered. Did you forget to call `register`?"),
+        (["--rdzv-endpoint", "here:x"], "the rendezvous endpoint 'here:x' must be an integer between 0 and 65536."),
         (["--rdzv-conf", "join_timeout=soon"], "join_timeout is a number of seconds"),
         (["--signals-to-handle", "SIGNOW"], "SIGNOW is no signal"),
         (["--nproc-per-node", "gpu"], "Cuda is not available."),

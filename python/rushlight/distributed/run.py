@@ -123,6 +123,19 @@ def _processes(text: str) -> int:
     return count
 
 
+def _endpoint(text: str) -> tuple[str, int]:
+    """The host and the port of ``node0:29400``, or of an address such as ``[::1]:29400``."""
+    found = re.fullmatch(r"(.*?)(?::([^:\]]*))?", text)
+    host, port = found.groups() if found is not None else (text, "")
+    port = port or "29400"
+    if not port.isdecimal() or int(port) > 65535:
+        raise ValueError(
+            f"The port number of the rendezvous endpoint '{text}' must be an integer between 0 and 65536.\n"
+            "  Write HOST:PORT, or [ADDRESS]:PORT for an address with colons."
+        )
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
 def _patience(text: str) -> _nodes.Patience:
     """How long to wait, from ``a=1,join_timeout=600``."""
     options = dict(pair.partition("=")[::2] for pair in text.split(",") if pair)
@@ -235,8 +248,7 @@ class _Launch:
         self.options, self.count = options, _processes(options.nproc_per_node)
         host, port = options.master_addr, options.master_port or (29500 if bounds[1] > 1 else 0)
         if options.rdzv_endpoint and not options.standalone:
-            host, _, text = options.rdzv_endpoint.partition(":")
-            port = int(text or 29400)
+            host, port = _endpoint(options.rdzv_endpoint)
         node = 0 if bounds[1] == 1 else options.node_rank
         patience = _patience(options.rdzv_conf)
         self.store, self.serves = _nodes.open_store(host, port, node, timedelta(seconds=patience.join))
