@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from rushlight.distributed import run
+
 PROGRAM = """
 import os, sys, time
 from pathlib import Path
@@ -219,6 +221,21 @@ def test_a_signal_while_processes_are_started(tmp_path):
     assert node.returncode == 128 + signal.SIGTERM
     begun, ended = ({path.name[6:] for path in tmp_path.glob(f"{name}-*")} for name in ("begun", "ended"))
     assert begun and begun == ended
+
+
+def test_a_second_signal_is_not_raised():
+    """It may come when the launcher has begun to end processes because of the first one."""
+    signals = run._Signals()
+    with pytest.raises(run._Signalled):
+        signals(signal.SIGTERM, None)
+    signals(signal.SIGHUP, None)
+    # What a callback of Python has swallowed is raised again.
+    with pytest.raises(run._Signalled) as found, signals.held():
+        pass
+    assert found.value.number == signal.SIGTERM
+    signals.end()
+    with signals.held():
+        signals(signal.SIGTERM, None)
 
 
 def test_processes_that_do_not_end_are_killed(tmp_path):

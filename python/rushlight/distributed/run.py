@@ -201,20 +201,25 @@ class _Signals:
     """The signals that end this command.
 
     One that comes in a `held` block is raised at its end. There, an exception would leave a process that nobody ends or
-    waits for, or a lock of `subprocess` that nobody releases.
+    waits for, or a lock of `subprocess` that nobody releases. Only the first one is raised at once: another one comes while
+    that is handled, and would keep the processes from being ended.
     """
 
     def __init__(self):
-        self._number, self._is_held = None, False
+        self._number, self._is_held, self._is_ending = None, False, False
 
     def __call__(self, number, frame):
-        self._number = self._number or number
-        if not self._is_held:
+        is_first, self._number = self._number is None, self._number or number
+        if is_first and not self._is_held:
             self._raise()
 
     def _raise(self):
-        if self._number is not None:
+        if self._number is not None and not self._is_ending:
             raise _Signalled(self._number)
+
+    def end(self):
+        """This command ends anyway; signals raise nothing from now on."""
+        self._is_ending = True
 
     @contextlib.contextmanager
     def held(self):
@@ -440,6 +445,7 @@ def _run(args, signals):
             launch.start()
             news = launch.watch()
         except BaseException as error:
+            signals.end()
             told = traceback.format_exc()
             launch.stop(error.number if isinstance(error, _Signalled) else signal.SIGINT)
             launch.events.of_launcher("FAILED", current=launch.round, restarts=launch.restarts, error=told)
