@@ -91,7 +91,7 @@ def configure(handler, group=None):
     """Sets the `MetricHandler` of a group, or without a group that of all groups that have none of their own.
 
     >>> metrics = torch.distributed.elastic.metrics
-    >>> metrics.configure(metrics.ConsoleMetricHandler(), group="train")
+    >>> metrics.configure(metrics.ConsoleMetricHandler(), group="printed")
     """
     global _default_handler
     if group is None:
