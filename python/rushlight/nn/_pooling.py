@@ -171,8 +171,8 @@ def _max_unpool(
                 )
         sizes = wanted
     if space == 3:
-        _check_steps(step)
-    return _unpooled(input, indices, space, sizes)
+        return _max_unpool3d(input, indices, sizes, step, border)
+    return _max_unpool2d(input, indices, sizes) if space == 2 else _unpooled(input, indices, space, sizes)
 
 
 def _check_steps(stride: Sequence[int]) -> None:
