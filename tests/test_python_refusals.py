@@ -46,6 +46,8 @@ F.feature_alpha_dropout(x, training=5)
 TypeError: feature_alpha_dropout(): argument 'train' (position 3) must be bool, not int
 F.max_unpool2d(torch.ones(1, 1, 1), 5, 2)
 TypeError: max_unpool2d(): argument 'indices' (position 2) must be Tensor, not int
+F.max_unpool3d(torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 1, 1, dtype=torch.int64), 2, 0)
+RuntimeError: strides should be greater than zero, but got stride: [0, 0, 0]
 F.max_unpool3d(torch.ones(1, 1, 1, 1), None, 2)
 TypeError: max_unpool3d(): argument 'indices' (position 2) must be Tensor, not NoneType
 F.ctc_loss(torch.zeros(2, 1, 2), torch.tensor([[1]]), None, torch.tensor([1]))
@@ -66,6 +68,10 @@ nn.utils.rnn.pad_sequence([x, 5])
 TypeError: expected Tensor as element 1 in argument 0, but got int
 nn.utils.rnn.invert_permutation('x')
 TypeError: empty_like(): argument 'input' (position 1) must be Tensor, not str
+nn.MultiheadAttention(2, 1)(x[None], x[None], x[None], attn_mask=5)
+TypeError: is_floating_point(): argument 'input' (position 1) must be Tensor, not int
+nn.MultiheadAttention(2, 1)(x[None], x[None], x[None], key_padding_mask='x')
+TypeError: is_floating_point(): argument 'input' (position 1) must be Tensor, not str
 torch.signal.windows.hann(4, dtype=[])
 ValueError: hann expects float32 or float64 dtypes, got: []
 torch.signal.windows.hann(4, layout=None)
@@ -150,6 +156,13 @@ def test_names_that_programs_import():
     assert torch.nn.intrinsic.ConvReLU2d is torch.ao.nn.intrinsic.ConvReLU2d
     assert torch.nn.intrinsic.qat.ConvBn2d is torch.ao.nn.intrinsic.qat.ConvBn2d
     assert torch.nn.qat.Linear is torch.ao.nn.qat.Linear
+    assert torch._VF.lstm is torch.lstm and torch._VF.gru_cell is torch.gru_cell
+    with pytest.raises(AttributeError, match="module 'torch._VF' has no attribute 'lstms'"):
+        torch._VF.lstms  # asked for
+    from rushlight._jit_internal import BroadcastingList2, List, boolean_dispatch
+
+    assert boolean_dispatch is torch.nn.functional.boolean_dispatch
+    assert BroadcastingList2 is torch.nn.functional.BroadcastingList2 and List[int]
     collation = torch.utils.data._utils.collate
     with pytest.raises(TypeError, match=collation.default_collate_err_msg_format.format("<class 'object'>")):
         collation.default_collate([object()])
