@@ -83,6 +83,7 @@ _SUBMODULES = frozenset(
     "storage testing torch_version types utils version xpu __config__ __future__".split()
 )
 _HIDDEN_SUBMODULES = (
+    "_VF",
     "_dynamo",
     "_functorch",
     "_guards",

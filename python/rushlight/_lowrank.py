@@ -46,7 +46,7 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
 
     Args:
         A: matrices, or a sparse matrix.
-        q: the number of singular values; slightly more than the rank improves the result.
+        q: the number of singular values; slightly more than the rank improves the result. More than the matrix has gives all.
         niter: the number of refinements of the random vectors.
         M: what is subtracted from ``A``.
 
@@ -59,8 +59,6 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
     q = 6 if q is None else q
     niter = 2 if niter is None else niter
     m, n = A.shape[-2:]
-    if not 0 <= q <= min(m, n):
-        raise ValueError(f"q(={q}) must be non-negative integer and not greater than min(m, n)={min(m, n)}")
     if M is not None and A.layout == torch.strided:
         A, M = A - M, None
     if m < n:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import rushlight as torch
+from rushlight import _C
 from rushlight._compiled import compiled
 from rushlight._loading import load
 from rushlight._set_module import set_module
@@ -207,7 +208,7 @@ def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
 
     >>> torch.set_anomaly_enabled(False)
     """
-    torch.autograd.set_detect_anomaly(enabled, check_nan)
+    _C._set_anomaly_enabled(enabled, check_nan)
 
 
 def thread_safe_generator() -> None:

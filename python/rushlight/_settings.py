@@ -6,6 +6,7 @@ import warnings
 
 import rushlight as torch
 from rushlight import _C
+from rushlight._compiled import compiled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,7 +91,12 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     (True, True)
     >>> torch.use_deterministic_algorithms(False)
     """
-    _strict.update(deterministic=bool(mode), warn_only=bool(warn_only))
+    _set_deterministic_algorithms(mode, warn_only=warn_only)
+
+
+@compiled(overridable=False)
+def _set_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    _strict.update(deterministic=mode, warn_only=warn_only)
     _apply()
 
 

@@ -132,9 +132,16 @@ def __deepcopy__(self, memo):
 
 @_method
 def __reduce_ex__(self, protocol):
+    _warn_of_hooks(self)
     # The class of a plain tensor has another name in a program that runs as torch's.
     kind = None if type(self) is Tensor else type(self)
     return _utils._rebuild, (*_utils.taken_apart(self), self.requires_grad, kind, self.__dict__ or None)
+
+
+def _warn_of_hooks(tensor):
+    """A pickle has no hooks."""
+    if tensor._backward_hooks:
+        load("rushlight.utils.hooks").warn_if_has_hooks(tensor)
 
 
 @_method
@@ -186,9 +193,13 @@ def _repr_html_(self):
     return f'<pre title="{escape(facts)}">{escape(repr(self))}</pre>'
 
 
-@_method
-def __dir__(self):
+def _dir(self):
     return sorted({*dir(type(self)), *self.__dict__})
+
+
+# By another name here, where `__dir__` would be that of the module.
+_dir.__name__ = "__dir__"
+_method(_dir)
 
 
 @_method

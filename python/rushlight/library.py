@@ -53,7 +53,20 @@ __all__ = [
 #: The namespaces that a `Library` with `DEF` has taken.
 _defined: set[str] = set()
 
-impl_abstract = register_fake
+
+def impl_abstract(
+    qualname: Any, func: Callable[..., Any] | None = None, *, lib: Library | None = None, _stacklevel: int = 1
+) -> Any:
+    """The old name of `register_fake`.
+
+    >>> torch.library.define("example::doubled", "(Tensor x) -> Tensor")
+    >>> @torch.library.impl_abstract("example::doubled")
+    ... def doubled(x):
+    ...     return torch.empty_like(x)
+    >>> torch.ops.example.doubled(torch.ones(2, device="meta")).shape
+    torch.Size([2])
+    """
+    return register_fake(qualname, func, lib=lib, _stacklevel=_stacklevel + 1)
 
 
 def fallthrough_kernel() -> NoReturn:
@@ -238,13 +251,15 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any 
     """Defines an operator by its name with the namespace and its schema without the name.
 
     Raises:
-        ValueError: the name has no namespace.
+        ValueError: the name is no text, or has no namespace.
 
     >>> torch.library.define("example::negated", "(Tensor x) -> Tensor")
     >>> torch.library.impl("example::negated", "cpu", lambda x: -x)
     >>> torch.ops.example.negated(torch.ones(1))
     tensor([-1.])
     """
+    if not isinstance(qualname, str):
+        raise ValueError(f"define(qualname, schema): expected qualname to be instance of str, got {type(qualname)}")
     if qualname.count("::") != 1:
         raise ValueError(
             f'Expected `qualname` to be of the form "namespace::name", but got {qualname}. The qualname passed to the '

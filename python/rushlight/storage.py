@@ -34,7 +34,12 @@ class TypedStorage:
     _untyped_storage: UntypedStorage
 
     def __init__(
-        self, *args: Any, device: Any = None, dtype: dtype | None = None, wrap_storage: UntypedStorage | None = None
+        self,
+        *args: Any,
+        device: Any = None,
+        dtype: dtype | None = None,
+        wrap_storage: UntypedStorage | None = None,
+        _internal: bool = False,  # in torch it silences a warning; libraries set it
     ) -> None:
         if wrap_storage is not None:
             if args or device is not None or dtype is None:

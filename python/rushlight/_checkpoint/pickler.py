@@ -12,6 +12,7 @@ from rushlight import _C
 from rushlight._quantized import parameters_of
 from rushlight._utils import is_sparse, sparse_parts, wrapper_form
 from rushlight.storage import TypedStorage
+from rushlight.utils.hooks import warn_if_has_hooks
 
 from .locations import location_tag
 from .storage_classes import STORAGE_NAMES
@@ -134,6 +135,8 @@ class Pickler(pickle._Pickler):
         if tensor.device.type == "meta":
             shape = (tensor.dtype, tuple(tensor.size()), tuple(tensor.stride()), tensor.requires_grad)
             return named("torch._utils", "_rebuild_meta_tensor_no_storage"), shape
+        if tensor._backward_hooks:
+            warn_if_has_hooks(tensor)
         requires_grad = tensor.requires_grad
         tensor = tensor.detach()
         if is_sparse(tensor):

@@ -351,6 +351,7 @@ def custom_fwd(
     ...     Product.apply(torch.ones(1, 2), torch.ones(2, 1)).dtype
     torch.float32
     """
+    _check_device_type(device_type)
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
 
@@ -377,6 +378,7 @@ def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Ca
     ... def backward(ctx, grad):
     ...     return grad * 2
     """
+    _check_device_type(device_type)
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
 
@@ -386,6 +388,11 @@ def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Ca
             return bwd(*args, **kwargs)
 
     return decorated
+
+
+def _check_device_type(device_type: str) -> None:
+    if not isinstance(device_type, str):
+        raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:

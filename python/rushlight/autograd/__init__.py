@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from threading import local
 
 from rushlight import _C
@@ -116,9 +117,25 @@ def _places(value: Any) -> tuple[Any, ...]:
     return tuple(x.node._result(x.output_nr) if _is_edge(x) else x for x in several)
 
 
+def _inputs(value: Any) -> tuple[Any, ...]:
+    places = _places(value)
+    for place in places:
+        if not isinstance(place, _C.Tensor):
+            raise RuntimeError(f"all inputs have to be Tensors or GradientEdges, but got {type(place).__name__}")
+    return places
+
+
+def _flag(value: Any) -> bool:
+    """A switch of a backward pass, for which torch takes whole numbers too (``retain_graph=1``)."""
+    return value if type(value) is bool else bool(index(value))
+
+
 def _weights(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
     """The initial gradients, one per output. The engine checks their shapes and dtypes."""
     if grads is None:
+        for output in outputs:
+            if not isinstance(output, _C.Tensor):
+                raise AssertionError("Expected output to be a torch.Tensor")
         return _ones(outputs) if _C._overridden(outputs) else (None,) * len(outputs)
     grads = _sequence(grads)
     if len(grads) != len(outputs):
@@ -223,7 +240,9 @@ def _run_backward(
             )
         grad_tensors = grad_variables
     if inputs is not None:
-        inputs = _places(inputs)
+        inputs = _inputs(inputs)
+    keep = _flag(create_graph if retain_graph is None else retain_graph)
+    create_graph = _flag(create_graph)
     if create_graph:
         warn(
             "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters to None after use to break the cycle and avoid the leak.",
@@ -234,7 +253,6 @@ def _run_backward(
             "instead or call backward() outside of functorch transforms."
         )
     outputs = _places(tensors)
-    keep = create_graph if retain_graph is None else retain_graph
     weights = _weights(outputs, grad_tensors)
     if inputs is None:
         _C._backward(outputs, weights, keep, create_graph, inputs)
@@ -312,12 +330,13 @@ def _run_grad(
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
-    allow_unused = materialize_grads if allow_unused is None else allow_unused
+    allow_unused = _flag(materialize_grads if allow_unused is None else allow_unused)
+    keep = _flag(create_graph if retain_graph is None else retain_graph)
+    create_graph = _flag(create_graph)
     outputs = _places(outputs)
     asked = (inputs,) if _is_edge(inputs) else _sequence(inputs)
-    inputs = _places(asked)
+    inputs = _inputs(asked)
     found: tuple[Any, ...]  # None for an unused input
-    keep = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
         from rushlight.autograd._maps import Level
 

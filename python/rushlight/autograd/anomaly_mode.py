@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rushlight import _C
+from rushlight._scalars import set_anomaly_enabled
 from rushlight._warnings import warn
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
@@ -18,7 +19,7 @@ class set_detect_anomaly:
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         self._before = (_C.is_anomaly_enabled(), _C.is_anomaly_check_nan_enabled())
-        _C._set_anomaly_enabled(mode, check_nan)
+        set_anomaly_enabled(mode, check_nan)
 
     def __enter__(self) -> None:
         pass
@@ -57,7 +58,7 @@ class detect_anomaly(set_detect_anomaly):
         )
 
     def __enter__(self) -> None:
-        _C._set_anomaly_enabled(True, self._check_nan)
+        set_anomaly_enabled(True, self._check_nan)
 
 
 def __dir__() -> list[str]:

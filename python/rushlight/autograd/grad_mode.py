@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from threading import local
 
+from rushlight._compiled import compiled
 from rushlight._modes import _DecoratorContextManager as _DecoratorContextManager
 from rushlight._modes import enable_grad, inference_mode, no_grad, set_grad_enabled
 
@@ -37,6 +38,11 @@ def is_multithreading_enabled() -> bool:
     return _state.enabled
 
 
+@compiled(name="set_multithreading_enabled", overridable=False)
+def _set_multithreading(enabled: bool) -> None:
+    _state.enabled = enabled
+
+
 class set_multithreading_enabled:
     """Accepted, for a ``with`` block or permanently. It has no effect, because backward runs on the calling thread.
 
@@ -47,13 +53,17 @@ class set_multithreading_enabled:
 
     def __init__(self, mode: bool) -> None:
         self.mode, self._before = mode, _state.enabled
-        _state.enabled = mode
+        _set_multithreading(mode)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         _state.enabled = self._before
+
+
+@compiled(name="set_grad_layout_enforcement_enabled", overridable=False)
+def _set_layout_enforcement(enabled: bool) -> None: ...
 
 
 class enforce_grad_layout_policy:
@@ -66,6 +76,7 @@ class enforce_grad_layout_policy:
 
     def __init__(self, enable: bool = True) -> None:
         self.enable = enable
+        _set_layout_enforcement(enable)
 
     def __enter__(self) -> None: ...
 

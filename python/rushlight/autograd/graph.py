@@ -328,6 +328,7 @@ def set_override_stale_capture_stream(enabled: bool) -> None:
 
     >>> torch.autograd.graph.set_override_stale_capture_stream(True)
     """
+    _check_switch(enabled)
 
 
 def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
@@ -335,6 +336,12 @@ def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
 
     >>> torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
     """
+    _check_switch(enabled)
+
+
+def _check_switch(enabled: bool) -> None:
+    if not isinstance(enabled, bool):
+        raise RuntimeError(f"enabled must be a bool, but got {type(enabled).__name__}")
 
 
 def __dir__() -> list[str]:

@@ -100,7 +100,7 @@ def sum(
     >>> torch.masked.sum(torch.tensor([1, 2, 3]), mask=torch.tensor([True, False, True]))
     tensor(4)
     """
-    return torch.sum(_masked_fill(input, mask, 0), _all(input, dim), keepdim, dtype=_summed(input, dtype))
+    return torch.sum(_masked_fill(input, mask, 0), _all(input, dim), bool(keepdim), dtype=_summed(input, dtype))
 
 
 @_of_masked_tensors
@@ -114,7 +114,7 @@ def prod(
     """
     result = _masked_fill(input, mask, 1).to(_summed(input, dtype))
     for place in sorted((d % max(input.dim(), 1) for d in _all(input, dim)), reverse=True):
-        result = torch.prod(result, place, keepdim)
+        result = torch.prod(result, place, bool(keepdim))
     return result
 
 
@@ -148,7 +148,7 @@ def amax(
     tensor(2)
     """
     shown = input if mask is None else _masked_fill(input, mask, _extreme("amax", input.dtype, -1))
-    return torch.amax(shown, _all(input, dim), keepdim).to(dtype or input.dtype)
+    return torch.amax(shown, _all(input, dim), bool(keepdim)).to(dtype or input.dtype)
 
 
 @_of_masked_tensors
@@ -161,7 +161,7 @@ def amin(
     tensor(2)
     """
     shown = input if mask is None else _masked_fill(input, mask, _extreme("amin", input.dtype, 1))
-    return torch.amin(shown, _all(input, dim), keepdim).to(dtype or input.dtype)
+    return torch.amin(shown, _all(input, dim), bool(keepdim)).to(dtype or input.dtype)
 
 
 @_of_masked_tensors
@@ -242,7 +242,7 @@ def median(
         if not _fitted(input, mask).any(dim).all():
             raise ValueError("masked median expects no fully masked out rows if dtype is not floating point")
         shown = input.to(torch.float64)
-    middle: Tensor = torch.nanmedian(_masked_fill(shown, mask, float("nan")), dim, keepdim).values
+    middle: Tensor = torch.nanmedian(_masked_fill(shown, mask, float("nan")), dim, bool(keepdim)).values
     return middle.to(dtype or input.dtype)
 
 
@@ -263,7 +263,7 @@ def norm(
     """
     order = 2.0 if ord is None else ord
     shown = _masked_fill(input, mask, float("inf") if order == -float("inf") else 0)
-    return torch.linalg.vector_norm(shown, order, _all(input, dim), keepdim, dtype=dtype)
+    return torch.linalg.vector_norm(shown, order, _all(input, dim), bool(keepdim), dtype=dtype)
 
 
 @_of_masked_tensors
@@ -387,4 +387,4 @@ def logsumexp(
     tensor(0.6931)
     """
     shown = input if mask is None else _masked_fill(input, mask, _extreme("logsumexp", input.dtype, -1))
-    return torch.logsumexp(shown, _all(input, dim), keepdim).to(dtype or input.dtype)
+    return torch.logsumexp(shown, _all(input, dim), bool(keepdim)).to(dtype or input.dtype)

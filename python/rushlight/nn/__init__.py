@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from . import attention as attention
     from . import common_types as common_types
     from . import grad as grad
+    from . import intrinsic as intrinsic
+    from . import qat as qat
     from . import quantized as quantized
 else:
-    _SELDOM = ("attention", "common_types", "grad", "quantized")  # rarely used, and slow to import
+    _SELDOM = ("attention", "common_types", "grad", "intrinsic", "qat", "quantized")  # rarely used, and slow to import
 
     def __getattr__(name: str) -> object:
         if name in _SELDOM:
@@ -41,4 +43,4 @@ else:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "attention", "common_types", "grad", "parameter", "quantized"]
+    return [*__all__, "attention", "common_types", "grad", "intrinsic", "parameter", "qat", "quantized"]

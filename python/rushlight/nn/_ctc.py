@@ -33,9 +33,4 @@ def ctc_loss(
     tensor(0.2877)
     """
     code = get_enum(reduction)
-    of_inputs: Any = input_lengths
-    of_targets: Any = target_lengths
-    # The operator takes both lengths as lists or both as tensors.
-    if isinstance(of_inputs, torch.Tensor) or isinstance(of_targets, torch.Tensor):
-        of_inputs, of_targets = torch.as_tensor(of_inputs), torch.as_tensor(of_targets)
-    return torch.ctc_loss(log_probs, targets, of_inputs, of_targets, blank, code, zero_infinity)
+    return torch.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, code, zero_infinity)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import rushlight as torch
+from rushlight._C import _Signatures
 from rushlight._functions import nn_functional as _nn
 from rushlight._overridable import call_override, mark_overridable, overridable, overridden
 from rushlight._text import must_be_tensor
@@ -22,6 +23,12 @@ def _check_probability(p: float) -> None:
         raise kind(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
+def _check_training(function: str, input: Tensor, p: float, training: bool) -> None:
+    """``training`` is a bool, as torch's operators ask. They are only asked if it is not."""
+    if type(training) is not bool:
+        _Signatures(function, ("Tensor input, float p, bool train",), False).check((input, p, training), {})
+
+
 @mark_overridable
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """In training, zeroes elements with probability ``p`` and divides the others by ``1 - p``. Otherwise the identity.
@@ -35,6 +42,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     if overridden((input,)):
         return call_override(dropout, (input,), {"p": p, "training": training, "inplace": inplace})
     _check_probability(p)
+    _check_training("dropout_" if inplace else "dropout", input, p, training)
     if not training or p == 0:
         return input
     result = _nn.dropout(input, p, True)
@@ -44,6 +52,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 def _drop_whole(input: Tensor, p: float, training: bool, inplace: bool, channels: int) -> Tensor:
     """Dropout of everything that shares the first ``channels`` dimensions: whole channels, or all features of a sample."""
     _check_probability(p)
+    _check_training("feature_dropout_" if inplace else "feature_dropout", input, p, training)
     if not training or p == 0 or input.numel() == 0:
         return input
     if p == 1:
@@ -132,8 +141,10 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 def _alpha_drop(input: Tensor, p: float, training: bool, inplace: bool, channels: int | None) -> Tensor:
     """Dropout to the negative saturation value of SELU, scaled and shifted so that mean and variance do not change."""
-    must_be_tensor("alpha_dropout" if channels is None else "feature_alpha_dropout", "input", 1, input)
+    function = "alpha_dropout" if channels is None else "feature_alpha_dropout"
+    must_be_tensor(function, "input", 1, input)
     _check_probability(p)
+    _check_training(function + "_" if inplace else function, input, p, training)
     if not training or p == 0 or input.numel() == 0:
         return input
     if p == 1:

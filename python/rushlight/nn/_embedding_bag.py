@@ -49,7 +49,7 @@ def _in_line(input: Tensor, offsets: Tensor | None, weights: Tensor | None) -> t
 
 
 def _check_mode(mode: str, scale_grad_by_freq: bool, sparse: bool) -> None:
-    if mode not in _BAGS:
+    if mode not in tuple(_BAGS):  # which takes unhashable modes, too
         raise ValueError("mode has to be one of sum, mean or max")
     if mode == "max" and scale_grad_by_freq:
         raise ValueError("max mode does not support scaling the gradient by the frequency")

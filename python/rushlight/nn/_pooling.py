@@ -171,17 +171,13 @@ def _max_unpool(
                 )
         sizes = wanted
     if space == 3:
-        _check_steps(step)
-    return _unpooled(input, indices, space, sizes)
+        return _max_unpool3d(input, indices, sizes, step, border)
+    return _max_unpool2d(input, indices, sizes) if space == 2 else _unpooled(input, indices, space, sizes)
 
 
-def _check_steps(stride: Sequence[int]) -> None:
-    if min(stride) <= 0:
-        raise RuntimeError(f"strides should be greater than zero, but got stride: {list(stride)}")
-
-
-def _unpooled(input: Tensor, indices: Tensor, space: int, sizes: Sequence[int]) -> Tensor:
-    """Puts the maxima at their indices, in tensors of these sizes. Sequences are images of width one in errors."""
+def _unpooled(input: Tensor, indices: Tensor, space: int, sizes: Sequence[int], **windows: Sequence[int]) -> Tensor:
+    """Puts the maxima at their indices, in tensors of these sizes. Sequences are images of width one in errors. The
+    ``stride`` and the ``padding`` of volumes are checked after the sizes, as in torch."""
     if indices.dtype != torch.int64:
         kind = indices.type().rpartition(".")[2].removesuffix("Tensor")
         raise RuntimeError(f"elements in indices should be type int64 but got: {kind}")
@@ -190,6 +186,13 @@ def _unpooled(input: Tensor, indices: Tensor, space: int, sizes: Sequence[int]) 
         raise RuntimeError(
             f"There should be exactly {count} elements ({names}) in output_size, but got {len(sizes)} elements."
         )
+    for name, given in windows.items():
+        if len(given) != 3:
+            raise RuntimeError(
+                f"There should be exactly three elements (depth, height, width) in {name}, but got: {len(given)} elements."
+            )
+    if windows and min(windows["stride"]) <= 0:
+        raise RuntimeError(f"strides should be greater than zero, but got stride: {list(windows['stride'])}")
     name = f"max_unpooling{max(space, 2)}d"
     if min(sizes) < 0:
         raise RuntimeError(
@@ -232,13 +235,8 @@ def _max_unpool3d(
     >>> torch._C._nn.max_unpool3d(torch.ones(1, 1, 1, 1), torch.tensor([[[[1]]]]), (1, 1, 2), 1, 0)
     tensor([[[[0., 1.]]]])
     """
-    for name, given in (("stride", _spread(stride, 3)), ("padding", _spread(padding, 3))):
-        if len(given) != 3:
-            raise RuntimeError(
-                f"There should be exactly three elements (depth, height, width) in {name}, but got: {len(given)} elements."
-            )
-    _check_steps(_spread(stride, 3))
-    return _unpooled(input, indices, 3, _spread(output_size, 3))
+    windows = {"stride": _spread(stride, 3), "padding": _spread(padding, 3)}
+    return _unpooled(input, indices, 3, _spread(output_size, 3), **windows)
 
 
 @overridable

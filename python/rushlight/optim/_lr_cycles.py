@@ -164,7 +164,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
     ) -> None:
-        if not isinstance(T_0, int) or T_0 <= 0:
+        if T_0 <= 0 or not isinstance(T_0, int):
             raise ValueError(f"Expected positive integer T_0, but got {T_0}")
         if not isinstance(T_mult, int) or T_mult < 1:
             raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
@@ -326,12 +326,12 @@ def _phase(end: float, start_lr: str, end_lr: str, flat: bool = False) -> dict[s
 
 def _steps(total: int | None, epochs: int | None, per_epoch: int | None) -> int:
     if total is not None:
-        if not isinstance(total, int) or total <= 0:
+        if total <= 0 or not isinstance(total, int):
             raise ValueError(f"Expected positive integer total_steps, but got {total}")
         return total
     if epochs is None or per_epoch is None:
         raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
     for name, value in (("epochs", epochs), ("steps_per_epoch", per_epoch)):
-        if not isinstance(value, int) or value <= 0:
+        if value <= 0 or not isinstance(value, int):
             raise ValueError(f"Expected positive integer {name}, but got {value}")
     return epochs * per_epoch

@@ -37,13 +37,13 @@ def _made(name: str, M: int, options: dict[str, Any], window: Callable[..., Tens
     unknown = options.keys() - {"dtype", "layout", "device", "requires_grad"}
     if unknown:
         raise TypeError(f"{name}() got an unexpected keyword argument '{min(unknown)}'")
-    dtype = options.get("dtype") or torch.get_default_dtype()
-    layout = options.get("layout") or torch.strided
+    dtype, layout = options.get("dtype"), options.get("layout", torch.strided)
+    dtype = torch.get_default_dtype() if dtype is None else dtype
     if M < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
     if layout is not torch.strided:
         raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
-    if dtype not in (torch.float32, torch.float64):
+    if dtype is not torch.float32 and dtype is not torch.float64:
         raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
     device = options.get("device")
 
@@ -52,7 +52,7 @@ def _made(name: str, M: int, options: dict[str, Any], window: Callable[..., Tens
 
     with torch.no_grad():
         made = torch.empty(0, dtype=dtype, device=device) if M == 0 else window(spaced)
-    return made.requires_grad_(bool(options.get("requires_grad")))
+    return made.requires_grad_(options.get("requires_grad", False))
 
 
 def _length(M: int, sym: bool) -> int:

@@ -121,7 +121,7 @@ def _tensors(actual, expected, allow_subclasses):
     related = isinstance(actual, type(expected)) or isinstance(expected, type(actual))
     if not (same or (allow_subclasses and related)):
         return None
-    if isinstance(actual, torch.Tensor):
+    if isinstance(actual, torch.Tensor) and isinstance(expected, torch.Tensor):
         return actual.detach(), expected.detach()
     numpy = sys.modules.get("numpy")
     if numpy is None or not isinstance(actual, numpy.ndarray):

@@ -33,12 +33,28 @@ def make_tensor(
     element, ``exclude_zero`` replaces zeros.
 
     Raises:
-        ValueError: the bounds are NaN, in the wrong order, or outside of the dtype.
+        TypeError: ``dtype`` is no dtype.
+        ValueError: the bounds are NaN, in the wrong order, or outside of the dtype; whole numbers shall require a gradient;
+            ``noncontiguous`` and ``memory_format`` are both given.
 
     >>> torch.testing.make_tensor(2, 3, dtype=torch.int64, low=0, high=1)
     tensor([[0, 0, 0],
             [0, 0, 0]])
     """
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(
+            f"The requested dtype '{dtype}' is not supported by torch.testing.make_tensor()\n"
+            "  A dtype is one of torch.float32, torch.int64 and the like."
+        )
+    if requires_grad and not (dtype.is_floating_point or dtype.is_complex):
+        raise ValueError(
+            f"`requires_grad=True` is not supported for boolean and integral dtypes, but got dtype={dtype}"
+        )
+    if noncontiguous and memory_format is not None:
+        raise ValueError(
+            f"The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got {noncontiguous=} and "
+            f"{memory_format=}"
+        )
     sizes: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     low, high = _limits(dtype, low, high)
     if dtype.is_floating_point or dtype.is_complex:

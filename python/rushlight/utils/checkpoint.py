@@ -478,7 +478,9 @@ def checkpoint_sequential(
     if use_reentrant is None:
         warn(
             "torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed explicitly. "
-            "The default is True; False is recommended for new programs."
+            "In version 2.9 we will raise an exception if use_reentrant is not passed. use_reentrant=False is recommended, "
+            "but if you need to preserve the current default behavior, you can pass use_reentrant=True. Refer to docs for "
+            "more details on the differences between the two variants."
         )
         use_reentrant = True
     parts: Sequence[Any] = list(functions.children()) if isinstance(functions, torch.nn.Sequential) else functions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import Tensor
+from rushlight._text import must_be_tensor
 
 from .. import functional as F
 from .. import init
@@ -138,6 +139,9 @@ class MultiheadAttention(Module):
 
             masks = (key_padding_mask, attn_mask)
             return nested_attention(self, query, key, value, masks, need_weights, average_attn_weights)
+        for mask in (attn_mask, key_padding_mask):
+            if mask is not None:
+                must_be_tensor("is_floating_point", "input", 1, mask)
         turned = self.batch_first and query.dim() == 3
         if turned:
             query, key, value = (part.transpose(0, 1) for part in (query, key, value))

@@ -74,11 +74,12 @@ def clip_grads_with_norm_(
     tensor([0.6000, 0.8000])
     """
     grads = _grads(parameters)
+    limit = float(max_norm)
     if not grads:
         return
     with torch.no_grad():
         # A clamp instead of a comparison, because a comparison would wait for the device.
-        factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+        factor = (limit / (total_norm + 1e-6)).clamp(max=1.0)
         for grad in grads:
             grad.mul_(factor.to(grad.device))
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import rushlight as torch
 from rushlight import Tensor
+from rushlight._compiled import compiled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -146,8 +148,9 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """
     if permutation is None:
         return None
+    inverse = torch.empty_like(permutation)
     places = torch.arange(permutation.numel(), device=permutation.device)
-    return torch.empty_like(permutation).scatter_(0, permutation, places)
+    return inverse.scatter_(0, permutation, places)
 
 
 def pack_padded_sequence(
@@ -169,6 +172,11 @@ def pack_padded_sequence(
         lengths, order = torch.sort(lengths, descending=True)
         order = order.to(input.device)
         input = input.index_select(0 if batch_first else 1, order)
+    return PackedSequence(*_pack(input, lengths, batch_first), order, None)
+
+
+@compiled(name="_pack_padded_sequence", overridable=False)
+def _pack(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
     if batch_first:
         input = input.transpose(0, 1)
     _check_lengths(input, lengths)
@@ -180,7 +188,7 @@ def pack_padded_sequence(
     steps = torch.arange(counts[0], device=input.device).unsqueeze(1)
     present = steps < lengths.to(input.device)
     data = input[: counts[0]].reshape(counts[0] * len(counts), *input.shape[2:])
-    return PackedSequence(data[present.flatten().nonzero().flatten()], present.sum(1).cpu(), order, None)
+    return data[present.flatten().nonzero().flatten()], present.sum(1).cpu()
 
 
 def _check_lengths(input: Tensor, lengths: Tensor) -> None:
@@ -263,14 +271,17 @@ def pad_sequence(
         raise RuntimeError(
             f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"
         )
-    sequences = tuple(sequences)
+    return _pad(tuple(sequences), batch_first, padding_value, padding_side)
+
+
+@compiled(name="pad_sequence", overridable=False)
+def _pad(
+    sequences: Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> Tensor:
     if not sequences:
         raise RuntimeError("received an empty list of sequences")
     if padding_side not in ("left", "right"):
         raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
-    for place, sequence in enumerate(sequences):
-        if not isinstance(sequence, torch.Tensor):
-            raise TypeError(f"expected Tensor as element {place} in argument 0, but got {type(sequence).__name__}")
     first = sequences[0]
     longest = max(sequence.size(0) for sequence in sequences)
     shape = (len(sequences), longest, *first.shape[1:])
@@ -291,7 +302,7 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool 
         padded_sequences = padded_sequences.transpose(0, 1)
     # Copies, as in torch: a change of one leaves the padded tensor as it is.
     each = zip(padded_sequences, lengths.tolist(), strict=True)
-    return [sequence[:length].clone(memory_format=torch.contiguous_format) for sequence, length in each]
+    return [sequence[: math.ceil(length)].clone(memory_format=torch.contiguous_format) for sequence, length in each]
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:

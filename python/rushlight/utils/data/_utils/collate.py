@@ -14,7 +14,10 @@ import rushlight as torch
 #: The kinds of dtypes of arrays that do not become tensors: text, bytes and objects. Libraries import it.
 np_str_obj_array_pattern = re.compile("[SaUO]")
 
-_WRONG_TYPE = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+#: The sentence about samples that cannot be joined. Libraries import it, too.
+default_collate_err_msg_format = (
+    "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+)
 
 
 def default_collate(batch):
@@ -54,7 +57,7 @@ def collate(batch, *, collate_fn_map=None):
         columns = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch)]
         # Tuples become lists, as in torch.
         return columns if isinstance(element, tuple) else rebuild_sequence(element, columns)
-    raise TypeError(_WRONG_TYPE.format(kind))
+    raise TypeError(default_collate_err_msg_format.format(kind))
 
 
 def default_convert(data):
@@ -122,7 +125,7 @@ def collate_tensor_fn(batch, *, collate_fn_map=None):
 
 def collate_numpy_array_fn(batch, *, collate_fn_map=None):
     if batch[0].dtype.kind in "SUO":
-        raise TypeError(_WRONG_TYPE.format(batch[0].dtype))
+        raise TypeError(default_collate_err_msg_format.format(batch[0].dtype))
     return collate([torch.as_tensor(array) for array in batch], collate_fn_map=collate_fn_map)
 
 

@@ -1,0 +1,172 @@
+"""Functions written in Python refuse arguments of a wrong kind with torch's class and sentence, not with their own insides."""
+
+import copy
+import io
+import pickle
+import warnings
+
+import pytest
+
+import rushlight as torch
+
+CASES = """
+torch.use_deterministic_algorithms(1)
+TypeError: _set_deterministic_algorithms(): argument 'mode' (position 1) must be bool, not int
+torch.autograd.set_multithreading_enabled('x')
+TypeError: set_multithreading_enabled(): argument 'enabled' (position 1) must be bool, not str
+torch.autograd.enforce_grad_layout_policy(None)
+TypeError: set_grad_layout_enforcement_enabled(): argument 'enabled' (position 1) must be bool, not NoneType
+torch.autograd.set_detect_anomaly(1)
+TypeError: set_anomaly_enabled(): argument 'enabled' (position 1) must be bool, not int
+torch.autograd.graph.set_override_stale_capture_stream(5)
+RuntimeError: enabled must be a bool, but got int
+torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch('x')
+RuntimeError: enabled must be a bool, but got str
+torch.autograd.backward('x')
+AssertionError: Expected output to be a torch.Tensor
+torch.autograd.backward(y, inputs='x')
+RuntimeError: all inputs have to be Tensors or GradientEdges, but got str
+torch.autograd.backward(y, retain_graph='x')
+TypeError: 'str' object cannot be interpreted as an integer
+torch.autograd.grad([3], x)
+AssertionError: Expected output to be a torch.Tensor
+torch.autograd.grad(y, [3])
+RuntimeError: all inputs have to be Tensors or GradientEdges, but got int
+torch.autograd.grad(y, x, create_graph=1.5)
+TypeError: 'float' object cannot be interpreted as an integer
+F.dropout(x, training=None)
+TypeError: dropout(): argument 'train' (position 3) must be bool, not NoneType
+F.dropout(x, training=1, inplace=True)
+TypeError: dropout_(): argument 'train' (position 3) must be bool, not int
+F.dropout2d(torch.ones(1, 1, 1, 1), training='x')
+TypeError: feature_dropout(): argument 'train' (position 3) must be bool, not str
+F.alpha_dropout(x, training=[])
+TypeError: alpha_dropout(): argument 'train' (position 3) must be bool, not list
+F.feature_alpha_dropout(x, training=5)
+TypeError: feature_alpha_dropout(): argument 'train' (position 3) must be bool, not int
+F.max_unpool2d(torch.ones(1, 1, 1), 5, 2)
+TypeError: max_unpool2d(): argument 'indices' (position 2) must be Tensor, not int
+F.max_unpool3d(torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 1, 1, dtype=torch.int64), 2, 0)
+RuntimeError: strides should be greater than zero, but got stride: [0, 0, 0]
+F.max_unpool3d(torch.ones(1, 1, 1, 1), None, 2)
+TypeError: max_unpool3d(): argument 'indices' (position 2) must be Tensor, not NoneType
+F.ctc_loss(torch.zeros(2, 1, 2), torch.tensor([[1]]), None, torch.tensor([1]))
+TypeError: ctc_loss() received an invalid combination of arguments - got (Tensor, Tensor, NoneType, Tensor, int, int, bool), but expected one of:
+F.embedding_bag(torch.tensor([[0]]), torch.ones(1, 1), mode=[])
+ValueError: mode has to be one of sum, mean or max
+nn.utils.clip_grad_norm_([x], None)
+TypeError: float() argument must be a string or a real number, not 'NoneType'
+nn.utils.rnn.pack_padded_sequence('x', [1])
+TypeError: _pack_padded_sequence(): argument 'input' (position 1) must be Tensor, not str
+nn.utils.rnn.pack_padded_sequence(torch.ones(1, 1), [1], batch_first=1)
+TypeError: _pack_padded_sequence(): argument 'batch_first' (position 3) must be bool, not int
+nn.utils.rnn.pad_sequence([x], batch_first=None)
+TypeError: pad_sequence(): argument 'batch_first' (position 2) must be bool, not NoneType
+nn.utils.rnn.pad_sequence([x], padding_side=5)
+TypeError: pad_sequence(): argument 'padding_side' (position 4) must be str, not int
+nn.utils.rnn.pad_sequence([x, 5])
+TypeError: expected Tensor as element 1 in argument 0, but got int
+nn.utils.rnn.invert_permutation('x')
+TypeError: empty_like(): argument 'input' (position 1) must be Tensor, not str
+nn.MultiheadAttention(2, 1)(x[None], x[None], x[None], attn_mask=5)
+TypeError: is_floating_point(): argument 'input' (position 1) must be Tensor, not int
+nn.MultiheadAttention(2, 1)(x[None], x[None], x[None], key_padding_mask='x')
+TypeError: is_floating_point(): argument 'input' (position 1) must be Tensor, not str
+torch.signal.windows.hann(4, dtype=[])
+ValueError: hann expects float32 or float64 dtypes, got: []
+torch.signal.windows.hann(4, layout=None)
+ValueError: hann is implemented for strided tensors only, got: None
+torch.testing.assert_close(x, object)
+TypeError: No comparison pair was able to handle inputs of type <class 'rushlight.Tensor'> and <class 'type'>.
+torch.testing.make_tensor(2, dtype=None)
+TypeError: The requested dtype 'None' is not supported by torch.testing.make_tensor()
+torch.testing.make_tensor(2, dtype=torch.int8, requires_grad=True)
+ValueError: `requires_grad=True` is not supported for boolean and integral dtypes, but got dtype=torch.int8
+torch.testing.make_tensor(2, dtype=torch.float32, noncontiguous=True, memory_format=torch.contiguous_format)
+ValueError: The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got noncontiguous=True and memory_format=torch.contiguous_format
+torch.library.define(5, '() -> Tensor')
+ValueError: define(qualname, schema): expected qualname to be instance of str, got <class 'int'>
+torch.amp.custom_fwd(device_type=None)
+ValueError: Expected `device_type` of type `str`, got: `<class 'NoneType'>`
+torch.amp.custom_bwd(device_type=5)
+ValueError: Expected `device_type` of type `str`, got: `<class 'int'>`
+torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(torch.optim.SGD([x], lr=1), None)
+TypeError: '<=' not supported between instances of 'NoneType' and 'int'
+"""
+LINES = CASES.split("\n")[1:-1]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("call", "said"), list(zip(LINES[::2], LINES[1::2])), ids=LINES[::2])
+def test_an_argument_of_a_wrong_kind(call, said):
+    x = torch.ones(2, requires_grad=True)
+    names = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "x": x, "y": (x * x).sum()}
+    with pytest.raises(Exception) as caught:
+        eval(call, names)
+    assert f"{caught.type.__name__}: {str(caught.value).splitlines()[0]}" == said
+
+
+def test_switches_of_backward_may_be_numbers():
+    """Programs write ``retain_graph=1``."""
+    x = torch.ones(2, requires_grad=True)
+    y = (x * x).sum()
+    y.backward(retain_graph=1)
+    y.backward(retain_graph=torch.tensor(0))
+    with pytest.raises(RuntimeError, match="a second time"):
+        y.backward()
+    assert x.grad.tolist() == [4, 4]
+    (once,) = torch.autograd.grad((x * x).sum(), x, create_graph=1)
+    other = torch.zeros(1, requires_grad=True)
+    twice, unused = torch.autograd.grad(once.sum(), (x, other), allow_unused=1)
+    assert twice.tolist() == [2, 2] and unused is None
+    assert torch.autograd.grad((x * x).sum(), (x, other), materialize_grads=1)[1].tolist() == [0]
+
+
+def test_ranks_above_that_of_the_matrix():
+    """A small matrix fits the default of six values, as in torch."""
+    for shape in ((2, 2), (3, 2), (2, 5), (2, 3, 2), (0, 3)):
+        matrix = torch.rand(*shape)
+        u, values, v = torch.svd_lowrank(matrix)
+        assert values.shape[-1] == min(shape[-2:])
+        torch.testing.assert_close(u @ torch.diag_embed(values) @ v.mT, matrix)
+
+
+def test_lengths_may_be_floats():
+    padded = torch.tensor([[1.0, 2.0], [3.0, 0.0]])
+    parts = torch.nn.utils.rnn.unpad_sequence(padded, torch.tensor([2.0, 1.0]), batch_first=True)
+    assert [part.tolist() for part in parts] == [[1, 2], [3]]
+
+
+def test_hooks_are_not_saved():
+    """A tensor of its own says so in every form of pickle; a copy in memory and a parameter do not."""
+    x = torch.ones(2, requires_grad=True)
+    x.register_hook(lambda grad: grad)
+    parameter = torch.nn.Parameter(torch.ones(1))
+    parameter.register_hook(lambda grad: grad)
+    for save in (lambda: torch.save(x, io.BytesIO()), lambda: pickle.dumps(x), lambda: copy.copy(x)):
+        with pytest.warns(UserWarning, match=r"backward hook <function .*> on tensor will not be serialized"):
+            save()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        copy.deepcopy(x)
+        torch.save(parameter, io.BytesIO())
+
+
+def test_names_that_programs_import():
+    assert torch.nn.intrinsic.ConvReLU2d is torch.ao.nn.intrinsic.ConvReLU2d
+    assert torch.nn.intrinsic.qat.ConvBn2d is torch.ao.nn.intrinsic.qat.ConvBn2d
+    assert torch.nn.qat.Linear is torch.ao.nn.qat.Linear
+    assert torch._VF.lstm is torch.lstm and torch._VF.gru_cell is torch.gru_cell
+    with pytest.raises(AttributeError, match="module 'torch._VF' has no attribute 'lstms'"):
+        torch._VF.lstms  # asked for
+    from rushlight._jit_internal import BroadcastingList2, List, boolean_dispatch
+
+    assert boolean_dispatch is torch.nn.functional.boolean_dispatch
+    assert BroadcastingList2 is torch.nn.functional.BroadcastingList2 and List[int]
+    collation = torch.utils.data._utils.collate
+    with pytest.raises(TypeError, match=collation.default_collate_err_msg_format.format("<class 'object'>")):
+        collation.default_collate([object()])
+    storage = torch.TypedStorage(wrap_storage=torch.UntypedStorage(8), dtype=torch.int32, _internal=True)
+    assert storage.size() == 2
+    assert "Tensor" in dir(torch._tensor)
+    assert torch.masked.sum(torch.ones(2, 2), 0, keepdim=1).shape == (1, 2)
