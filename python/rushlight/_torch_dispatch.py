@@ -189,7 +189,7 @@ def _first_result(
         refused.append(f"mode object {mode!r}")
     with without_dispatch_modes(0) if modes else nullcontext():
         for kind in classes:
-            handler = partial(registered[kind], kind) if kind in registered else kind.__torch_dispatch__  # type: ignore[attr-defined]
+            handler = partial(registered[kind], kind) if kind in registered else kind.__torch_dispatch__
             result = handler(overload, tuple(classes), args, kwargs)
             if result is not NotImplemented:
                 return _checked(overload, result)

@@ -505,6 +505,27 @@ class TestFunctionsWithADerivativeForward:
         func.jvp(lambda x: first(x * weight), (x,), (ones,))[0].backward()
         assert weight.grad.tolist() == [1000, 1000]
 
+    def test_with_vjp_for_backward(self):
+        class Tripled(torch.autograd.Function):
+            @staticmethod
+            def forward(x):
+                return x * 2
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                pass
+
+            @staticmethod
+            def vjp(ctx, gradient):
+                return gradient * 3
+
+            @staticmethod
+            def jvp(ctx, tangent):
+                return tangent * 7
+
+        assert func.jvp(Tripled.apply, (torch.ones(1),), (torch.ones(1),))[1].item() == 7
+        assert func.jvp(func.grad(lambda x: Tripled.apply(x).sum()), (torch.ones(1),), (torch.ones(1),))[0].item() == 3
+
     def test_without_backward(self):
         class Scaled(torch.autograd.Function):
             @staticmethod

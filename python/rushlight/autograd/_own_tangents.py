@@ -83,7 +83,9 @@ def with_own_jvp(kind: Any) -> Any:
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
         return _transposed(kind, ctx, gradients) if _state.pushing else kind.backward(ctx, *gradients)
 
-    made = type(kind.__name__, (kind,), {"backward": staticmethod(backward), "__module__": kind.__module__})
+    # `vjp` is another name for `backward`.
+    either = staticmethod(backward)
+    made = type(kind.__name__, (kind,), {"backward": either, "vjp": either, "__module__": kind.__module__})
     # The class keeps it, so that both die together.
     kind._with_own_jvp = made
     return made
