@@ -1,6 +1,7 @@
 """Operators of programs (`torch.library.custom_op`) and `torch.ops`."""
 
 import gc
+import pickle
 import re
 
 import pytest
@@ -286,27 +287,38 @@ def test_schemas_are_inferred_from_annotations():
         infer_schema(nothing, mutates_args={"q"})
 
 
-def test_rules_for_samples_dtypes_and_classes():
-    op = custom_op("tests::ruled", lambda x, n: x * n, mutates_args=(), schema="(Tensor x, int n) -> Tensor")
-    seen = []
+def test_gradients_of_a_list_are_as_many_as_its_tensors():
+    op = custom_op("tests::summed", lambda xs: sum(xs) * 1, mutates_args=(), schema="(Tensor[] xs) -> Tensor")
+    x = torch.ones(2, requires_grad=True)
+    op.register_autograd(lambda ctx, gradient: [gradient])
+    with pytest.raises(
+        RuntimeError, match="Expected the return from backward to be of the same structure as the inputs"
+    ):
+        op([x, x]).sum().backward()
+    op.register_autograd(lambda ctx, gradient: [gradient, None])
+    op([x, x]).sum().backward()
+    assert x.grad.tolist() == [1, 1]
 
-    @op.register_vmap
-    def rule(info, in_dims, x, n):
-        seen.append((info.batch_size, in_dims, x.shape))
-        return x * n * 10, in_dims[0]
 
-    assert torch.vmap(lambda x: op(x, 2))(torch.ones(3)).tolist() == [20, 20, 20]
-    assert seen == [(3, (0, None), (3,))]
-    op.register_autocast("cpu", torch.bfloat16)
-    with torch.autocast("cpu"):
-        assert op(torch.ones(1), 2).dtype is torch.bfloat16
-    assert op(torch.ones(1), 2).dtype is torch.float32
+def test_members_of_torch_ops_are_pickled_by_name():
+    op = custom_op("tests::sent", lambda x: x * 1, mutates_args=(), schema="(Tensor x) -> Tensor")
+    for member in (torch.ops.tests.sent, op._opoverload, torch.ops.aten.sin, torch.ops.aten.add.Tensor):
+        assert pickle.loads(pickle.dumps(member)) is member
+    with pytest.raises(AttributeError, match="The underlying op of 'tests.sent' has no overload name 'other'"):
+        torch.ops.tests.sent.other
 
-    class Named(torch.Tensor):
-        pass
 
-    torch.library.register_torch_dispatch(op, Named, lambda mode, func, types, args, kwargs: (types, args[1]))
-    assert op(torch.ones(1).as_subclass(Named), 4) == ((Named,), 4)
+def test_schemas_that_are_cut_or_change_numbers_are_refused():
+    library = Library("tests_cut", "FRAGMENT")
+    for text in ("f(Tensor x", "f() -> (Tensor"):
+        with pytest.raises(RuntimeError, match=r"^expected \) but found 'eof' here:"):
+            library.define(text)
+    assert library.define('f(str s="(") -> Tensor') == "f"
+
+    def scaled(x: torch.Tensor, n: int) -> torch.Tensor: ...
+
+    with pytest.raises(ValueError, match="Parameter n is in mutable_args but only Tensors"):
+        infer_schema(scaled, mutates_args=("n",))
 
 
 def test_functions_can_be_taken_out_of_use():
@@ -578,23 +590,3 @@ def test_a_rule_for_what_is_no_operator():
         torch.library.register_vmap(5, lambda info, dims, x: (x, 0))
     with pytest.raises(ValueError, match='expected schema to look like e.g. "\\(Tensor x\\) -> Tensor" but got'):
         torch.library.define("tests::bad", "Tensor x -> Tensor")
-
-
-def test_modes_see_the_operators_of_programs():
-    from rushlight.utils._python_dispatch import TorchDispatchMode
-
-    seen = []
-
-    class Seen(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            seen.append(str(func))
-            return func(*args, **(kwargs or {}))
-
-    torch.library.define("tests::in_mode", "(Tensor x) -> Tensor")
-    torch.library.impl("tests::in_mode", "CPU", lambda x: x * 2)
-    custom = custom_op("tests::own_in_mode", lambda x: x * 3, mutates_args=(), schema="(Tensor x) -> Tensor")
-    x = torch.ones(1)
-    with Seen():
-        found = torch.ops.tests.in_mode(x) + custom(x)
-    assert found.item() == 5
-    assert seen == ["tests.in_mode.default", "tests.own_in_mode.default", "aten.add.Tensor"]

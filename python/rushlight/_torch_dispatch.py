@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 from contextlib import nullcontext
-from functools import cache
+from functools import cache, partial
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
@@ -177,21 +177,26 @@ def _first_result(
 ) -> Any:
     """The result of the first handler of an operator: the innermost mode, and then the classes."""
     refused = []
+    registered = {} if overload._operator is None else overload._operator.dispatched
     for count in range(len(modes), 0, -1):
+        mode = modes[count - 1]
+        kind = type(mode)
+        handler = partial(registered[kind], mode) if kind in registered else mode.__torch_dispatch__
         with without_dispatch_modes(count - 1):
-            result = modes[count - 1].__torch_dispatch__(overload, tuple(classes), args, kwargs)
+            result = handler(overload, tuple(classes), args, kwargs)
         if result is not NotImplemented:
             return _checked(overload, result)
-        refused.append(f"mode object {modes[count - 1]!r}")
+        refused.append(f"mode object {mode!r}")
     with without_dispatch_modes(0) if modes else nullcontext():
         for kind in classes:
-            result = kind.__torch_dispatch__(overload, tuple(classes), args, kwargs)  # type: ignore[attr-defined]
+            handler = partial(registered[kind], kind) if kind in registered else kind.__torch_dispatch__
+            result = handler(overload, tuple(classes), args, kwargs)
             if result is not NotImplemented:
                 return _checked(overload, result)
             refused.append(f"tensor subclass {kind!r}")
     listed = "\n".join(f"  - {one}" for one in refused)
     raise TypeError(
-        f"Multiple dispatch failed for '{overload}'; all __torch_dispatch__ handlers returned NotImplemented:\n\n{listed}"
+        f"Multiple dispatch failed for 'torch._ops.{overload}'; all __torch_dispatch__ handlers returned NotImplemented:\n\n{listed}"
     )
 
 

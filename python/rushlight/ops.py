@@ -61,12 +61,15 @@ class OpOverload:
         self.__name__ = f"{overloadpacket.__name__}.{name}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        operator = self._operator
+        if operator is not None:
+            # Its handlers run below mixed precision, `vmap` and recording.
+            return operator(*args, **kwargs)
         if _overridden((*args, *kwargs.values()) if kwargs else args):
             handled = load("rushlight._torch_dispatch").handle(self, args, kwargs)
             if handled is not None:
                 return handled[0]
-        operator = self._operator
-        return self.overloadpacket._run(args, kwargs) if operator is None else operator(*args, **kwargs)
+        return self.overloadpacket._run(args, kwargs)
 
     @property
     def _overloadpacket(self) -> OpOverloadPacket:
@@ -101,6 +104,9 @@ class OpOverload:
 
     def __deepcopy__(self, memo: Any) -> OpOverload:
         return self
+
+    def __reduce__(self) -> Any:
+        return getattr, (self.overloadpacket, self._overloadname)
 
 
 class OpOverloadPacket:
@@ -140,7 +146,8 @@ class OpOverloadPacket:
         return several[-1](*args, **kwargs)
 
     def __getattr__(self, name: str) -> OpOverload:
-        if name.startswith("_") and name not in getattr(self._function, "overloads", ()):
+        private = name.startswith("_") and name not in getattr(self._function, "overloads", ())
+        if private or (self._function is None and name not in self.overloads()):
             raise AttributeError(f"The underlying op of '{self}' has no overload name '{name}'")
         value = self.__dict__[name] = OpOverload(self, name)
         return value
@@ -153,6 +160,9 @@ class OpOverloadPacket:
 
     def __deepcopy__(self, memo: Any) -> OpOverloadPacket:
         return self
+
+    def __reduce__(self) -> Any:
+        return _packet_of, tuple(self._qualified_op_name.split("::"))
 
 
 class _OpNamespace(ModuleType):
@@ -172,6 +182,11 @@ class _OpNamespace(ModuleType):
 
 #: The namespace of torch's own operators, which `__getattr__` makes.
 aten: _OpNamespace
+
+
+def _packet_of(namespace: str, name: str) -> OpOverloadPacket:
+    """A member of a namespace, for pickles."""
+    return getattr(getattr(torch.ops, namespace), name)
 
 
 def _function_of(namespace: str, name: str) -> Callable[..., Any] | None:

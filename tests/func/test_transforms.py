@@ -1,6 +1,8 @@
 """Function transforms (`torch.func`)."""
 
+import gc
 import re
+import weakref
 
 import pytest
 
@@ -428,3 +430,131 @@ def test_what_jvp_and_jacfwd_refuse():
         torch.func.jvp(lambda x: x, (5,), (5,))
     with pytest.raises(RuntimeError, match="^Only allowed values for randomness are 'error', 'different', or 'same'"):
         torch.func.jacfwd(lambda x: x, randomness="x")(torch.ones(2))
+
+
+def test_the_gradient_of_a_complex_result_is_refused():
+    with pytest.raises(RuntimeError, match="grad can be implicitly created only for real scalar outputs but got"):
+        func.grad(torch.sum)(torch.ones(2, dtype=torch.complex64))
+
+
+class _Power(torch.autograd.Function):
+    """A function whose derivatives are not those of powers, and differ from each other, so that tests tell them apart."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, exponent):
+        return x.detach() ** exponent, x.detach() * 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_forward(inputs[0])
+
+    @staticmethod
+    def jvp(ctx, tangent, _):
+        (x,) = ctx.saved_tensors
+        return tangent * 100 * x, tangent.mul_(7)
+
+    @staticmethod
+    def backward(ctx, first, second):
+        return first * 1000 + second * 3, None
+
+
+class TestFunctionsWithADerivativeForward:
+    """Tangents come from `jvp` and gradients from `backward`, also where one is differentiated by the other."""
+
+    def test_tangents(self):
+        value, tangents = func.jvp(lambda x: _Power.apply(x, 3), (torch.tensor([2.0]),), (torch.tensor([1.0]),))
+        assert [one.item() for one in (*value, *tangents)] == [8, 4, 200, 7]
+        first, second = func.jacfwd(lambda x: _Power.apply(x, 3))(torch.ones(2))
+        assert torch.equal(first, torch.eye(2) * 100) and torch.equal(second, torch.eye(2) * 7)
+        _, along = func.linearize(lambda x: _Power.apply(x, 3)[0], torch.ones(1))
+        assert along(torch.tensor([3.0])).item() == 300
+
+    def test_tangents_within_a_level_of_dual_tensors(self):
+        with torch.autograd.forward_ad.dual_level():
+            _, tangents = func.jvp(lambda x: _Power.apply(x, 3), (torch.tensor([2.0]),), (torch.tensor([1.0]),))
+        assert [one.item() for one in tangents] == [200, 7]
+
+    def test_the_class_is_not_kept(self):
+        def use():
+            kind = type("Kind", (_Power,), {})
+            func.jvp(lambda x: kind.apply(x, 3), (torch.ones(1),), (torch.ones(1),))
+            return weakref.ref(kind)
+
+        alive = use()
+        gc.collect()
+        assert alive() is None
+
+    def test_tangents_of_samples(self):
+        steps = torch.arange(6.0).view(2, 3)
+        _, (first, _) = func.vmap(lambda x, v: func.jvp(lambda y: _Power.apply(y, 3), (x,), (v,)))(
+            torch.ones(2, 3), steps
+        )
+        assert torch.equal(first, steps * 100)
+
+    def test_gradients(self):
+        def first(x):
+            return _Power.apply(x, 3)[0].sum()
+
+        x, ones = torch.ones(2), torch.ones(2)
+        assert func.grad(first)(x).tolist() == [1000, 1000]
+        assert func.jvp(func.grad(first), (x,), (ones,))[1].tolist() == [0, 0]
+        assert func.grad(lambda x: func.jvp(first, (x,), (ones,))[1])(x).tolist() == [100, 100]
+        weight = torch.ones(2, requires_grad=True)
+        func.jvp(lambda x: first(x * weight), (x,), (ones,))[0].backward()
+        assert weight.grad.tolist() == [1000, 1000]
+
+    def test_with_vjp_for_backward(self):
+        class Tripled(torch.autograd.Function):
+            @staticmethod
+            def forward(x):
+                return x * 2
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                pass
+
+            @staticmethod
+            def vjp(ctx, gradient):
+                return gradient * 3
+
+            @staticmethod
+            def jvp(ctx, tangent):
+                return tangent * 7
+
+        assert func.jvp(Tripled.apply, (torch.ones(1),), (torch.ones(1),))[1].item() == 7
+        assert func.jvp(func.grad(lambda x: Tripled.apply(x).sum()), (torch.ones(1),), (torch.ones(1),))[0].item() == 3
+
+    def test_without_backward(self):
+        class Scaled(torch.autograd.Function):
+            @staticmethod
+            def forward(x, y):
+                return x * y
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                ctx.save_for_forward(*inputs)
+
+            @staticmethod
+            def jvp(ctx, along_x, along_y):
+                x, y = ctx.saved_tensors
+                return along_x * y + x * along_y
+
+        assert func.jvp(Scaled.apply, (X, V), (V, X))[1].tolist() == (V * V + X * X).tolist()
+        assert func.jvp(lambda x: Scaled.apply(x, V), (X,), (X,))[1].tolist() == (X * V).tolist()
+        with pytest.raises(NotImplementedError, match="You must implement either the backward or vjp method"):
+            func.grad(lambda x: Scaled.apply(x, V).sum())(X)
+
+    def test_what_they_may_return(self):
+        def along(function):
+            kind = type("Kind", (_Power,), {"forward": staticmethod(lambda x: x * 2), "jvp": staticmethod(function)})
+            return func.jvp(kind.apply, (torch.ones(2),), (torch.ones(2),))[1]
+
+        assert along(lambda ctx, t: None).tolist() == along(lambda ctx, t: torch.zeros(2)).tolist() == [0, 0]
+        with pytest.raises(RuntimeError, match=r"an invalid number of forward gradients \(expected 1 but got 2\)"):
+            along(lambda ctx, t: (t, t))
+        with pytest.raises(RuntimeError, match="expected Variable or None"):
+            along(lambda ctx, t: 3)
+        with pytest.raises(NotImplementedError, match="Kind.jvp computes a tangent outside of recorded operators"):
+            along(lambda ctx, t: t.detach() * 7)

@@ -257,6 +257,8 @@ def test_copies_and_pickles_of_modules():
         assert other.meta == {"note": 1} and other.graph.owning_module is other and type(other) is not type(gm)
     shallow = copy.copy(gm)
     assert shallow.linear is gm.linear and shallow.graph is gm.graph
+    layer = fx.symbolic_trace(torch.nn.Linear(2, 2))
+    assert torch.equal(pickle.loads(pickle.dumps(layer))(x), layer(x)), "its argument has an annotation"
     wrapped = pickle.loads(pickle.dumps(fx.symbolic_trace(lambda x: capped(x))))
     assert wrapped(torch.ones(2)).item() == 2
     with pytest.raises(pickle.PicklingError):

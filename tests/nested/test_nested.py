@@ -220,6 +220,15 @@ def test_parts_of_a_jagged_tensor():
     assert torch._nested_get_max_seqlen(tensor).shape[0] == 2
 
 
+@pytest.mark.parametrize(("start", "length"), [(0, 4), (2, 2), (-1, 1), (0, -1)])
+def test_a_part_stays_in_its_sample(start, length):
+    rows, starts, lengths = torch.arange(6).view(2, 3), torch.tensor([start, 0]), torch.tensor([length, 1])
+    with pytest.raises(
+        RuntimeError, match=re.escape(f"start ({start}) + length ({length}) exceeds dimension size (3).")
+    ):
+        nested.narrow(rows, 1, starts, lengths, layout=torch.jagged)
+
+
 def test_layers_take_jagged_tensors():
     tensor = pair(torch.jagged)
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.LayerNorm(4), torch.nn.Linear(4, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rushlight import _C
+from rushlight.autograd._maps import hidden
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _size(level: int) -> int:
 
 def _add_batch_dim(tensor: Tensor, in_dim: int, level: int) -> Tensor:
     """Hides dimension ``in_dim`` of a tensor as the samples of the `vmap` of that level."""
-    return _C._add_batch_dim(tensor, in_dim % max(tensor.dim(), 1), level, _size(level))
+    return hidden(tensor, in_dim, level, _size(level))
 
 
 def _remove_batch_dim(tensor: Tensor, level: int, batch_size: int, out_dim: int) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import rushlight as torch
 from rushlight import _C
+from rushlight._C import _overridden
 from rushlight._library.results import checked
 from rushlight._loading import load
 from rushlight.autograd import Function
@@ -51,6 +52,7 @@ class Operator:
         #: The object that messages name, a `CustomOpDef`, if `custom_op` has made the operator.
         self.owner = owner
         self.kernels: dict[str, Callable[..., Any]] = {}
+        #: What stands for ``__torch_dispatch__`` of a class or mode.
         self.dispatched: dict[type, Callable[..., Any]] = {}
         self.disabled: set[str] = set()
         self.fake: Callable[..., Any] | None = None
@@ -66,10 +68,6 @@ class Operator:
         args, kwargs = self.schema.bind(args, kwargs)
         leaves, spec = pytree.tree_flatten((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        for kind, function in self.dispatched.items():
-            if any(type(tensor) is kind for tensor in tensors):
-                types = tuple({type(tensor): None for tensor in tensors})
-                return function(None, self, types, args, kwargs)
         device = tensors[0].device.type if tensors else "cpu"
         if device in self.autocast and torch.is_autocast_enabled(device):
             dtype = self.autocast[device]
@@ -101,8 +99,10 @@ class Operator:
         return pytree.tree_unflatten(results, structure)
 
     def _run(self, tensors: list[torch.Tensor], args: Any, kwargs: Any) -> Any:
-        if active_dispatch_modes():
-            return load("rushlight._torch_dispatch").handle(self._member(), args, kwargs)[0]
+        if active_dispatch_modes() or _overridden(tuple(tensors)):
+            handled = load("rushlight._torch_dispatch").handle(self._member(), args, kwargs)
+            if handled is not None:
+                return handled[0]
         device = tensors[0].device.type if tensors else "cpu"
         backend = device.capitalize() if device == "meta" else device.upper()
         if device == "meta" and self.fake is not None:
@@ -154,6 +154,7 @@ class Operator:
     def _vectorised(self, level: int, args: Any, kwargs: Any) -> Any:
         """The result of the rule for `vmap`, which sees the samples as a dimension."""
         from rushlight._built_in import _functorch
+        from rushlight.func._function import with_samples
 
         size, randomness = next((size, kind) for number, size, kind in _C._vmap_levels() if number == level)
 
@@ -167,11 +168,8 @@ class Operator:
         plain = pytree.tree_unflatten([value for value, _ in unwrapped], spec)
         dims = pytree.tree_unflatten([dim for _, dim in unwrapped], spec)
         rule, info = self.vmap or self._each_sample, VmapInfo(size, randomness)
-        result, out_dims = _C._vmap_outside(level, lambda: rule(info, dims, *plain, **kwargs))
-        if not isinstance(result, (tuple, list)):
-            return _C._add_batch_dim(result, out_dims, level, size)
-        each = out_dims if isinstance(out_dims, (tuple, list)) else [out_dims] * len(result)
-        return type(result)(_C._add_batch_dim(one, dim, level, size) for one, dim in zip(result, each))
+        results = _C._vmap_outside(level, lambda: rule(info, dims, *plain, **kwargs))
+        return with_samples(results, level, size, self.schema.name)
 
     def _each_sample(self, info: VmapInfo, dims: Any, *args: Any, **kwargs: Any) -> Any:
         """The rule of an operator without one: a call for each sample. The function would not see the samples of a tensor."""
@@ -241,6 +239,11 @@ def _check_gradients(name: str, gradients: tuple[Any, ...], arguments: Sequence[
             "input was not a Variable"
         )
     for gradient, argument in zip(gradients, arguments):
+        if gradient is not None and pytree.tree_structure(gradient).num_leaves != argument.num_leaves:
+            raise RuntimeError(
+                "Expected the return from backward to be of the same structure as the inputs. Got: "
+                f"{pytree.tree_structure((*gradients, None))}, which does not fit {argument}"
+            )
         if argument.is_leaf() and not isinstance(gradient, (torch.Tensor, types.NoneType)):
             raise RuntimeError(f"expected Variable or None (got {type(gradient).__name__})")
 

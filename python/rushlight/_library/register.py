@@ -99,7 +99,7 @@ class CustomOpDef:
         return f"<CustomOpDef({self._qualname})>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._operator(*args, **kwargs)
+        return self._opoverload(*args, **kwargs)
 
     def register_kernel(self, device_types: _Devices, fn: Callable[..., Any] | None = None, /) -> Any:
         """Registers the function for devices of some types, or for all with None."""
@@ -129,7 +129,7 @@ class CustomOpDef:
         register_autocast(self, device_type, cast_inputs)
 
     def register_torch_dispatch(self, torch_dispatch_class: type, fn: Callable[..., Any] | None = None, /) -> Any:
-        """Registers the function for tensors of a class: ``fn(mode, func, types, args, kwargs)``, with None as ``mode``."""
+        """Registers the function for a class of tensors or of modes: ``fn(mode, func, types, args, kwargs)``."""
 
         return register_torch_dispatch(self, torch_dispatch_class, fn)
 
@@ -344,13 +344,20 @@ def register_autocast(op: Any, device_type: str, cast_inputs: torch.dtype, /, *,
 def register_torch_dispatch(
     op: Any, torch_dispatch_class: type, func: Callable[..., Any] | None = None, /, *, lib: Any = None
 ) -> Any:
-    """Registers the function of an operator for tensors of a class. Usable as a decorator.
+    """Registers what a class of tensors, or of modes, with ``__torch_dispatch__`` does with an operator, in place of that
+    method. Usable as a decorator.
 
-    >>> class Named(torch.Tensor): ...
+    The function gets the mode or the class, the operator as in `torch.ops`, and the method's other arguments. It runs below
+    autograd. Classes derived from ``torch_dispatch_class`` keep their own method.
+
+    >>> from rushlight.utils._python_dispatch import TorchDispatchMode
+    >>> class Quiet(TorchDispatchMode): ...
     >>> op = torch.library.custom_op("example::nine", lambda x: x * 9, mutates_args=(), schema="(Tensor x) -> Tensor")
-    >>> function = torch.library.register_torch_dispatch(op, Named, lambda mode, func, types, args, kwargs: "named")
-    >>> op(torch.ones(1).as_subclass(Named))
-    'named'
+    >>> function = torch.library.register_torch_dispatch(op, Quiet, lambda mode, func, types, args, kwargs: -args[0])
+    >>> x = torch.ones(1)
+    >>> with Quiet():
+    ...     op(x)
+    tensor([-1.])
     """
     operator = found(op, "register_torch_dispatch")
 

@@ -170,6 +170,9 @@ def parse(text: str) -> Schema:
     Raises:
         RuntimeError: it is none.
     """
+    unquoted = re.sub('"[^"]*"', "", text)
+    if unquoted.count("(") > unquoted.count(")"):
+        raise RuntimeError(f"expected ) but found 'eof' here:\n{text}\n{' ' * len(text)}~ <--- HERE")
     found = _SCHEMA.fullmatch(text)
     if found is None:
         if "(" not in text:
@@ -315,6 +318,8 @@ def infer_schema(
         kind = _type_of(annotation)
         if kind is None or kind == "None":
             refuse(f"Parameter {name} has unsupported type {annotation}.")
+        if mutates_args != "unknown" and name in mutates_args and not kind.startswith("Tensor"):
+            refuse(f"Parameter {name} is in mutable_args but only Tensors or collections of Tensors can be mutated")
         if (mutates_args == "unknown" or name in mutates_args) and kind.startswith("Tensor"):
             kind = re.sub("^Tensor", f"Tensor(a{changed}!)", kind)
             changed += 1

@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from rushlight import Tensor
 
 
+def hidden(tensor: Tensor, dim: int, level: int, size: int) -> Tensor:
+    """Hides a dimension of a tensor, which a program has told, as the samples of a level.
+
+    Raises:
+        IndexError: the tensor has no such dimension.
+    """
+    rank = tensor.dim()
+    if not -rank <= dim < rank:
+        low, high = (-rank, rank - 1) if rank else (-1, 0)
+        raise IndexError(f"Dimension out of range (expected to be in range of [{low}, {high}], but got {dim})")
+    return _C._add_batch_dim(tensor, dim % rank, level, size)
+
+
 class Level:
     """A vmap level that is active in this thread, from `enter` to `leave`."""
 

@@ -2,7 +2,8 @@
 
 The gradient of ``sum(u * y)`` is linear in ``u``. The derivative of this gradient with respect to ``u``, in the
 direction of a tangent of the input, is the tangent of ``y``. Therefore everything that is twice differentiable backward
-has a forward derivative, and operators need no second formula (`rust/decisions/0004-forward.md`).
+has a forward derivative, and operators need no second formula (`rust/decisions/0004-forward.md`). A `Function` may have one
+of its own (`_own_tangents`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import rushlight as torch
 from rushlight import _C, autograd
 from rushlight._modes import _Mode
 from rushlight.autograd._maps import lifted, mapped
+from rushlight.autograd._own_tangents import pushing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -153,7 +155,7 @@ def pushforward(
     back: Sequence[Tensor | None] = [None] * len(inputs)
     if pairs and inputs:
         used, starts = zip(*pairs)
-        with tangents_visible():
+        with tangents_visible(), pushing():
             back = autograd.grad(used, list(inputs), starts, create_graph=True, allow_unused=True)
 
     def along(tangents: Sequence[Tensor]) -> list[Tensor | None]:

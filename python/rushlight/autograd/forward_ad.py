@@ -13,6 +13,7 @@ import rushlight as torch
 from rushlight import _C, Tensor, autograd
 from rushlight._modes import _Mode
 
+from ._own_tangents import own_tangents
 from ._tangents import differentiable, forward_recording, pushforward, released, tangents_visible, tracked
 
 TYPE_CHECKING = False
@@ -229,17 +230,6 @@ class dual_level(_Mode):
         exit_dual_level()
 
 
-class _ForwardContext:
-    """The context for `Function.jvp`. Its saved tensors are those that `forward` saved for forward mode."""
-
-    def __init__(self, ctx: Any) -> None:
-        self._ctx = ctx
-        self.saved_tensors = getattr(ctx, "saved_for_forward", ())
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._ctx, name)
-
-
 def through_function(kind: Any, ctx: Any, args: tuple[Any, ...], run: Callable[[], Any]) -> Any:
     """The results of ``run``, which calls a `Function` with a custom ``jvp``, with the tangents that ``jvp`` returns."""
     # Before the call, which may change its arguments in place.
@@ -252,17 +242,10 @@ def through_function(kind: Any, ctx: Any, args: tuple[Any, ...], run: Callable[[
         tangent.clone() if tangent is not None else torch.zeros_like(arg) if differentiable(arg) else None
         for arg, tangent in zip(args, tangents)
     ]
-    found = kind.jvp(_ForwardContext(ctx), *given)
     results = result if isinstance(result, tuple) else (result,)
-    found = found if isinstance(found, tuple) else (found,)
-    if len(found) != len(results):
-        raise RuntimeError(
-            f"Function's jvp returned an invalid number of forward gradients (expected {len(results)} but got {len(found)})"
-        )
+    found = own_tangents(kind, ctx, given, len(results))
     dirty = ctx.__dict__.get("_marked_dirty", ())
     for place, (out, tangent) in enumerate(zip(results, found)):
-        if tangent is not None and not isinstance(tangent, Tensor):
-            raise RuntimeError(f"expected Variable or None (got {type(tangent).__name__}) for grad output {place}.")
         if isinstance(out, Tensor) and tangent is not None:
             _check_tangent(place, out, tangent, args, given, dirty)
     duals = tuple(

@@ -181,13 +181,18 @@ class Function(metaclass=FunctionMeta):
             found, args = mapped(cls, args, split, cls.vmap is not Function.vmap)
             if found is not None:
                 return found[0]
-        ctx = FunctionCtx()
+        ctx, kind = FunctionCtx(), cls
+        if cls.jvp is not Function.jvp and _C._are_tangents_enabled():
+            from rushlight.autograd._own_tangents import remember_forms, with_own_jvp
+
+            kind = with_own_jvp(cls)
+            remember_forms(ctx, args)
         # If the module is not loaded, no level is active. Importing it would cost more than a small `forward`.
         forward_ad = sys.modules.get("rushlight.autograd.forward_ad") if cls.jvp is not Function.jvp else None
         if forward_ad is not None and forward_ad.active():
-            result = forward_ad.through_function(cls, ctx, args, lambda: _C._apply_function(cls, ctx, args, split))
+            result = forward_ad.through_function(cls, ctx, args, lambda: _C._apply_function(kind, ctx, args, split))
         else:
-            result = _C._apply_function(cls, ctx, args, split)
+            result = _C._apply_function(kind, ctx, args, split)
         if "_marked_dirty" in ctx.__dict__:
             _check_dirty(ctx.__dict__.pop("_marked_dirty"), args)
         return result

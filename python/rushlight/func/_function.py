@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import rushlight as torch
 from rushlight import _C
-from rushlight.autograd._maps import lifted
+from rushlight.autograd._maps import hidden, lifted
 
 from . import _tree
 
@@ -64,16 +64,27 @@ def mapped(cls: Any, args: tuple[Any, ...], split: bool, own: bool) -> tuple[tup
             leaves[place] = _C._remove_batch_dim(x, 0, number, size)
     shown = around(leaves)
     results = _C._vmap_outside(number, lambda: cls.vmap(VmapInfo(size, randomness), around(dims), *shown))
+    return (with_samples(results, number, size, f"{cls.__name__}.vmap"),), args
+
+
+def with_samples(results: Any, level: int, size: int, name: str) -> Any:
+    """The output of a program's rule, batched at a level. ``results`` are what the rule returned.
+
+    Raises:
+        RuntimeError: the rule returned no pair of an output and the dimensions of its samples.
+        ValueError: these have different structures.
+        IndexError: a tensor has no such dimension.
+    """
     if not isinstance(results, tuple) or len(results) != 2:
         raise RuntimeError(
-            "Expected the vmap staticmethod to have two returns, an output and out_dims with pytree structure compatible with the output."
+            "Expected the vmap staticmethod to have two returns, an output and out_dims with pytree structure compatible with the "
+            f"output. Got a {type(results)} instead"
         )
     output, out_dims = results
     flat, build = _tree.flatten(output)
     places = _tree.spread(out_dims, output)
     if places is None:
         raise ValueError(
-            f"{cls.__name__}.vmap: out_dims has structure {_tree.outline(out_dims)} but outputs has structure {_tree.outline(output)}."
+            f"{name}: out_dims has structure {_tree.outline(out_dims)} but outputs has structure {_tree.outline(output)}."
         )
-    hidden = [x if d is None else _C._add_batch_dim(x, d % x.dim(), number, size) for x, d in zip(flat, places)]
-    return (build(hidden),), args
+    return build([x if dim is None else hidden(x, dim, level, size) for x, dim in zip(flat, places)])

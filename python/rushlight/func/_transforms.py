@@ -126,6 +126,10 @@ def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = F
                     f"{api}: Expected f(*args) to return a scalar Tensor, got tensor with {output.dim()} dims. Maybe you "
                     "wanted to use the vjp or jacrev APIs instead?"
                 )
+            if output.is_complex():
+                raise RuntimeError(
+                    f"grad can be implicitly created only for real scalar outputs but got {output.dtype}"
+                )
             found = places.around(_gradients([output], places.tensors, [torch.ones_like(output.detach())]))
             found, output, aux = (places.release(tree, keep) for tree in (found, output, aux))
         return (found, (output, aux)) if has_aux else (found, output)

@@ -437,7 +437,8 @@ class Tracer(TracerBase):
 def _annotation(function: Any, name: str) -> Any:
     """The annotation of a parameter, or of the result. Those of the library are texts, of which only tensors are kept."""
     annotation = function.__annotations__.get(name, None)
-    if isinstance(annotation, str) and function.__module__.startswith("rushlight."):
+    # The code of a `GraphModule` that is read from a pickle has no module.
+    if isinstance(annotation, str) and (function.__module__ or "").startswith("rushlight."):
         return torch.Tensor if annotation in ("Tensor", "torch.Tensor") else None
     return annotation
 

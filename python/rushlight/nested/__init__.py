@@ -200,7 +200,7 @@ def narrow(
         layout: the layout of the result.
 
     Raises:
-        RuntimeError: the layout does not allow these arguments.
+        RuntimeError: the layout does not allow these arguments, or a part reaches beyond its sample.
 
     >>> part = torch.nested.narrow(torch.arange(6).view(2, 3), 1, 0, torch.tensor([1, 3]), layout=torch.jagged)
     >>> part.unbind()

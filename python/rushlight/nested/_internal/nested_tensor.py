@@ -344,10 +344,17 @@ def jagged_from_list(
 def jagged_from_tensor_and_lengths(
     tensor: Tensor, starts: Tensor, lengths: Tensor
 ) -> tuple[NestedTensor, Tensor, Tensor | None]:
-    """Of each row of a tensor, the elements from a start and of a length, as a view. Returns the offsets and lengths too."""
+    """Of each row of a tensor, the elements from a start and of a length, as a view. Returns the offsets and lengths too.
+
+    Raises:
+        RuntimeError: they reach beyond their row, into another one.
+    """
     batch, size = tensor.shape[:2]
     starts = torch.as_tensor(starts, device=tensor.device).expand(batch).to(torch.int64)
     lengths = torch.as_tensor(lengths, device=tensor.device).expand(batch).to(torch.int64)
+    for start, length in zip(starts.tolist(), lengths.tolist()):
+        if start < 0 or length < 0 or start + length > size:
+            raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({size}).")
     offsets = torch.arange(batch, device=tensor.device) * size + starts
     offsets = torch.cat([offsets, offsets[-1:] + lengths[-1:]])
     made = wrap(tensor.flatten(0, 1), Raggedness(offsets, lengths.contiguous()))
