@@ -158,7 +158,7 @@ def pack_padded_sequence(
     Without ``enforce_sorted`` the sequences may have any order. They are sorted, and the order is stored.
 
     Raises:
-        RuntimeError: the lengths are not sorted, not positive, or there is not one per sequence.
+        RuntimeError: the lengths are not sorted, not positive, longer than the input, or there is not one per sequence.
 
     >>> pack_padded_sequence(torch.tensor([[1.0, 3.0], [2.0, 0.0]]), [2, 1]).data
     tensor([1., 3., 2.])
@@ -172,12 +172,15 @@ def pack_padded_sequence(
     if batch_first:
         input = input.transpose(0, 1)
     _check_lengths(input, lengths)
-    steps = torch.arange(int(lengths[0]), device=input.device).unsqueeze(1)
+    counts = lengths.tolist()
+    if counts[0] > input.size(0):
+        raise RuntimeError(
+            f"Expected the lengths to be at most {input.size(0)}, the size of the input, got {counts[0]}"
+        )
+    steps = torch.arange(counts[0], device=input.device).unsqueeze(1)
     present = steps < lengths.to(input.device)
-    # As in torch, a length may go beyond the input; there are no elements of those steps.
-    held = present[: input.size(0)]
-    data = input[: len(held)].flatten(0, 1)
-    return PackedSequence(data[held.flatten().nonzero().flatten()], present.sum(1).cpu(), order, None)
+    data = input[: counts[0]].reshape(counts[0] * len(counts), *input.shape[2:])
+    return PackedSequence(data[present.flatten().nonzero().flatten()], present.sum(1).cpu(), order, None)
 
 
 def _check_lengths(input: Tensor, lengths: Tensor) -> None:
