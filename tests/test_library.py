@@ -547,56 +547,6 @@ def test_dictionaries_in_schemas():
         torch.ops.tests.of_dict(5)
 
 
-@pytest.mark.parametrize(
-    ("kinds", "result", "error", "sentence"),
-    [
-        ("str, Tensor", 5, TypeError, "'int' object is not iterable"),
-        ("str, Tensor", {"a": 5}, RuntimeError, "Unable to cast 5 to Tensor"),
-        ("str, Tensor", {5: None}, RuntimeError, "Unable to cast Python instance of type <class 'int'> to C++ type"),
-        ("str, int", {"a": "b"}, RuntimeError, "Unable to cast Python instance of type <class 'str'> to C++ type"),
-        ("str, Tensor[]", {"a": "b"}, RuntimeError, "Unable to cast Python instance of type <class 'str'> to C++ type"),
-    ],
-)
-def test_dictionaries_that_an_operator_returns_have_the_types_of_its_schema(kinds, result, error, sentence):
-    library = torch.library.Library("tests_dicts", "FRAGMENT")
-    try:
-        library.define(f"made(Tensor x) -> Dict({kinds})")
-        library.impl("made", lambda x: result, "CPU")
-        with pytest.raises(error) as raised:
-            torch.ops.tests_dicts.made(torch.ones(2))
-        assert str(raised.value).startswith(sentence)
-    finally:
-        library._destroy()
-
-
-def test_pairs_that_an_operator_returns_are_a_dictionary():
-    library = torch.library.Library("tests_pairs", "DEF")
-    library.define("made(Tensor x) -> Dict(str, float)")
-    library.impl("made", lambda x: [("a", 1)], "CPU")
-    made = torch.ops.tests_pairs.made(torch.ones(2))
-    assert made == {"a": 1.0} and type(made["a"]) is float
-    library._destroy()
-
-
-def test_functions_for_classes_may_come_before_the_operator():
-    class Named(torch.Tensor): ...
-
-    torch.library.register_torch_dispatch("tests_later::twice", Named, lambda mode, func, types, args, kwargs: "named")
-    library = torch.library.Library("tests_later", "DEF")
-    library.define("twice(Tensor x) -> Tensor")
-    assert torch.ops.tests_later.twice(torch.ones(1).as_subclass(Named)) == "named"
-    library._destroy()
-    for register in (
-        lambda name: torch.library.register_torch_dispatch(name, Named, None),
-        lambda name: torch.library.register_fake(name, torch.empty_like),
-        lambda name: torch.library.register_kernel(name, "cpu", torch.sin),
-        lambda name: torch.library.register_vmap(name, None),
-        lambda name: torch.library.register_autograd(name, None),
-    ):
-        with pytest.raises(ValueError, match='^Expected `qualname` to be of the form "namespace::name", but got twice'):
-            register("twice")
-
-
 def test_a_fallback_carries_out_what_has_no_function():
     library = torch.library.Library("_", "IMPL")
     torch.library.define("tests::unknown_here", "(Tensor x) -> Tensor")
