@@ -391,6 +391,14 @@ def test_shapes_of_coordinates_are_integers(shape, sentence):
         torch.unravel_index(torch.tensor(3), shape)
 
 
+def test_coordinates_are_those_of_a_tensor_in_a_shape_with_elements():
+    with pytest.raises(AttributeError, match="^'int' object has no attribute 'is_complex'"):
+        torch.unravel_index(5, 2)
+    with pytest.raises(RuntimeError, match="^ZeroDivisionError"):
+        torch.unravel_index(torch.tensor(0), (2, 0))
+    assert torch.unravel_index(torch.empty(0, dtype=torch.int64), (2, 0))[1].tolist() == []
+
+
 def test_dtypes_without_a_complex_one():
     assert torch.float32.to_complex() == torch.complex64
     for dtype, name in ((torch.int64, "Long"), (torch.bool, "Bool")):

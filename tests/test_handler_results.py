@@ -1,4 +1,4 @@
-"""What handlers of `__torch_dispatch__` may return, and what tensors without elements tell and refuse."""
+"""What handlers of `__torch_dispatch__` and operators of programs may return, and what tensors without elements tell and refuse."""
 
 import re
 
@@ -238,3 +238,34 @@ def test_several_results_have_their_names():
     x = torch.ones(2)
     with Mode():
         assert type(torch.sort(x)) is torch.return_types.sort
+
+
+@pytest.mark.parametrize(
+    ("kinds", "result", "error", "sentence"),
+    [
+        ("str, Tensor", 5, TypeError, "'int' object is not iterable"),
+        ("str, Tensor", {"a": 5}, RuntimeError, "Unable to cast 5 to Tensor"),
+        ("str, Tensor", {5: None}, RuntimeError, "Unable to cast Python instance of type <class 'int'> to C++ type"),
+        ("str, int", {"a": "b"}, RuntimeError, "Unable to cast Python instance of type <class 'str'> to C++ type"),
+        ("str, Tensor[]", {"a": "b"}, RuntimeError, "Unable to cast Python instance of type <class 'str'> to C++ type"),
+    ],
+)
+def test_dictionaries_that_an_operator_returns_have_the_types_of_its_schema(kinds, result, error, sentence):
+    library = torch.library.Library("tests_dicts", "FRAGMENT")
+    try:
+        library.define(f"made(Tensor x) -> Dict({kinds})")
+        library.impl("made", lambda x: result, "CPU")
+        with pytest.raises(error) as raised:
+            torch.ops.tests_dicts.made(torch.ones(2))
+        assert str(raised.value).startswith(sentence)
+    finally:
+        library._destroy()
+
+
+def test_pairs_that_an_operator_returns_are_a_dictionary():
+    library = torch.library.Library("tests_pairs", "DEF")
+    library.define("made(Tensor x) -> Dict(str, float)")
+    library.impl("made", lambda x: [("a", 1)], "CPU")
+    made = torch.ops.tests_pairs.made(torch.ones(2))
+    assert made == {"a": 1.0} and type(made["a"]) is float
+    library._destroy()

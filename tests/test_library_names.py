@@ -234,3 +234,22 @@ def test_older_functions_for_operators():
     assert torch.ops.tests_older.twice(torch.ones(1)).item() == 2
     assert torch.ops.tests_older.twice(torch.ones(3, device="meta")).shape == (3,)
     assert _custom_ops.custom_op("tests_older::other", "(Tensor x) -> Tensor") is None
+
+
+def test_functions_for_classes_may_come_before_the_operator():
+    class Named(torch.Tensor): ...
+
+    torch.library.register_torch_dispatch("tests_later::twice", Named, lambda mode, func, types, args, kwargs: "named")
+    library = torch.library.Library("tests_later", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    assert torch.ops.tests_later.twice(torch.ones(1).as_subclass(Named)) == "named"
+    library._destroy()
+    for register in (
+        lambda name: torch.library.register_torch_dispatch(name, Named, None),
+        lambda name: torch.library.register_fake(name, torch.empty_like),
+        lambda name: torch.library.register_kernel(name, "cpu", torch.sin),
+        lambda name: torch.library.register_vmap(name, None),
+        lambda name: torch.library.register_autograd(name, None),
+    ):
+        with pytest.raises(ValueError, match='^Expected `qualname` to be of the form "namespace::name", but got twice'):
+            register("twice")

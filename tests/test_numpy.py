@@ -402,6 +402,18 @@ def test_dlpack_names():
 
     assert DLDeviceType.kDLCPU == torch.ones(1).__dlpack_device__()[0]
     assert from_dlpack(to_dlpack(torch.arange(2))).tolist() == [0, 1]
+    with pytest.raises(TypeError, match=r"^_to_dlpack\(\): argument 'data' \(position 1\) must be Tensor, not int"):
+        to_dlpack(5)
+    assert not from_dlpack(to_dlpack(torch.ones(2, requires_grad=True))).requires_grad
+
+
+def test_dlpack_exports_strided_memory():
+    for tensor in (torch.eye(2).to_sparse(), torch.eye(2).to_sparse_csr()):
+        for export in (tensor.__dlpack__, lambda tensor=tensor: torch.from_dlpack(tensor)):
+            with pytest.raises(BufferError, match="^Can't export tensors with layout other than torch.strided"):
+                export()
+        with pytest.raises(RuntimeError, match="^Cannot access data pointer of Tensor that doesn't have storage"):
+            torch.utils.dlpack.to_dlpack(tensor)
 
 
 def test_dlpack_keeps_memory():

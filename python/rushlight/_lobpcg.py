@@ -64,6 +64,7 @@ def lobpcg(
     Raises:
         ValueError: there are fewer than three rows per eigenvalue, or ``B`` requires a gradient.
         AssertionError: the shapes do not match.
+        AttributeError: an argument is no tensor.
 
     >>> E, V = torch.lobpcg(torch.diag(torch.arange(1.0, 7.0)), k=1)
     >>> torch.allclose(E, torch.tensor([6.0]))
@@ -71,7 +72,8 @@ def lobpcg(
     """
     import rushlight as torch
 
-    if A.dim() < 2 or A.shape[-1] != A.shape[-2]:
+    recorded, of_B = A.requires_grad, B is not None and B.requires_grad
+    if A.shape[-1] != A.shape[-2]:
         raise AssertionError(f"A must be square, got shape {A.shape}")
     m = A.shape[-1]
     count = (1 if X is None else X.shape[-1]) if k is None else k
@@ -84,7 +86,7 @@ def lobpcg(
     if B is not None:
         if B.shape != A.shape:
             raise AssertionError(f"A and B must have same shape, got {A.shape} vs {B.shape}")
-        if B.requires_grad:
+        if of_B:
             raise ValueError("lobpcg.backward does not support backward with B != I yet.")
     if X is not None and X.shape[-2] != m:
         raise AssertionError(f"X shape mismatch: got {X.shape}, expected {(m, n)}")
@@ -100,7 +102,7 @@ def lobpcg(
         ]
         E = torch.stack([values[:count] for values, _ in found]).reshape(*batch, -1)
         V = torch.stack([vectors[:, :count] for _, vectors in found]).reshape(*batch, m, -1)
-    if not (A.requires_grad and torch.is_grad_enabled()):
+    if not (recorded and torch.is_grad_enabled()):
         return E, V
     if B is not None:
         raise ValueError("lobpcg.backward does not support backward with B != I yet.")

@@ -295,7 +295,7 @@ def new(self, *args, **kwargs):
     if self.layout is _C.sparse_coo:
         return load("rushlight._legacy").build_sparse(self.dtype, args, kwargs)
     if self.layout in (_C.sparse_csr, _C.sparse_csc, _C.sparse_bsr, _C.sparse_bsc):
-        raise RuntimeError("Cannot map DispatchKey SparseCsrCPU to a unique layout.")
+        return self.new_tensor(args)  # It refuses these layouts too.
     form = "new of the form tensor.new(tensor, device=device)"
     return load("rushlight._legacy").build(self.dtype, args, kwargs, self.device, form, "torch.as_tensor(...)")
 

@@ -87,6 +87,19 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     return _C._functions["linalg"]["multi_dot"](matrices, out=out)
 
 
+@compiled("Tensor input, bool pivot=True, bool check_errors=True", overridable=False)
+def _lu_with_info(input: Tensor, pivot: bool = True, check_errors: bool = True) -> tuple[Tensor, ...]:
+    """The operator of `lu`, by torch's name."""
+    warn_once(
+        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex and will be removed in a "
+        "future PyTorch release.\nLU, pivots = torch.lu(A, compute_pivots)\nshould be replaced with\n"
+        "LU, pivots = torch.linalg.lu_factor(A, compute_pivots)\nand\n"
+        "LU, pivots, info = torch.lu(A, compute_pivots, get_infos=True)\nshould be replaced with\n"
+        "LU, pivots, info = torch.linalg.lu_factor_ex(A, compute_pivots)"
+    )
+    return _C._functions["linalg"]["lu_factor_ex"](input, pivot=pivot)
+
+
 @overridable
 def lu(
     A: Tensor, pivot: bool = True, get_infos: bool = False, out: tuple[Tensor, ...] | None = None
@@ -96,14 +109,7 @@ def lu(
     >>> torch.lu(torch.eye(2))[1]
     tensor([1, 2], dtype=torch.int32)
     """
-    warn_once(
-        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex and will be removed in a "
-        "future PyTorch release.\nLU, pivots = torch.lu(A, compute_pivots)\nshould be replaced with\n"
-        "LU, pivots = torch.linalg.lu_factor(A, compute_pivots)\nand\n"
-        "LU, pivots, info = torch.lu(A, compute_pivots, get_infos=True)\nshould be replaced with\n"
-        "LU, pivots, info = torch.linalg.lu_factor_ex(A, compute_pivots)"
-    )
-    factored = _C._functions["linalg"]["lu_factor_ex"](A, pivot=pivot)
+    factored = _lu_with_info(A, pivot=pivot, check_errors=not get_infos)
     results = factored if get_infos else factored[:2]
     if out is None:
         return results
@@ -393,7 +399,9 @@ def unique(
     tensor([1, 3])
     """
     if dim is None:
-        values, places, counts = _C._unique2(input, sorted, return_inverse, return_counts)
+        values, places, counts = _C._unique2(
+            input, sorted=sorted, return_inverse=return_inverse, return_counts=return_counts
+        )
     else:
         values, places, counts = _C._unique_dim(input, dim)
     return _chosen(values, places, counts, return_inverse, return_counts)
@@ -408,7 +416,9 @@ def unique_consecutive(
     >>> torch.unique_consecutive(torch.tensor([3, 1, 1, 3]))
     tensor([3, 1, 3])
     """
-    values, places, counts = _C._unique_consecutive(input, return_inverse, return_counts, dim)
+    values, places, counts = _C._unique_consecutive(
+        input, return_inverse=return_inverse, return_counts=return_counts, dim=dim
+    )
     return _chosen(values, places, counts, return_inverse, return_counts)
 
 
@@ -427,9 +437,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """
     import rushlight as torch
 
-    if not isinstance(indices, torch.Tensor):
-        raise TypeError(f"expected 'indices' to be integer dtype, but got {type(indices)}")
-    if indices.dtype.is_floating_point or indices.dtype.is_complex or indices.dtype == torch.bool:
+    if indices.is_complex() or indices.dtype.is_floating_point or indices.dtype == torch.bool:
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
     if not isinstance(shape, (int, Sequence)):
         raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
@@ -439,6 +447,8 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
             raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(size)}")
     if any(size < 0 for size in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
+    if 0 in sizes and indices.numel():
+        raise RuntimeError("ZeroDivisionError\n  A shape with a size of zero has no elements to index.")
     indices = indices.long()
     found = []
     for size in reversed(sizes):

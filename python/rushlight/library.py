@@ -13,7 +13,7 @@ from rushlight._library.opcheck import opcheck as opcheck
 from rushlight._library.operator import fallbacks
 from rushlight._library.register import CustomOpDef as CustomOpDef
 from rushlight._library.register import custom_op as custom_op
-from rushlight._library.register import define_operator, kernels_of, remove_kernel, remove_operator
+from rushlight._library.register import define_operator, kernels_of, qualified, remove_kernel, remove_operator
 from rushlight._library.register import register_autocast as register_autocast
 from rushlight._library.register import register_autograd as register_autograd
 from rushlight._library.register import register_fake as register_fake
@@ -260,11 +260,7 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any 
     """
     if not isinstance(qualname, str):
         raise ValueError(f"define(qualname, schema): expected qualname to be instance of str, got {type(qualname)}")
-    if qualname.count("::") != 1:
-        raise ValueError(
-            f'Expected `qualname` to be of the form "namespace::name", but got {qualname}. The qualname passed to the '
-            "torch.library APIs must consist of a namespace and a name, e.g. aten::sin"
-        )
+    qualified(qualname)
     if not (isinstance(schema, str) and re.match(r"\(.*\)\s*->\s*.*$", schema, re.DOTALL)):
         raise ValueError(
             f'define(qualname, schema, ...): expected schema to look like e.g. "(Tensor x) -> Tensor" but got "{schema}"\n'

@@ -46,6 +46,26 @@ def test_results_stay_in_the_graph_of_others():
         (lambda: func.grad(lambda x: 3)(X), "to return a Tensor, got <class 'int'>"),
         (lambda: func.grad(torch.sum, argnums=1)(X), "Got argnum=1, but only 1 positional inputs"),
         (lambda: func.grad(torch.sum, has_aux=True)(X), "should be a tuple: (output, aux) if has_aux is True"),
+        (
+            lambda: func.grad(lambda x: (x.sum(), [x, 5]), has_aux=True)(X),
+            "Expected tensors, got unsupported type <class 'int'>",
+        ),
+        (
+            lambda: func.vjp(lambda x: (x, None), X, has_aux=True),
+            "Expected tensors, got unsupported type <class 'NoneType'>",
+        ),
+        (
+            lambda: func.jvp(lambda x: (x, "a"), (X,), (V,), has_aux=True),
+            "Expected tensors, got unsupported type <class 'str'>",
+        ),
+        (
+            lambda: func.jacrev(lambda x: (x, 5), has_aux=True)(X),
+            "Expected tensors, got unsupported type <class 'int'>",
+        ),
+        (
+            lambda: func.jacfwd(lambda x: (x, 5), has_aux=True)(X),
+            "Expected tensors, got unsupported type <class 'int'>",
+        ),
         (lambda: func.jvp(torch.sin, X, V), "Expected primals to be a tuple"),
         (lambda: func.jvp(torch.sin, (X,), (V, V)), "the same python structure"),
         (lambda: func.jvp(lambda x: V, (X,), (V,), strict=True), "is independent of the inputs"),

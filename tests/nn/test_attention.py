@@ -7,6 +7,7 @@ import pytest
 
 import rushlight as torch
 from rushlight import nn
+from rushlight.nn import functional as F
 
 
 def attention(**options):
@@ -117,6 +118,30 @@ def test_gradients():
 def test_bad_calls(call, kind, message):
     with pytest.raises(kind, match=message):
         call(*inputs())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_heads_may_have_a_mask_and_be_causal(dtype):
+    attend, tol = F.scaled_dot_product_attention, 1e-5 if dtype == torch.float32 else 2e-2
+    query, key = (torch.randn(2, 3, 5, 4, dtype=dtype, requires_grad=True) for _ in range(2))
+    mask = torch.randn(5, 5).to(dtype)
+    hidden = mask.masked_fill(torch.ones(5, 5, dtype=torch.bool).triu(1), -torch.inf)
+    for given, whole in ((mask, hidden), (mask > 0, (mask > 0).tril())):
+        found = attend(query, key, key, given, is_causal=True)
+        expected = attend(query, key, key, whole)
+        torch.testing.assert_close(found, expected, atol=tol, rtol=tol)
+        gradients = [torch.autograd.grad(result.sum(), (query, key)) for result in (found, expected)]
+        torch.testing.assert_close(*gradients, atol=tol, rtol=tol)
+    # The composed form, which torch takes for these, refuses both.
+    for call in (
+        lambda x: attend(x[0], x[0], x[0], mask, is_causal=True),
+        lambda x: attend(x, x, x, mask, 0.5, is_causal=True),
+        lambda x: attend(x, x, x[..., :2], mask, is_causal=True),
+    ):
+        with pytest.raises(
+            RuntimeError, match="^_scaled_dot_product_attention: Explicit attn_mask should not be set when"
+        ):
+            call(query)
 
 
 def test_nobody_reads_the_mask_where_the_hint_is_enough():

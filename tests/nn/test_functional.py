@@ -291,6 +291,17 @@ def test_unpooling_refuses_a_kernel_of_too_few_sizes():
             getattr(F, f"max_unpool{space}d")(x, torch.zeros_like(x, dtype=torch.int64), [1])
 
 
+@pytest.mark.parametrize("space", [1, 2, 3])
+def test_unpooling_refuses_what_is_no_tensor(space):
+    unpool, x = getattr(F, f"max_unpool{space}d"), torch.ones(1, 1, *[2] * space)
+    with pytest.raises(AttributeError, match="^'int' object has no attribute 'size'"):
+        unpool(5, x, 2)
+    with pytest.raises(
+        TypeError, match=rf"^max_unpool{max(space, 2)}d\(\): argument 'indices' \(position 2\) must be Tensor"
+    ):
+        unpool(x, 5, 2)
+
+
 def test_a_grid_of_one_point_is_warned_of():
     with pytest.warns(UserWarning, match="affine_grid behavior has changed for unit-size grids"):
         F.affine_grid(torch.eye(2, 3)[None], (1, 1, 1, 3), align_corners=True)

@@ -51,6 +51,12 @@ def test_several_parameters_as_one():
 
 
 def test_what_cannot_be_pruned():
+    with pytest.raises(TypeError, match=r"^topk\(\): argument 'k' must be int, not bool"):
+        prune.l1_unstructured(layer(), "weight", True)
+    with pytest.raises(AttributeError, match="^'int' object has no attribute '_tensor_name'"):
+        prune.PruningContainer(5)
+    with pytest.raises(TypeError, match="^<class 'int'> is not a BasePruningMethod subclass"):
+        prune.PruningContainer(5, 6)
     with pytest.raises(ValueError, match="has to be pruned before pruning can be removed"):
         prune.remove(layer(), "weight")
     with pytest.raises(ValueError, match="amount=13 should be smaller than the number of parameters to prune=12"):

@@ -136,6 +136,14 @@ def test_bad_calls(call, kind, message):
 
 
 @pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
+def test_a_deleted_weight_is_missed_by_its_name(kind):
+    module = kind(3, 4)
+    del module.weight_hh_l0
+    with pytest.raises(AttributeError, match=f"^'{kind.__name__}' object has no attribute 'weight_hh_l0'"):
+        module(torch.ones(2, 1, 3))
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
 def test_subclasses_see_the_states_pass(kind):
     class Watched(kind):
         def permute_hidden(self, hx, permutation):

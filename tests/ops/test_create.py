@@ -354,3 +354,112 @@ def test_empty_only_resizes_out():
     assert torch.empty(2, out=out).tolist() == [0, 1]
     with pytest.raises(RuntimeError, match="^'memory_format' argument is incompatible with 'out' tensor argument"):
         torch.empty(2, out=out, memory_format=torch.contiguous_format)
+
+
+WITHOUT_DERIVATIVE = {
+    "zeros": lambda **options: torch.zeros(2, **options),
+    "ones": lambda **options: torch.ones(2, **options),
+    "full": lambda **options: torch.full((2,), 1.0, **options),
+    "arange": lambda **options: torch.arange(2, **options),
+    "linspace": lambda **options: torch.linspace(0, 1, 2, **options),
+    "rand": lambda **options: torch.rand(2, **options),
+    "randint": lambda **options: torch.randint(3, (2,), **options),
+    "randperm": lambda **options: torch.randperm(2, **options),
+    "fft_fftfreq": lambda **options: torch.fft.fftfreq(2, **options),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_DERIVATIVE)
+def test_a_factory_has_no_derivative_for_out(name):
+    make, leaf = WITHOUT_DERIVATIVE[name], torch.ones(2, requires_grad=True)
+    sentence = rf"^aten::{name}\(\): functions with out=... arguments don't support automatic differentiation"
+    for out in (leaf, torch.ones(4, requires_grad=True)[:2]):
+        with pytest.raises(RuntimeError, match=sentence):
+            make(out=out)
+    assert leaf.tolist() == [1, 1] and leaf.requires_grad
+    # The history of what is no leaf ends at the call.
+    made = make(out=leaf * 2)
+    assert made.grad_fn.name() == "torch::autograd::NotImplemented"
+    with pytest.raises(RuntimeError, match=f"^derivative for aten::{name} is not implemented"):
+        made.sum().backward()
+    with torch.no_grad():
+        assert make(out=leaf) is leaf and not leaf.requires_grad
+        assert make(out=leaf, requires_grad=True).requires_grad
+
+
+@pytest.mark.parametrize("make", [torch.empty, torch.randn])
+def test_factories_that_resize_first_refuse_what_has_a_history(make):
+    leaf = torch.ones(2, requires_grad=True)
+    for out in (leaf, leaf * 2):
+        with pytest.raises(RuntimeError, match="^cannot resize variables that require grad"):
+            make(2, out=out)
+    with torch.no_grad(), pytest.raises(RuntimeError, match="^cannot resize variables that require grad"):
+        make(2, out=leaf)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "sentence"),
+    [
+        ("torch.full((2,), 1, {})", RuntimeError, "full(...) is not implemented for sparse layout"),
+        ("torch.ones(2, {})", RuntimeError, "full(...) is not implemented for sparse layout"),
+        (
+            "torch.arange(3, {})",
+            NotImplementedError,
+            "Could not run 'aten::arange.start_out' with arguments from the 'Sp",
+        ),
+        ("torch.linspace(0, 1, 3, {})", NotImplementedError, "Could not run 'aten::linspace.out' with arguments from"),
+        (
+            "torch.eye(3, 3, {})",
+            NotImplementedError,
+            "Could not run 'aten::eye.m_out' with arguments from the 'SparseCPU'",
+        ),
+        ("torch.randperm(3, {})", NotImplementedError, "Could not run 'aten::randperm.generator_out' with arguments"),
+        ("torch.fft.fftfreq(3, {})", NotImplementedError, "Could not run 'aten::arange.start_out' with arguments from"),
+    ],
+)
+def test_most_factories_make_nothing_sparse(call, kind, sentence):
+    for options in ("layout=torch.sparse_coo", "out=torch.eye(3).to_sparse()"):
+        with pytest.raises(kind, match="^" + re.escape(sentence)):
+            eval(call.format(options))
+
+
+def test_factories_of_a_sparse_layout_are_refused_in_torchs_words():
+    for make, sentence in [
+        (torch.rand, "Could not run 'aten::uniform_'"),
+        (torch.randn, "Could not run 'aten::normal_'"),
+        (lambda size, **layout: torch.randint(3, size, **layout), "Could not run 'aten::random_.from'"),
+    ]:
+        for layout, backend in ((torch.sparse_coo, "SparseCPU"), (torch.sparse_csr, "SparseCsrCPU")):
+            if (make, layout) == (torch.randn, torch.sparse_csr):
+                continue
+            with pytest.raises(
+                NotImplementedError, match=f"^{re.escape(sentence)} with arguments from the '{backend}'"
+            ):
+                make((3, 3), layout=layout)
+    with pytest.raises(RuntimeError, match=r"^torch.empty: Only batched sparse compressed .* but got size \[3\]"):
+        torch.rand(3, layout=torch.sparse_csr)
+    for name in ("hann", "kaiser", "bartlett"):
+        dtype = "float (default)" if name == "hann" else "float"
+        sentence = re.escape(
+            f"{name}_window is not implemented for sparse types, got: TensorOptions(dtype={dtype}, device="
+        )
+        with pytest.raises(RuntimeError, match=f"^{sentence}cpu, layout=Sparse, requires_grad=false"):
+            getattr(torch, f"{name}_window")(3, layout=torch.sparse_coo)
+
+
+def test_zeros_and_empty_give_a_sparse_out_the_size_and_take_its_elements():
+    for make in (torch.zeros, torch.empty):
+        for sizes in ((3, 3), (2,), (2, 2, 2)):
+            out = torch.sparse_coo_tensor(torch.tensor([[0, 1]]), torch.ones(2, 3), (2, 3))
+            version = out._version
+            assert make(sizes, out=out) is out and out._version == version + 1
+            assert (out.shape, out._nnz(), out.sparse_dim(), out.dense_dim()) == (sizes, 0, len(sizes), 0)
+    rows = torch.eye(3).to_sparse_csr()
+    assert torch.empty(3, 3, out=rows)._nnz() == 3 and torch.zeros(4, 4, out=rows)._nnz() == 0
+    assert rows.shape == (4, 4) and rows.crow_indices().tolist() == [0] * 5
+
+
+@pytest.mark.parametrize(("dtype", "named"), [("float16", "float"), ("bfloat16", "float"), ("int32", "int64_t")])
+def test_a_range_is_computed_in_a_wider_dtype_which_has_its_numbers(dtype, named):
+    with pytest.raises(RuntimeError, match=f"^value cannot be converted to type {named} without overflow"):
+        torch.arange(0, 2, 1e39, dtype=getattr(torch, dtype))

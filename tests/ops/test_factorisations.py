@@ -272,6 +272,10 @@ def test_the_older_form_of_the_factors():
     assert torch.equal(out[0], factors) and out[1].tolist() == [2, 2]
     with pytest.raises(TypeError, match="expected tuple of 3 elements but got 2"):
         torch.lu(a, get_infos=True, out=out)
+    with pytest.raises(TypeError, match=r"^_lu_with_info\(\): argument 'input' \(position 1\) must be Tensor, not int"):
+        torch.lu(5)
+    with pytest.raises(TypeError, match=r"^_lu_with_info\(\): argument 'pivot' must be bool, not str"):
+        torch.lu(a, "x")
 
 
 def test_the_determinant_of_a_number_has_no_second_derivative():
@@ -336,6 +340,11 @@ def test_lobpcg_has_a_gradient():
         torch.lobpcg(torch.eye(9), B=torch.eye(8))
     with pytest.raises(AssertionError, match=r"X shape mismatch: got torch.Size\(\[8, 1\]\), expected \(9, 1\)"):
         torch.lobpcg(torch.eye(9), X=torch.ones(8, 1))
+    with pytest.raises(IndexError, match="^tuple index out of range"):
+        torch.lobpcg(torch.ones(9))
+    for call in (lambda: torch.lobpcg(5), lambda: torch.lobpcg(torch.eye(9), B=5)):
+        with pytest.raises(AttributeError, match="^'int' object has no attribute 'requires_grad'"):
+            call()
 
 
 @pytest.mark.parametrize(

@@ -394,6 +394,30 @@ def test_trapezoids_count_dimensions_from_the_front():
     assert torch.cumulative_trapezoid(torch.tensor([1, 2, 4])).tolist() == [1.5, 4.5]
 
 
+def test_unique_slices_have_elements():
+    for find in (torch.unique, torch.unique_consecutive):
+        with pytest.raises(
+            RuntimeError, match="^There are 0 sized dimensions, and they aren't selected, so unique cannot be"
+        ):
+            find(torch.empty(2, 0), dim=0)
+        with pytest.raises(
+            RuntimeError, match="^Number of zero sized dimensions is more than one, so unique cannot be"
+        ):
+            find(torch.empty(0, 0, 2), dim=0)
+        assert find(torch.empty(0, 2), dim=0).shape == (0, 2)
+        with pytest.raises(NotImplementedError, match="^\"unique_dim\" not implemented for 'ComplexFloat'"):
+            find(torch.ones(2, 2) * 1j, dim=0)
+
+
+def test_unique_names_its_operator_in_errors():
+    with pytest.raises(TypeError, match=r"^_unique2\(\): argument 'input' \(position 1\) must be Tensor, not int"):
+        torch.unique(5)
+    with pytest.raises(TypeError, match=r"^_unique2\(\): argument 'sorted' must be bool, not str"):
+        torch.unique(torch.ones(2), sorted="x")
+    with pytest.raises(TypeError, match=r"^unique_consecutive\(\): argument 'dim' must be int, not str"):
+        torch.unique_consecutive(torch.ones(2), dim="x")
+
+
 def test_unique_slices_with_nan_are_apart():
     nan = math.nan
     x = torch.tensor([[1, nan], [1, 2], [1, nan], [1, 2]])

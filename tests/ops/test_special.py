@@ -7,6 +7,15 @@ import pytest
 import rushlight as torch
 
 
+def test_only_round_rounds_integers():
+    assert torch.round(torch.tensor([1, 2])).tolist() == [1, 2]
+    for options in ({}, {"decimals": 0}):
+        with pytest.raises(NotImplementedError, match="^\"round_vml_cpu\" not implemented for 'Long'"):
+            torch.special.round(torch.tensor([1, 2]), **options)
+    with pytest.raises(TypeError, match=r"^special_round\(\): argument 'decimals' must be int, not str"):
+        torch.special.round(torch.ones(2), decimals="x")
+
+
 @pytest.mark.parametrize(
     "a, x, upper",
     [

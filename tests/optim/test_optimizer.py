@@ -127,6 +127,10 @@ def test_loading_of_older_and_foreign_entries():
     p.grad = torch.ones(1)
     optimizer.step()
     assert optimizer.state[p]["step"].item() == 4
+    # Groups from before there was a fused step do not ask for one.
+    optimizer = optim.SGD([p], fused=True)
+    optimizer.load_state_dict({"state": {}, "param_groups": [{"lr": 0.1, "momentum": 0, "params": [0]}]})
+    assert optimizer.param_groups[0]["fused"] is False and optimizer.param_groups[0]["foreach"] is None
 
 
 def test_names_travel():

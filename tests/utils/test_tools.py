@@ -31,6 +31,14 @@ def test_tensors_that_cannot():
         with pytest.raises(RuntimeError, match=sentence):
             torch.utils.swap_tensors(first, second)
     assert x.tolist() == [1, 1] and x.requires_grad and reference() is known
+    with pytest.raises(AttributeError, match="^'int' object has no attribute '_use_count'"):
+        torch.utils.swap_tensors(x, 5)
+
+    class Slotted(torch.Tensor):
+        __slots__ = ("mark",)
+
+    with pytest.raises(RuntimeError, match="^Cannot swap t1 and t2 if they have different slots"):
+        torch.utils.swap_tensors(torch.ones(2).as_subclass(Slotted), torch.ones(2))
 
 
 def test_a_statement_is_measured():

@@ -125,13 +125,8 @@ def psi(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The derivative of the logarithm of the gamma function."""
 def psi_(input: Tensor) -> Tensor:
     """The derivative of the logarithm of the gamma function."""
-@overload
-def round(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Each element rounded to the nearest integer, halves to the even one; with `decimals` to that many digits after the decimal point, or before it if negative."""
-@overload
-def round(input: Tensor, *, decimals: _int, out: Tensor | None = None) -> Tensor: ...
-def round_(input: Tensor) -> Tensor:
-    """Each element rounded to the nearest integer, halves to the even one; with `decimals` to that many digits after the decimal point, or before it if negative."""
+def round(input: Tensor, *, decimals: _int = 0, out: Tensor | None = None) -> Tensor:
+    """Each element rounded to `decimals` digits after the decimal point, or before it if negative."""
 def scaled_modified_bessel_k0(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`modified_bessel_k0(x) * exp(x)`, which does not underflow."""
 def scaled_modified_bessel_k1(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -161,4 +156,4 @@ def xlogy_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
 def zeta(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The Hurwitz zeta function."""
 
-__all__ = ["airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w", "digamma", "digamma_", "entr", "erf", "erf_", "erfc", "erfc_", "erfcx", "erfinv", "erfinv_", "exp2", "exp2_", "expit", "expit_", "expm1", "expm1_", "gammainc", "gammaincc", "gammaln", "gammaln_", "hermite_polynomial_h", "hermite_polynomial_he", "i0", "i0_", "i0e", "i1", "i1e", "laguerre_polynomial_l", "legendre_polynomial_p", "log1p", "log1p_", "log_ndtr", "log_softmax", "logit", "logit_", "logsumexp", "modified_bessel_i0", "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "multigammaln", "ndtr", "ndtri", "polygamma", "psi", "psi_", "round", "round_", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v", "shifted_chebyshev_polynomial_w", "sinc", "sinc_", "softmax", "spherical_bessel_j0", "xlog1py", "xlogy", "xlogy_", "zeta"]
+__all__ = ["airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w", "digamma", "digamma_", "entr", "erf", "erf_", "erfc", "erfc_", "erfcx", "erfinv", "erfinv_", "exp2", "exp2_", "expit", "expit_", "expm1", "expm1_", "gammainc", "gammaincc", "gammaln", "gammaln_", "hermite_polynomial_h", "hermite_polynomial_he", "i0", "i0_", "i0e", "i1", "i1e", "laguerre_polynomial_l", "legendre_polynomial_p", "log1p", "log1p_", "log_ndtr", "log_softmax", "logit", "logit_", "logsumexp", "modified_bessel_i0", "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "multigammaln", "ndtr", "ndtri", "polygamma", "psi", "psi_", "round", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v", "shifted_chebyshev_polynomial_w", "sinc", "sinc_", "softmax", "spherical_bessel_j0", "xlog1py", "xlogy", "xlogy_", "zeta"]

@@ -24,6 +24,7 @@ __all__ = [
     "define_operator",
     "found",
     "kernels_of",
+    "qualified",
     "register_autocast",
     "register_autograd",
     "register_fake",
@@ -39,10 +40,19 @@ __all__ = [
 _waiting: dict[str, dict[str, Callable[..., Any]]] = {}
 
 
+#: The same for tensors of classes.
+_waiting_dispatched: dict[str, dict[type, Callable[..., Any]]] = {}
+
+
 def kernels_of(name: str) -> dict[str, Callable[..., Any]]:
     """The functions of an operator by its name, which may be defined later."""
     name = name.removesuffix(".default")
     return registry[name].kernels if name in registry else _waiting.setdefault(name, {})
+
+
+def _dispatched_of(name: str) -> dict[type, Callable[..., Any]]:
+    """The functions of an operator for tensors of classes, by its name, which may be defined later."""
+    return registry[name].dispatched if name in registry else _waiting_dispatched.setdefault(name, {})
 
 
 def remove_kernel(name: str, key: str) -> None:
@@ -67,6 +77,7 @@ def define_operator(text: str, owner: Any = None) -> Operator:
     made = registry[name] = Operator(schema, owner)
     if owner is None:
         made.kernels.update(_waiting.pop(name, {}))
+        made.dispatched.update(_waiting_dispatched.pop(name, {}))
     namespace, short = schema.name.split("::")
     home = getattr(ops, namespace)
     packet = vars(home).get(short)
@@ -181,12 +192,11 @@ def custom_op(
     return make if fn is None else make(fn)
 
 
-def found(op: Any, caller: str) -> Operator:
-    """The operator of a `CustomOpDef`, of a member of `torch.ops`, or of a name; `caller` is a function of `torch.library`.
+def _named(op: Any, caller: str) -> Operator | str:
+    """The operator of a `CustomOpDef`, or the name of a member of `torch.ops`; `caller` is a function of `torch.library`.
 
     Raises:
-        RuntimeError: programs have defined none.
-        ValueError: the argument is none of these.
+        ValueError: the argument is none of these, nor a name.
     """
     if isinstance(op, CustomOpDef):
         return op._operator
@@ -197,7 +207,32 @@ def found(op: Any, caller: str) -> Operator:
     name = op.name() if isinstance(op, ops.OpOverload) else op
     if not isinstance(name, str):
         raise ValueError(f"{caller}({op}): got unexpected type for op: {type(op)}")
-    return find(name.removesuffix(".default"))
+    return name.removesuffix(".default")
+
+
+def qualified(name: str) -> str:
+    """The name, which has a namespace.
+
+    Raises:
+        ValueError: it has none, or several.
+    """
+    if name.count("::") != 1:
+        raise ValueError(
+            f'Expected `qualname` to be of the form "namespace::name", but got {name}. The qualname passed to the '
+            "torch.library APIs must consist of a namespace and a name, e.g. aten::sin"
+        )
+    return name
+
+
+def found(op: Any, caller: str) -> Operator:
+    """The operator of a `CustomOpDef`, of a member of `torch.ops`, or of a name.
+
+    Raises:
+        RuntimeError: programs have defined none.
+        ValueError: the argument is none of these.
+    """
+    named = _named(op, caller)
+    return find(qualified(named)) if isinstance(named, str) else named
 
 
 def found_in_ops(op: Any, caller: str) -> Operator:
@@ -206,13 +241,13 @@ def found_in_ops(op: Any, caller: str) -> Operator:
     Raises:
         AttributeError: programs have defined no operator of this name.
     """
-    if isinstance(op, str):
-        namespace, _, name = op.removesuffix(".default").partition("::")
-        if name and f"{namespace}::{name}" not in registry:
-            raise AttributeError(
-                f"'_OpNamespace' '{namespace}' object has no attribute '{name}'\n"
-                "  Only operators that programs have defined can be extended."
-            )
+    named = _named(op, caller)
+    if isinstance(op, str) and named not in registry:
+        namespace, _, name = qualified(op).partition("::")
+        raise AttributeError(
+            f"'_OpNamespace' '{namespace}' object has no attribute '{name}'\n"
+            "  Only operators that programs have defined can be extended."
+        )
     return found(op, caller)
 
 
@@ -233,7 +268,7 @@ def register_kernel(
     """
 
     def register(kernel: Callable[..., Any]) -> Callable[..., Any]:
-        later = isinstance(op, str) and "::" in op and op.removesuffix(".default") not in registry
+        later = isinstance(op, str) and qualified(op).removesuffix(".default") not in registry
         operator = None if later else found(op, "register_kernel")
         kernels, owner = (operator.kernels, operator.owner) if operator else (kernels_of(op), None)
         devices = [device_types] if isinstance(device_types, str) else device_types
@@ -249,7 +284,7 @@ def _of_refused_library(op: Any) -> bool:
     """Whether a name may be that of an operator which a library that was not loaded would have defined."""
     if not isinstance(op, str) or not ops._refused_libraries:
         return False
-    namespace = op.partition("::")[0]
+    namespace = qualified(op).partition("::")[0]
     return not any(name.startswith(f"{namespace}::") for name in registry)
 
 
@@ -344,8 +379,8 @@ def register_autocast(op: Any, device_type: str, cast_inputs: torch.dtype, /, *,
 def register_torch_dispatch(
     op: Any, torch_dispatch_class: type, func: Callable[..., Any] | None = None, /, *, lib: Any = None
 ) -> Any:
-    """Registers what a class of tensors, or of modes, with ``__torch_dispatch__`` does with an operator, in place of that
-    method. Usable as a decorator.
+    """Registers what a class of tensors, or of modes, with ``__torch_dispatch__`` does with an operator, which may be
+    defined later, in place of that method. Usable as a decorator.
 
     The function gets the mode or the class, the operator as in `torch.ops`, and the method's other arguments. It runs below
     autograd. Classes derived from ``torch_dispatch_class`` keep their own method.
@@ -359,10 +394,11 @@ def register_torch_dispatch(
     ...     op(x)
     tensor([-1.])
     """
-    operator = found(op, "register_torch_dispatch")
+    named = _named(op, "register_torch_dispatch")
+    dispatched = named.dispatched if isinstance(named, Operator) else _dispatched_of(qualified(named))
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        operator.dispatched[torch_dispatch_class] = function
+        dispatched[torch_dispatch_class] = function
         return function
 
     return register if func is None else register(func)

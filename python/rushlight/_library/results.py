@@ -7,6 +7,7 @@ from typing import Any
 
 import rushlight as torch
 from rushlight import _C
+from rushlight._library.schema import split
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def checked(name: str, kinds: tuple[str, ...], result: Any) -> Any:
 
     Raises:
         RuntimeError: a result has another type, or the operator has no results or another number of them.
-        TypeError: the operator has several results, and this is a single one.
+        TypeError: the operator has several results and this is a single one, or the result should be a dictionary.
     """
     if not kinds:
         if result is not None:
@@ -45,6 +46,9 @@ def _converted(kind: str, value: Any) -> Any:
         return value
     if kind.endswith("?"):
         return None if value is None else _converted(kind[:-1], value)
+    if kind.startswith("Dict(") and kind.endswith(")"):
+        of_keys, of_values = split(kind[len("Dict(") : -1])
+        return {_converted(of_keys, key): _converted(of_values, one) for key, one in dict(value).items()}
     if kind.endswith("]"):
         element = kind[: kind.rindex("[")]
         if not isinstance(value, (list, tuple)):

@@ -141,7 +141,7 @@ def _accepts(kind: str, value: Any) -> bool:
         element = kind[:-1].rpartition("[")[0]
         return isinstance(value, (list, tuple)) and all(_accepts(element, item) for item in value)
     if kind.startswith("Dict("):
-        of_keys, of_values = _split(kind[len("Dict(") : -1])
+        of_keys, of_values = split(kind[len("Dict(") : -1])
         pairs = value.items() if isinstance(value, dict) else ()
         return isinstance(value, dict) and all(_accepts(of_keys, k) and _accepts(of_values, v) for k, v in pairs)
     if kind in ("int", "SymInt") and isinstance(value, int) and not -(2**63) <= value < 2**63:
@@ -180,7 +180,7 @@ def parse(text: str) -> Schema:
         raise RuntimeError(f"expected a schema such as 'name(Tensor x) -> Tensor' but got {text!r}")
     name, overload, told, returns = found.groups()
     parameters, keyword_only = [], False
-    for part in _split(told):
+    for part in split(told):
         if part == "*":
             keyword_only = True
             continue
@@ -192,11 +192,11 @@ def parse(text: str) -> Schema:
         value = None if default is None else _default(default.strip())
         parameters.append(Parameter(own, kind + suffix, value, default is not None, keyword_only, mutated is not None))
     full = f"{name}.{overload}" if overload else name
-    results = _split(returns[1:-1]) if returns.startswith("(") and returns.endswith(")") else [returns]
+    results = split(returns[1:-1]) if returns.startswith("(") and returns.endswith(")") else [returns]
     kinds = tuple(_RESULT_TYPE.match(_RESULT.sub("", one))[0] for one in results)  # type: ignore[index] # it always matches
     for kind in kinds:
         _check_type(kind, text)
-    return Schema(name, overload or "", tuple(parameters), kinds, f"{full}({', '.join(_split(told))}) -> {returns}")
+    return Schema(name, overload or "", tuple(parameters), kinds, f"{full}({', '.join(split(told))}) -> {returns}")
 
 
 def _check_type(kind: str, text: str) -> None:
@@ -211,7 +211,7 @@ def _check_type(kind: str, text: str) -> None:
         )
 
 
-def _split(text: str) -> list[str]:
+def split(text: str) -> list[str]:
     """The parts between commas that are outside of brackets."""
     parts, depth, start = [], 0, 0
     for place, letter in enumerate(text):

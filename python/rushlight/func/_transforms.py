@@ -55,6 +55,18 @@ class _TransformLeaves:
     def release(self, tree: Any, keep: bool) -> Any:
         return _tree.each(lambda leaf: released(leaf, self.tensors, keep), tree)
 
+    def release_aux(self, aux: Any, has_aux: bool, keep: bool) -> Any:
+        """The second value of a function, which consists of tensors as the first one does."""
+        if not has_aux:
+            return None
+        for leaf in _tree.flatten(aux)[0]:
+            if not isinstance(leaf, torch.Tensor):
+                raise RuntimeError(
+                    f"Expected tensors, got unsupported type {type(leaf)}\n"
+                    "  With has_aux=True both values of the function are tensors or containers of tensors."
+                )
+        return self.release(aux, keep)
+
 
 def _check_argnums(argnums: Any, count: int) -> tuple[int, ...]:
     if not isinstance(argnums, (int, tuple)):
@@ -131,7 +143,8 @@ def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = F
                     f"grad can be implicitly created only for real scalar outputs but got {output.dtype}"
                 )
             found = places.around(_gradients([output], places.tensors, [torch.ones_like(output.detach())]))
-            found, output, aux = (places.release(tree, keep) for tree in (found, output, aux))
+            found, output = places.release(found, keep), places.release(output, keep)
+            aux = places.release_aux(aux, has_aux, keep)
         return (found, (output, aux)) if has_aux else (found, output)
 
     return wrapper
@@ -142,7 +155,7 @@ def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> C
 
     Args:
         func: a function of tensors, or containers of tensors, that returns a zero-dimensional tensor; with ``has_aux``
-            a pair of it and any object.
+            a pair of it and other tensors.
         argnums: the index of the argument to differentiate, or a tuple of several; the gradient has their structure.
         has_aux: whether ``func`` returns a second value, which is returned unchanged.
 
@@ -213,8 +226,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
             found = _gradients(outputs, places.tensors, weights, retain_graph)
             return places.release(places.around(found), wanted)
 
-    value = places.release(output, keep)
-    return (value, back, places.release(aux, keep)) if has_aux else (value, back)
+    value, aux = places.release(output, keep), places.release_aux(aux, has_aux, keep)
+    return (value, back, aux) if has_aux else (value, back)
 
 
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
@@ -261,7 +274,8 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
                 "with strict=True."
             )
         along = around([torch.zeros_like(y) if t is None else t for y, t in zip(outputs, found)])
-    value, along, aux = (places.release(tree, keep) for tree in (output, along, aux))
+    value, along = places.release(output, keep), places.release(along, keep)
+    aux = places.release_aux(aux, has_aux, keep)
     return (value, along, aux) if has_aux else (value, along)
 
 
@@ -341,7 +355,7 @@ def _jacobian(
                 _check_outputs(_ALONG if forward else _BACK, outputs)
                 _check_real(api, "outputs", outputs)
                 found = around([places.around(row) for row in rows(outputs, places.tensors, chunk_size)])
-            found, aux = places.release(found, keep), places.release(aux, keep)
+            found, aux = places.release(found, keep), places.release_aux(aux, has_aux, keep)
             return (found, aux) if has_aux else found
 
         return wrapper

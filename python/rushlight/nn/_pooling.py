@@ -12,6 +12,7 @@ from rushlight import _C
 from rushlight._compiled import compiled
 from rushlight._functions import nn_functional as _nn
 from rushlight._overridable import overridable
+from rushlight._text import must_be_tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _max_unpool(
     )
     sizes = [
         (size - 1) * each + width - 2 * edge
-        for size, each, width, edge in zip(input.shape[-space:], step, kernel, border)
+        for size, each, width, edge in zip(input.size()[-space:], step, kernel, border)
     ]
     for dim, size in enumerate(sizes):
         if size < 0:
@@ -178,6 +179,7 @@ def _max_unpool(
 def _unpooled(input: Tensor, indices: Tensor, space: int, sizes: Sequence[int], **windows: Sequence[int]) -> Tensor:
     """Puts the maxima at their indices, in tensors of these sizes. Sequences are images of width one in errors. The
     ``stride`` and the ``padding`` of volumes are checked after the sizes, as in torch."""
+    must_be_tensor(f"max_unpool{max(space, 2)}d", "indices", 2, indices)
     if indices.dtype != torch.int64:
         kind = indices.type().rpartition(".")[2].removesuffix("Tensor")
         raise RuntimeError(f"elements in indices should be type int64 but got: {kind}")

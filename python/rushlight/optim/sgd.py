@@ -92,7 +92,7 @@ class SGD(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._complete(nesterov=False, maximize=False, foreach=None, differentiable=False, fused=None)
+        self._complete(nesterov=False, maximize=False, foreach=None, differentiable=False, fused=False)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Performs one step. Returns the loss of the closure."""

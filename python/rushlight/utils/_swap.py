@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 
+from rushlight import _C
 from rushlight._set_module import set_module
 from rushlight.autograd.graph import get_gradient_edge
 
@@ -19,13 +20,20 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
     Swap before a forward pass, or after its backward pass: backward through a graph that leads to one of them raises.
 
     Raises:
-        RuntimeError: a tensor is not a leaf, has weak references, or the devices differ.
+        AttributeError: an argument is no tensor.
+        RuntimeError: a tensor is not a leaf, has weak references, or the devices or the slots of the classes differ.
 
     >>> x, y = torch.ones(2), torch.zeros(1, dtype=torch.int64)
     >>> torch.utils.swap_tensors(x, y)
     >>> x, y
     (tensor([0]), tensor([1., 1.]))
     """
+    for tensor in (t1, t2):
+        if not isinstance(tensor, _C.Tensor):
+            # torch counts the references first.
+            raise AttributeError(f"{type(tensor).__name__!r} object has no attribute '_use_count'")
+    if sorted(_slots(t1)) != sorted(_slots(t2)):
+        raise RuntimeError("Cannot swap t1 and t2 if they have different slots")
     for name, tensor in (("t1", t1), ("t2", t2)):
         if weakref.getweakrefs(tensor):
             raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
@@ -41,6 +49,12 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
     first, second = _take_contents(t1), _take_contents(t2)
     _put_contents(t1, second)
     _put_contents(t2, first)
+
+
+def _slots(tensor: Tensor) -> list[str]:
+    """The names in the `__slots__` of the tensor's class."""
+    slots = [getattr(kind, "__slots__", ()) for kind in type(tensor).__mro__]
+    return [name for names in slots for name in ([names] if isinstance(names, str) else names)]
 
 
 def _refuse_swapped(gradients: object) -> None:

@@ -2,7 +2,8 @@
 
 import enum
 
-from rushlight import from_dlpack
+from rushlight import from_dlpack, strided
+from rushlight._compiled import compiled
 
 __all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]
 
@@ -32,13 +33,24 @@ class DLDeviceType(enum.IntEnum):
     kDLMAIA = 17
 
 
-def to_dlpack(tensor):
-    """The tensor as a DLPack capsule for one consumer. `from_dlpack` also accepts tensors directly.
+@compiled("Tensor data, *, int[]? dl_device=None, bool? copy=None", name="_to_dlpack")
+def to_dlpack(data, *, dl_device=None, copy=None):
+    """The tensor as a DLPack capsule for one consumer, without its history. `from_dlpack` also accepts tensors directly.
+
+    Raises:
+        BufferError: DLPack has no such elements, or no such device.
+        RuntimeError: the tensor is sparse.
+        TypeError: an argument is of the wrong type.
 
     >>> torch.from_dlpack(torch.utils.dlpack.to_dlpack(torch.arange(3)))
     tensor([0, 1, 2])
     """
-    return tensor.__dlpack__()
+    if data.layout is not strided:
+        raise RuntimeError(
+            "Cannot access data pointer of Tensor that doesn't have storage\n"
+            "  Export the indices and the values, or tensor.to_dense()."
+        )
+    return data.detach().__dlpack__(dl_device=dl_device, copy=copy)
 
 
 def __dir__() -> list[str]:

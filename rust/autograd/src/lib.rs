@@ -40,7 +40,7 @@ pub use graph::{
     Form, Gradients, Held, Node, OutputMeta, Quantizer, Replay, SparseParts, Tensor, TensorMeta, ViewKind, WeakTensor,
 };
 pub use hook_list::HookHandle;
-pub use inplace::{InPlace, inference_update};
+pub use inplace::{InPlace, inference_update, record_change};
 pub use node::SequenceRange;
 pub use record::{collect_edges, record, should_record};
 pub use saved::{SavedTensor, released};

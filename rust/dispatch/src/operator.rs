@@ -493,6 +493,9 @@ pub struct Out {
     pub spanning: bool,
     /// Whether the call only resizes `out`, whose elements are of unspecified values anyway.
     pub only_resizes: bool,
+    /// Whether torch resizes `out` before anything else, also to the same size, which a tensor that requires a gradient
+    /// refuses.
+    pub resizes_first: bool,
     pub resized: Resized,
     /// The dtype of the result, where it is compared with the target's before anything is computed.
     pub known: Option<fn(&Args) -> Option<DType>>,

@@ -13,6 +13,7 @@ use rushlight_core::{Class, DType, Device, Error, Result};
 
 use crate::create;
 use crate::operator::{Accepts, Args, Out, Resized};
+use crate::subgraph;
 use crate::value::Value;
 
 macro_rules! out {
@@ -45,6 +46,7 @@ impl Out {
             direct: false,
             spanning: false,
             only_resizes: false,
+            resizes_first: false,
             resized: Resized::Deprecated,
             known: None,
         }
@@ -69,6 +71,10 @@ impl Out {
 
     pub const fn only_resizes(self) -> Out {
         Out { only_resizes: true, ..self }
+    }
+
+    pub const fn resizes_first(self) -> Out {
+        Out { resizes_first: true, ..self }
     }
 
     pub const fn counted(self) -> Out {
@@ -185,7 +191,8 @@ impl Out {
     }
 }
 
-/// Returns an error for keywords of a factory that contradict `out=`, and drops that of page-locked memory.
+/// Returns an error for keywords of a factory that contradict `out=`, and drops that of page-locked memory. A result for a
+/// sparse tensor has its layout.
 fn check_options(args: &mut Args, out: &Tensor) -> Result<()> {
     let schema = args.op.schema();
     let Some([_, layout, device, pinned, _]) = schema.options else { return Ok(()) };
@@ -206,14 +213,21 @@ fn check_options(args: &mut Args, out: &Tensor) -> Result<()> {
     if schema.arg("memory_format").is_some_and(|format| args.optional_str(format).is_some()) {
         return Err(Error::runtime("'memory_format' argument is incompatible with 'out' tensor argument"));
     }
+    if out.is_sparse() {
+        args.set(layout, Value::Str(out.python_layout()));
+    }
     args.set(pinned, Value::None);
     Ok(())
 }
 
-/// Lets `out=` of a factory record gradients, if the call asks for that.
-pub fn ask_gradient(args: &Args, out: &Tensor) -> Result<()> {
-    match args.op.schema().options {
-        Some([.., gradient]) => create::ask_gradient(out, args.optional_bool(gradient).unwrap_or(false)),
-        None => Ok(()),
+/// Makes the call of a factory the last one in the history of its `out=`. A leaf requires a gradient exactly if the call
+/// asks for that.
+pub fn settle_history(args: &Args, out: &Tensor) -> Result<()> {
+    let Some([.., gradient]) = args.op.schema().options else { return Ok(()) };
+    let wanted = args.optional_bool(gradient).unwrap_or(false);
+    match out.is_leaf() {
+        true if out.requires_grad() && !wanted => out.set_requires_grad(false),
+        true => create::ask_gradient(out, wanted),
+        false => subgraph::overwritten(out, format!("aten::{}", args.op.flat_name())),
     }
 }

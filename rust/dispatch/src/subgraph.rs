@@ -168,8 +168,8 @@ fn histories(results: &[Tensor]) -> Result<Edges> {
     results.iter().map(Tensor::gradient_edge).collect()
 }
 
-/// A change without a derivative, as in torch: it replaces the tensor's memory, not its elements.
-struct Missing(&'static str);
+/// A change without a derivative, as in torch: it replaces the tensor's memory, or does not depend on its elements.
+struct Missing(Cow<'static, str>);
 
 impl Backward for Missing {
     fn name(&self) -> &str {
@@ -177,7 +177,7 @@ impl Backward for Missing {
     }
 
     fn apply(&self, _call: &BackwardCall<'_>, _grads: Gradients) -> Result<Gradients> {
-        Err(Derivative::not_implemented(self.0))
+        Err(Derivative::not_implemented(&self.0))
     }
 
     fn release(&self) {}
@@ -215,10 +215,19 @@ pub fn set_memory(own: &Tensor, source: Option<&Tensor>, change: impl FnOnce()) 
     match own.is_view() {
         true => own.bump_version(),
         false => {
-            recorded.finish(|| Ok(Missing("aten::set_")))?;
+            recorded.finish(|| Ok(Missing("aten::set_".into())))?;
             // Graphs that used a leaf before do not lead to what it is now.
             own.reset_accumulator();
         }
+    }
+    Ok(())
+}
+
+/// Records that `operator` has overwritten a tensor that is no leaf.
+pub fn overwritten(own: &Tensor, operator: String) -> Result<()> {
+    if own.is_tracked() && rushlight_autograd::modes::recording() {
+        let edges = rushlight_autograd::collect_edges(&[Some(own)])?;
+        rushlight_autograd::record_change(own, Missing(operator.into()), edges, 0);
     }
     Ok(())
 }

@@ -112,17 +112,16 @@ pub fn check_writable(tensor: &Tensor) -> Result<()> {
 
 /// Returns an error for `out=` if gradients are recorded.
 pub fn check_no_gradient(args: &Args, out: &Tensor) -> Result<()> {
+    if args.op.schema().options.is_some() {
+        return check_factory(args, out);
+    }
     // torch records nothing for such operators, and does not check their `out=`.
     if matches!(args.op.derivative, Derivative::NonDifferentiable(_)) {
         return Ok(());
     }
     let wants_gradient = args.each_tensor().any(|(_, tensor)| tensor.requires_grad()) || out.requires_grad();
     if wants_gradient && modes::grad_enabled() {
-        return Err(Error::runtime(format!(
-            "{}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.",
-            args.op.flat_name()
-        ))
-        .hint("Omit out=, or call it under torch.no_grad()."));
+        return Err(no_derivative(&args.op.flat_name()));
     }
     let has_tangent = |tensor: &Tensor| tensor.is_tracked() && !tensor.requires_grad();
     if modes::current().tangents && (args.each_tensor().any(|(_, tensor)| has_tangent(tensor)) || has_tangent(out)) {
@@ -133,6 +132,35 @@ pub fn check_no_gradient(args: &Args, out: &Tensor) -> Result<()> {
         .hint("Omit out=."));
     }
     Ok(())
+}
+
+/// Returns an error for `out=` of a factory that requires a gradient: a leaf, whose elements no derivative leads to, or any
+/// tensor that the factory resizes first.
+fn check_factory(args: &Args, out: &Tensor) -> Result<()> {
+    if !out.requires_grad() {
+        return Ok(());
+    }
+    if args.op.out.resizes_first {
+        return Err(resized_history());
+    }
+    let of_leaf = out.is_leaf() || out.base().is_some_and(Tensor::is_leaf);
+    match of_leaf && modes::grad_enabled() {
+        true => Err(no_derivative(&format!("aten::{}", args.op.flat_name()))),
+        false => Ok(()),
+    }
+}
+
+#[cold]
+pub fn resized_history() -> Error {
+    Error::runtime("cannot resize variables that require grad")
+}
+
+#[cold]
+fn no_derivative(name: &str) -> Error {
+    Error::runtime(format!(
+        "{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
+    ))
+    .hint("Omit out=, or call it under torch.no_grad().")
 }
 
 /// Prepares `out=` for the result at `place`: checks its dtype and that it does not overlap the arguments, and resizes

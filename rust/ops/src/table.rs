@@ -41,6 +41,7 @@ pub static OPERATORS: &[&Operator] = &[
     &pointwise::round::FRAC,
     &pointwise::round::ROUND,
     &pointwise::round::ROUND_DECIMALS,
+    &pointwise::round::SPECIAL_ROUND,
     &pointwise::round::ROUND_AFTER,
     &pointwise::round::ROUND_BEFORE,
     &pointwise::compare::EQ,

@@ -251,6 +251,11 @@ pub fn export<'py>(py: Python<'py>, tensor: &Tensor, wanted: ExportOptions<'py>)
     if tensor.requires_grad() {
         return Err(PyBufferError::new_err("Can't export tensors that require gradient, use tensor.detach()"));
     }
+    if tensor.is_sparse() {
+        return Err(PyBufferError::new_err(
+            "Can't export tensors with layout other than torch.strided\n  Export the indices and the values, or tensor.to_dense().",
+        ));
+    }
     if !matches!(tensor.device(), Device::Cpu | Device::Cuda(_)) {
         return Err(PyBufferError::new_err(format!("Cannot pack tensors on {}", tensor.device())));
     }

@@ -82,6 +82,8 @@ impl Callable {
         match self.namespace {
             "linalg" | "fft" | "special" => format!("{}_{}", self.namespace, self.name),
             _ if self.name == "logsigmoid" => "log_sigmoid".to_owned(),
+            // The operator of `torch.unique`, under torch's own name.
+            _ if self.name == "_unique2" => self.name.clone(),
             _ => self.name.strip_prefix('_').unwrap_or(&self.name).to_owned(),
         }
     }

@@ -128,6 +128,12 @@ class RNNBase(Module):
     def _flat_weights(self) -> list[Tensor]:
         return [getattr(self, name) for name in self._flat_weights_names]
 
+    def __getattr__(self, name: str) -> Any:
+        # A weight that was deleted is missing, not the list of weights.
+        if name == "_flat_weights":
+            name = next((weight for weight in self._flat_weights_names if not hasattr(self, weight)), name)
+        return super().__getattr__(name)
+
     @property
     def all_weights(self) -> list[list[Tensor]]:
         """The weights of each layer and direction."""

@@ -156,6 +156,9 @@ class PruningContainer(BasePruningMethod):
 
     def __init__(self, *args: BasePruningMethod) -> None:
         self._pruning_methods: tuple[BasePruningMethod, ...] = ()
+        # One argument, or none, is a method; several are a sequence of methods.
+        if len(args) == 1:
+            self._tensor_name = args[0]._tensor_name
         for method in args:
             if not self._pruning_methods and isinstance(method, BasePruningMethod):
                 self._tensor_name = method._tensor_name
@@ -242,7 +245,7 @@ class _Unstructured(BasePruningMethod):
         _validate_pruning_amount(count, t.nelement())
         mask = default_mask.clone(memory_format=torch.contiguous_format)
         if count != 0:
-            mask.view(-1)[self._scores(t).view(-1).topk(count, largest=self._largest).indices] = 0
+            mask.view(-1)[self._scores(t).view(-1).topk(k=count, largest=self._largest).indices] = 0
         return mask
 
 
@@ -308,7 +311,7 @@ class RandomStructured(_Structured):
 
     def _kept_channels(self, t: Tensor, channels: int, count: int) -> Tensor:
         drawn = torch.rand(channels)
-        return drawn > drawn.kthvalue(count).values
+        return drawn > drawn.kthvalue(k=count).values
 
 
 class LnStructured(_Structured):
@@ -327,7 +330,7 @@ class LnStructured(_Structured):
         self.dim = dim
 
     def _kept_channels(self, t: Tensor, channels: int, count: int) -> Tensor:
-        return _compute_norm(t, self.n, self.dim).topk(channels - count).indices
+        return _compute_norm(t, self.n, self.dim).topk(k=channels - count).indices
 
 
 class CustomFromMask(BasePruningMethod):
@@ -532,9 +535,9 @@ def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
         raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={tensor_size}")
 
 
-def _compute_nparams_toprune(amount: Any, tensor_size: int) -> int:
+def _compute_nparams_toprune(amount: Any, tensor_size: int) -> Any:
     """The number of entries to prune, out of ``tensor_size``, for a number or a fraction."""
-    return int(amount) if isinstance(amount, Integral) else round(amount * tensor_size)
+    return amount if isinstance(amount, Integral) else round(amount * tensor_size)
 
 
 def _validate_structured_pruning(t: Tensor) -> None:

@@ -2,6 +2,7 @@
 //! fill `out=` directly.
 
 use crate::call::devices::select_kernel;
+use crate::interpreter::replace_meta;
 use crate::value::{Arg, Output, Target, Value};
 use rushlight_autograd::Tensor;
 use rushlight_autograd::modes::{self, GradMode};
@@ -11,7 +12,7 @@ use rushlight_core::{Error, Layout, Result};
 use super::kernels::fill;
 use super::resolve_conj::resolve_all;
 use crate::operator::{Accepts, Args, Implementation, Kernel, TensorSpec};
-use crate::out::ask_gradient;
+use crate::out::settle_history;
 use crate::overlap::{Overlap, overlap};
 use crate::primitives::primitives;
 use crate::variants::{check_in_place, check_no_gradient, check_out, check_writable, fit_in_place};
@@ -99,7 +100,7 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
             }
             fill(select_kernel(op, out.device(), kernel.cpu, kernel.cuda)?, &args, std::slice::from_ref(out))?;
             out.bump_version();
-            ask_gradient(&args, out)?;
+            settle_history(&args, out)?;
             Ok(Output::Tensor(out.clone()))
         }
         Target::Out(outs) => {
@@ -126,12 +127,19 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
                 let whole = op.out.filled && out.numel() == result.numel();
                 let result =
                     &if whole { Tensor::view_of(result, Layout::contiguous(out.sizes())) } else { result.clone() };
+                if out.is_sparse() && result.is_sparse() && op.schema().options.is_some() {
+                    if !op.out.only_resizes || out.sizes() != result.sizes() || out.compressed_parts().is_none() {
+                        replace_meta(out, result.meta().clone());
+                    }
+                    out.bump_version();
+                    continue;
+                }
                 check_out(args, place, out, &TensorSpec::like(result))?;
                 if !op.out.only_resizes {
                     copy::copy(out, result)?;
                     out.bump_version();
                 }
-                ask_gradient(args, out)?;
+                settle_history(args, out)?;
             }
             Ok(match outs {
                 [one] => Output::Tensor(one.clone()),

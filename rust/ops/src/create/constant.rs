@@ -14,7 +14,7 @@ use rushlight_dispatch::unsupported::unsupported_by;
 use rushlight_dispatch::value::{Arg, Output};
 use rushlight_dispatch::{copy, create, sparse};
 
-use super::{Options, factory, sizes};
+use super::{Options, backend, factory, sizes};
 
 pub(super) const NO_INPUT: Derivative =
     Derivative::NonDifferentiable("its result does not depend on its arguments' values");
@@ -56,7 +56,7 @@ pub static EMPTY: Operator = Operator {
         options.finish(uninitialized(&TensorSpec { layout, dtype: options.dtype(), device: options.device() })?)
     }),
     samples: &["(2, 3)", "(0, 3)", "(1, 2, 2, 2), memory_format=torch.channels_last"],
-    out: Out::FACTORY.only_resizes(),
+    out: Out::FACTORY.only_resizes().resizes_first(),
     errors: &[("(2, -1)", "RuntimeError", "Trying to create tensor with negative dimension -1: [2, -1]")],
     reference: "np.empty(size, dtype or np.float32)",
     ..BASE
@@ -254,7 +254,8 @@ pub static SCALAR_TENSOR: Operator = Operator {
     >>> torch.scalar_tensor(3)
     tensor(3.)",
     implementation: Implementation::CompositeImplicit(|args| {
-        let (options, value) = (Options::of(args)?, args.scalar(S)?);
+        // As in torch, a sparse layout has no effect.
+        let (options, value) = (Options::of_any_layout(args)?, args.scalar(S)?);
         create::check_number(value, options.dtype())?;
         options.finish(create::scalar_of(value, options.dtype(), options.device())?)
     }),
@@ -286,11 +287,6 @@ fn spec_like(args: &Args) -> Result<(Options, TensorSpec)> {
         return Err(absent.refusal("empty_strided"));
     }
     Ok((options, TensorSpec { layout, dtype, device }))
-}
-
-/// torch's name of the backend of a sparse layout.
-fn backend(layout: &str) -> &'static str {
-    if layout == "sparse_coo" { "SparseCPU" } else { "SparseCsrCPU" }
 }
 
 fn filled_like(args: &Args, value: Scalar) -> Result<Output> {

@@ -22,6 +22,8 @@ use rushlight_core::layout::{checked_new, to_dims};
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result};
 use rushlight_dispatch::create::{ask_gradient, empty, moved_to_page_locked, page_locked, wants_page_locked};
 use rushlight_dispatch::operator::Args;
+use rushlight_dispatch::sparse;
+use rushlight_dispatch::unsupported::unsupported_by;
 use rushlight_dispatch::value::{Arg, Output};
 
 /// A factory's signature: its own parameters, and after them the keywords of all factories.
@@ -48,10 +50,10 @@ pub struct Options {
 impl Options {
     pub fn of(args: &Args) -> Result<Options> {
         let options = Options::of_any_layout(args)?;
-        if options.sparse_layout().is_some() {
-            return Err(Error::not_implemented(format!("{}() makes strided tensors only", args.op.python_name())));
+        match options.sparse_layout() {
+            Some(layout) => Err(strided_only(args, &options, layout)),
+            None => Ok(options),
         }
-        Ok(options)
     }
 
     /// The same for a factory that also makes sparse tensors.
@@ -102,6 +104,35 @@ impl Options {
         ask_gradient(&tensor, self.requires_grad)?;
         Ok(Output::Tensor(tensor))
     }
+}
+
+/// torch's name of the backend of a sparse layout.
+pub(crate) fn backend(layout: &str) -> &'static str {
+    if layout == "sparse_coo" { "SparseCPU" } else { "SparseCsrCPU" }
+}
+
+/// The error of a factory for a sparse layout, which it does not make: that of the step that torch comes to.
+#[cold]
+pub(crate) fn strided_only(args: &Args, options: &Options, layout: &str) -> Error {
+    let schema = args.op.schema();
+    let whole = |name: &'static str| schema.arg(name).and_then(|arg| args.int(arg).ok());
+    let sizes: Dims = match schema.arg("size").map(|size| args.ints(size)) {
+        Some(Ok(sizes)) => to_dims(sizes),
+        _ => Dims::from_slice(&[
+            whole("steps").or(whole("n").filter(|_| schema.arg("m").is_none())).unwrap_or(0) as isize
+        ]),
+    };
+    let refused = match layout {
+        "sparse_coo" if matches!(args.op.name, "ones" | "full") => {
+            Error::runtime("full(...) is not implemented for sparse layout")
+        }
+        // A compressed tensor is made first, and has two dimensions at least.
+        _ => match sparse::empty(layout, &sizes, options.dtype(), options.device()) {
+            Err(error) if layout != "sparse_coo" => error,
+            _ => unsupported_by(&args.op.flat_name(), backend(layout)),
+        },
+    };
+    refused.hint("Make a strided tensor, and convert it: x.to_sparse(), x.to_sparse_csr().")
 }
 
 /// A float as C++ prints it in a message: six digits, with an exponent if the number is small or large.

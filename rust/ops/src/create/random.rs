@@ -79,6 +79,7 @@ pub static RANDN: Operator = Operator {
         |args| made(args, SIZE, default_dtype()),
         |args, results| draw::normal(&results[0], &generator(args, GENERATOR), 0.0, 1.0),
     )),
+    out: BASE.out.resizes_first(),
     samples: &["(2, 3)", "(20,)", "()", "(2, 3), dtype=torch.float64"],
     errors: &[
         ("(-1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]"),

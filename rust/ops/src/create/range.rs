@@ -92,8 +92,15 @@ fn arange(args: &Args, start: Scalar, end: Scalar, step: Scalar) -> Result<Outpu
     if !RANGES.dtypes.has(dtype) {
         return Err(not_implemented(args.op, dtype));
     }
+    // The dtype in which torch computes.
+    let computed = match dtype {
+        DType::F16 | DType::BF16 => DType::F32,
+        dtype if dtype.is_integral() => DType::I64,
+        _ => DType::F64,
+    };
+    let check_numbers = || [start, end, step].iter().try_for_each(|number| create::check_fits(*number, computed));
     if dtype == DType::I64 {
-        [start, end, step].iter().try_for_each(|number| create::check_fits(*number, dtype))?;
+        check_numbers()?;
     }
     let count = if dtype == DType::I64 {
         let (first, last, gap) = (i128::from(start.i64()), i128::from(end.i64()), i128::from(step.i64()));
@@ -106,6 +113,7 @@ fn arange(args: &Args, start: Scalar, end: Scalar, step: Scalar) -> Result<Outpu
             Error::runtime("invalid size, possible overflow?").hint(format!("That would be {count:e} elements."))
         );
     }
+    check_numbers()?;
     let tensor = options.empty(&[count as isize], dtype)?;
     let steps = match dtype.is_integral() {
         true => Range::Integers { first: start.i64(), step: step.i64() },

@@ -20,7 +20,7 @@ fn resize(args: &Args, sizes: &[isize], format: Option<&str>) -> Result<Output> 
         return Err(sparse::unsupported("resize_"));
     }
     if own.requires_grad() && !rushlight_autograd::modes::inference_enabled() {
-        return Err(Error::runtime("cannot resize variables that require grad"));
+        return Err(variants::resized_history());
     }
     if own.sizes().as_slice() != sizes {
         checked_numel(sizes)?;

@@ -11,7 +11,7 @@ use rushlight_simd::math::bessel::i0;
 
 use super::constant::NO_INPUT;
 use super::range::generate;
-use super::{Options, factory};
+use super::{Options, factory, strided_only};
 
 const BASE: Operator = Operator {
     variants: Variants::FUNCTION,
@@ -26,7 +26,17 @@ const BASE: Operator = Operator {
 fn window(args: &Args, shape: impl Fn(f64) -> f64 + Sync) -> Result<Output> {
     use HANN::*;
 
-    let (options, name) = (Options::of(args)?, args.op.name);
+    let (options, name) = (Options::of_any_layout(args)?, args.op.name);
+    if let Some(layout) = options.sparse_layout() {
+        return Err(match layout {
+            "sparse_coo" => Error::runtime(format!(
+                "{name} is not implemented for sparse types, got: {}",
+                told(&options, if name == "hann_window" { " (default)" } else { "" }, "Sparse")
+            ))
+            .hint(format!("Convert a strided window: torch.{name}(..).to_sparse().")),
+            _ => strided_only(args, &options, layout),
+        });
+    }
     let (length, periodic) = (args.int(WINDOW_LENGTH)?, args.bool(PERIODIC)?);
     if length == i64::MAX && periodic {
         // The window of one element more has no length.
@@ -37,10 +47,10 @@ fn window(args: &Args, shape: impl Fn(f64) -> f64 + Sync) -> Result<Output> {
     }
     let dtype = options.dtype();
     if !dtype.is_floating() && !dtype.is_complex() {
+        let layout = if options.layout.is_some() { "Strided" } else { "Strided (default)" };
         return Err(Error::runtime(format!(
-            "{name} expects floating point dtypes, got: TensorOptions(dtype={}, device={}, layout=Strided (default), requires_grad=false (default), pinned_memory=false, memory_format=(nullopt))",
-            dtype.c_name(),
-            options.device()
+            "{name} expects floating point dtypes, got: {}",
+            told(&options, "", layout)
         )));
     }
     let tensor = options.empty(&[length as isize], dtype)?;
@@ -53,6 +63,16 @@ fn window(args: &Args, shape: impl Fn(f64) -> f64 + Sync) -> Result<Output> {
         generate::<T>(&tensor, |place| T::from_scalar(Scalar::Float(shape(place as f64 / last))))?;
     }, else => return Err(Error::unsupported("arange_cpu", dtype)));
     options.finish(tensor)
+}
+
+/// The options of a call as torch prints them. `default` is behind the dtype of a call that asks for none.
+fn told(options: &Options, default: &str, layout: &str) -> String {
+    let default = if options.dtype.is_some() { "" } else { default };
+    format!(
+        "TensorOptions(dtype={}{default}, device={}, layout={layout}, requires_grad=false (default), pinned_memory=false, memory_format=(nullopt))",
+        options.dtype().c_name(),
+        options.device()
+    )
 }
 
 macro_rules! windows {

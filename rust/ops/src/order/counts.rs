@@ -9,7 +9,7 @@ use std::ops::AddAssign;
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::{filled, list};
 use rushlight_core::dtype::{bf16_, f16_};
-use rushlight_core::{DType, Device, Element, Error, Result, Scalar};
+use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar};
 use rushlight_cuda::compact::Bins;
 use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{copy, create, op};
@@ -186,6 +186,8 @@ fn histc_infer(args: &Args) -> Result<Vec<TensorSpec>> {
         let limit = args.scalar(arg)?;
         create::check_fits(limit, if limit.is_complex() { DType::F64 } else { own.dtype() })?;
     }
+    // torch makes the edges of the bins first.
+    Layout::contiguous(&[(bins as isize).saturating_add(1)]).checked_bytes(own.dtype().size())?;
     Ok(vec![TensorSpec::new(&[bins as isize], own.dtype(), own)])
 }
 

@@ -3,7 +3,6 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::{Bool, DType, Device, Error, Result, dispatch};
 use rushlight_cpu::order::{self, Runs};
-use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::operator::{
     BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Tags, Variants, operator,
 };
@@ -59,7 +58,7 @@ pub static UNIQUE_CONSECUTIVE: Operator = Operator {
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let own = args.valued(INPUT)?;
         if !args.op.dtypes.has(own.dtype()) {
-            return Err(not_implemented(args.op, own.dtype()));
+            return Err(Error::unsupported(if args.has(DIM) { "unique_dim" } else { "unique" }, own.dtype()));
         }
         let (inverse, counts) = (args.bool(RETURN_INVERSE)?, args.bool(RETURN_COUNTS)?);
         let dim = if args.has(DIM) { Some(crate::reduce::one_dim(args, DIM)?) } else { None };
@@ -92,7 +91,7 @@ pub static UNIQUE_DIM: Operator = Operator {
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
         let own = args.valued(INPUT)?;
         if !args.op.dtypes.has(own.dtype()) {
-            return Err(not_implemented(args.op, own.dtype()));
+            return Err(Error::unsupported("unique_dim", own.dtype()));
         }
         // The error has the name of the public Python function.
         let dim = crate::reduce::one_dim(args, DIM).map_err(|error| error.operator("unique"))?;
@@ -105,6 +104,15 @@ pub static UNIQUE_DIM: Operator = Operator {
 
 /// Runs of equal slices, in lexicographic order, or in their order.
 fn distinct_slices(own: &Tensor, dim: usize, sorted: bool) -> Result<Output> {
+    let zeros = own.sizes().iter().filter(|size| **size == 0).count();
+    let refused = match own.sizes().get(dim) {
+        Some(0) if zeros > 1 => "Number of zero sized dimensions is more than one, so unique cannot be applied ",
+        Some(1..) if zeros > 0 => "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied",
+        _ => "",
+    };
+    if !refused.is_empty() {
+        return Err(Error::runtime(refused).hint("Slices without elements are all equal."));
+    }
     let own = own.detach();
     let line = if own.rank() == 0 { op!(crate::view::squeeze::UNSQUEEZE, &own, 0i64)? } else { own };
     let first = op!(MOVEDIM, &line, Ints::from_slice(&[dim as i64]), Ints::from_slice(&[0]))?;

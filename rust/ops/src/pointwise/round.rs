@@ -92,7 +92,6 @@ pub static FRAC: Operator = Operator {
 #[operator]
 pub static ROUND: Operator = Operator {
     name: "round",
-    aliases: &["special.round"],
     doc: "Each element rounded to the nearest integer, halves to the even one; with `decimals` to that many digits after the decimal
 point, or before it if negative.
 
@@ -108,21 +107,12 @@ point, or before it if negative.
     ..UNARY
 };
 
-#[operator]
-pub static ROUND_DECIMALS: Operator = Operator {
-    name: "round.decimals",
-    aliases: &["special.round"],
-    variants: Variants::ALL,
-    signature: "(Tensor self, *, int decimals) -> Tensor",
-    doc: "Each element rounded to `decimals` digits after the decimal point.
-
-    >>> torch.round(torch.tensor([0.1234567]), decimals=3)
-    tensor([0.1230])",
+const TO_DECIMALS: Operator = Operator {
     dtypes: DTypes::FLOATS,
     implementation: Implementation::Delegate(|mut args| {
-        let decimals = args.int(DECIMALS)?;
+        let decimals = args.int(ROUND_DECIMALS::DECIMALS)?;
         if decimals == 0 {
-            let dtype = args.tensor(INPUT)?.dtype();
+            let dtype = args.tensor(ROUND_DECIMALS::INPUT)?.dtype();
             if !dtype.is_floating() {
                 return Err(Error::unsupported("round_vml_cpu", dtype));
             }
@@ -139,6 +129,32 @@ pub static ROUND_DECIMALS: Operator = Operator {
     samples: &["t(2, 3), decimals=2", "t(2, 3), decimals=0", "t(3), decimals=-1"],
     reference: "np.round(self, decimals)",
     ..Operator::BASE
+};
+
+#[operator]
+pub static ROUND_DECIMALS: Operator = Operator {
+    name: "round.decimals",
+    variants: Variants::ALL,
+    signature: "(Tensor self, *, int decimals) -> Tensor",
+    doc: "Each element rounded to `decimals` digits after the decimal point.
+
+    >>> torch.round(torch.tensor([0.1234567]), decimals=3)
+    tensor([0.1230])",
+    ..TO_DECIMALS
+};
+
+/// Unlike `round`, it refuses integers.
+#[operator]
+pub static SPECIAL_ROUND: Operator = Operator {
+    name: "round",
+    namespace: "special",
+    variants: Variants::FUNCTION.union(Variants::OUT),
+    signature: "(Tensor self, *, int decimals=0) -> Tensor",
+    doc: "Each element rounded to `decimals` digits after the decimal point, or before it if negative.
+
+    >>> torch.special.round(torch.tensor([0.5, 1.5, 2.7]))
+    tensor([0., 2., 3.])",
+    ..TO_DECIMALS
 };
 
 /// Rounding of floats to a power of ten: multiplied before and divided afterwards, or the reverse.

@@ -7,7 +7,7 @@ pub use fused::{ATTENTION, ATTENTION_BACKWARD};
 
 use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::{broadcast, can_broadcast, can_expand};
-use rushlight_core::{DType, Dims, Error, Result, Scalar};
+use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Args, Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Ints, Output, Value, sizes_value};
@@ -130,7 +130,7 @@ fn check(args: &Args) -> Result<()> {
                 query.dtype().c_name()
             )));
         }
-        if args.bool(IS_CAUSAL)? {
+        if args.bool(IS_CAUSAL)? && !masked_and_causal(args, [query, key, value], mask)? {
             return Err(Error::runtime(
                 "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True",
             ));
@@ -144,6 +144,34 @@ fn check(args: &Args) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// Whether torch applies a mask and hides later keys too: its fused kernel for the CPU does, which takes batches of heads
+/// of one width without dropout, and masks without gradient. Its composed form refuses them.
+fn masked_and_causal(args: &Args, tensors: [&Tensor; 3], mask: &Tensor) -> Result<bool> {
+    use SCALED_DOT_PRODUCT_ATTENTION::*;
+
+    let [query, key, value] = tensors.map(|tensor| tensor.sizes().as_slice());
+    let ([batch, heads, rows, width], [_, _, columns, _]) = (query, key) else { return Ok(false) };
+    let whole = |size: &isize, all: isize| *size == all || *size == 1;
+    let fits = match mask.sizes().as_slice() {
+        [rows_of, columns_of] => whole(rows_of, *rows) && whole(columns_of, *columns),
+        [batch_of, heads_of, rows_of, columns_of] => {
+            whole(batch_of, *batch) && whole(heads_of, *heads) && whole(rows_of, *rows) && whole(columns_of, *columns)
+        }
+        _ => false,
+    };
+    let plain = |tensor: &Tensor| tensor.device() == Device::Cpu && tensor.layout().strides.last() == Some(&1);
+    Ok(fits
+        && tensors.iter().all(|tensor| plain(tensor))
+        && key[..2] == query[..2]
+        && value[..2] == query[..2]
+        && value.len() == 4
+        && key[3] == *width
+        && value[3] == *width
+        && ![*rows, *columns].contains(&0)
+        && args.float(DROPOUT_P)? == 0.0
+        && !mask.requires_grad())
 }
 
 /// Refuses numbers that are no floats, with the error of the step that torch comes to.
@@ -285,16 +313,17 @@ fn attend(args: &Args, query: &Tensor, key: &Tensor, value: &Tensor, mask: Optio
 fn hidden(query: Expr, key: Expr, mask: Option<&Tensor>, causal: bool) -> Result<Expr> {
     let scores = query.matmul(key.transposed()).done()?;
     let lowest = f64::NEG_INFINITY;
-    Ok(match mask {
+    let seen = match mask {
         Some(mask) if mask.dtype() == DType::Bool => Expr::from(mask).choose(Expr::from(&scores), lowest),
         Some(mask) => Expr::from(&scores) + Expr::from(to_dtype(mask, scores.dtype())?),
-        None if causal => {
-            let sizes = &scores.sizes()[scores.rank() - 2..];
-            let square = create::full(sizes, Scalar::Bool(true), DType::Bool, scores.device());
-            Expr::from(square).call(&crate::join::tril::TRIL, []).choose(Expr::from(&scores), lowest)
-        }
         None => Expr::from(&scores),
-    })
+    };
+    if !causal {
+        return Ok(seen);
+    }
+    let sizes = &scores.sizes()[scores.rank() - 2..];
+    let square = create::full(sizes, Scalar::Bool(true), DType::Bool, scores.device());
+    Ok(Expr::from(square).call(&crate::join::tril::TRIL, []).choose(seen, lowest))
 }
 
 /// The sizes of the scores `(*, L, S)`; a mask must expand to them.

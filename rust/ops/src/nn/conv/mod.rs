@@ -431,14 +431,27 @@ fn transposed(args: &Args, dims: usize) -> Result<Output> {
     if extra.iter().any(|&n| n < 0) {
         return Err(Error::runtime("negative output_padding is not supported"));
     }
+    // torch treats a sequence as an image of one row.
+    let (axes, row) = (&["depth", "height", "width"][3 - dims.max(2)..], dims == 1);
+    let list = |name: &str, values: &[i64], of_row: i64| -> String {
+        let values = row.then_some(&of_row).into_iter().chain(values);
+        axes.iter().zip(values).map(|(axis, value)| format!(" {name}_{axis}: {value}")).collect()
+    };
+    // torch's kernel has steps of 32 bits, which no result that fits in memory exceeds.
+    let [stride, dilation] = [&params.stride, &params.dilation]
+        .map(|steps| steps.iter().map(|&step| i64::from(step as i32)).collect::<Ints>());
+    if stride.iter().any(|&step| step <= 0) {
+        return Err(Error::runtime(format!(
+            "stride should be greater than zero, but got{}",
+            list("stride", &stride, 1)
+        ))
+        .hint(format!("stride is {}; it must be less than 2**31.", Shape(&to_dims(&params.stride)))));
+    }
+    if dilation.iter().any(|&step| step <= 0) {
+        return Err(zero_dilation(&dilation, true));
+    }
     let wide = |dim: usize| extra[dim] >= params.stride[dim] && extra[dim] >= params.dilation[dim];
     if params.input.sizes()[0] > 0 && (0..dims).any(wide) {
-        // torch treats a sequence as an image of one row.
-        let (axes, row) = (&["depth", "height", "width"][3 - dims.max(2)..], dims == 1);
-        let list = |name: &str, values: &[i64], of_row: i64| -> String {
-            let values = row.then_some(&of_row).into_iter().chain(values);
-            axes.iter().zip(values).map(|(axis, value)| format!(" {name}_{axis}: {value}")).collect()
-        };
         return Err(Error::runtime(format!(
             "output padding must be smaller than either stride or dilation, but got{}{}{}",
             list("output_padding", &extra, 0),
