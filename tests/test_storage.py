@@ -265,16 +265,17 @@ class TestObjects:
         assert isinstance(x.untyped_storage(), U) and x.untyped_storage().nbytes() == 8
 
     def test_threads_drop_the_last_tensor(self):
+        seen = []
         for _ in range(50):
             x = torch.ones(100)
-            seen = weakref.ref(x.untyped_storage())
+            seen.append(weakref.ref(x.untyped_storage()))
             threads = [threading.Thread(target=lambda y: (y + 1).sum(), args=(x[at:],)) for at in range(4)]
             [thread.start() for thread in threads]
             del x
             [thread.join() for thread in threads]
             del threads
-            gc.collect()
-            assert seen() is None
+        gc.collect()
+        assert [storage() for storage in seen] == [None] * 50
 
 
 def test_a_storage_of_numbers():

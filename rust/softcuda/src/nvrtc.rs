@@ -142,6 +142,8 @@ impl Program {
         // Linked without these options, which would add a library.
         let mut link = Command::new(&compiler);
         link.arg("-shared").arg("-o").arg(&library).arg(&object);
+        // Kernels need nothing of the library of C++, which takes longer to find than everything else.
+        link.args(["-nodefaultlibs", "-lm", "-lc", "-lgcc", "-Wl,--no-undefined"]);
         for mut command in [command, link] {
             // The compiler needs its own libraries, not those that stand in for others.
             let output = command.env_remove("LD_LIBRARY_PATH").env_remove("LD_PRELOAD").output();
