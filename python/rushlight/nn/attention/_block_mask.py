@@ -207,7 +207,7 @@ class BlockMask:
         """
         index = index if isinstance(index, tuple) else (index,)
         chosen = tuple(slice(one, one + 1 or None) if isinstance(one, int) else one for one in index[:3])
-        rows = {
+        rows: dict[str, Any] = {
             name: None if blocks is None else blocks[chosen]
             for name, blocks in self._blocks().items()
             if name.startswith(("kv_", "full_kv_"))
