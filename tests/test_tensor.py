@@ -618,3 +618,8 @@ def test_views_without_elements_have_no_address():
     x = torch.rand(3)
     assert x[3:].data_ptr() == x[1:1].data_ptr() == 0 != x[2:].data_ptr()
     assert x.resize_(0).data_ptr() == 0 and x[:0].numpy().shape == (0,)
+
+
+def test_tensors_have_numbers_of_their_own():
+    x = torch.ones(2)
+    assert isinstance(x._cdata, int) and x._cdata == x._cdata and x._cdata != x.detach()._cdata

@@ -544,6 +544,7 @@ def _array_interface(self):
 for _name, _attribute in {
     "__cuda_array_interface__": property(_array_interface, doc=_array_interface.__doc__),
     "_grad": property(lambda self: self.grad, _set_gradient, _delete_gradient, doc="Another name of `grad`."),
+    "_cdata": property(id, doc="A number that no other living tensor has, by which programs compare tensors."),
     "volatile": property(_volatile, _set_volatile, doc="Always False. Replaced by `no_grad`."),
     "creator": property(_creator, doc="The old name of `grad_fn`."),
     "name": property(lambda self: None, doc="Always None, because tensors have no names."),

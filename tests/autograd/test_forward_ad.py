@@ -565,3 +565,21 @@ def test_the_tangent_of_a_dual_tensor_is_the_given_one():
         turned = torch.arange(6.0).view(3, 2).t()
         found = fwAD.unpack_dual(fwAD.make_dual(torch.ones(2, 3), turned)).tangent
         assert torch.equal(found, turned) and found.stride() == (3, 1)
+
+
+def test_jvp_changes_the_attributes_of_the_context():
+    class Exponential(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.result = torch.exp(x)
+            return ctx.result
+
+        @staticmethod
+        def jvp(ctx, tangent):
+            ctx.slope = ctx.result
+            del ctx.result
+            return tangent * ctx.slope
+
+    x = torch.ones(2, requires_grad=True)
+    with fwAD.dual_level():
+        assert fwAD.unpack_dual(Exponential.apply(fwAD.make_dual(x, torch.ones(2)))).tangent.equal(torch.exp(x))

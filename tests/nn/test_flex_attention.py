@@ -101,6 +101,21 @@ def test_blocks():
     assert whole.full_kv_num_blocks is None and whole.kv_num_blocks.tolist() == [[[2, 4, 6]]]
 
 
+def test_pictures_and_parts():
+    mask = create_block_mask(causal, 2, 3, 64, 64, BLOCK_SIZE=16)
+    picture = "██      \n████    \n██████  \n████████"
+    assert str(mask[0, 0]) == f"BlockMask(shape=(1, 1, 64, 64), sparsity=37.50%, \n(0, 0)\n{picture}\n)"
+    assert mask[0, 0].to_string(2) == "(0, 0)\n░░  \n██░░\n"
+    assert mask.to_string(-1, limit=1).startswith(f"(0, 0)\n{picture}\n\n...\nTo print out more, ")
+    for index, shape, counts in (
+        (0, (1, 3, 64, 64), (1, 3, 4)),
+        (-1, (1, 3, 64, 64), (1, 3, 4)),
+        ((0, 1, 2), (1, 1, 64, 64), (1, 1, 1)),
+        ((slice(None), slice(None), slice(1, 3)), (2, 3, 64, 64), (2, 3, 2)),
+    ):
+        assert (mask[index].shape, mask[index].kv_num_blocks.shape) == (shape, counts)
+
+
 def test_combined_masks():
     both = flex_attention.and_masks(causal, lambda b, h, q, k: k > 0)
     either = flex_attention.or_masks(causal, lambda b, h, q, k: k > 1)

@@ -49,11 +49,16 @@ class _ForwardContext:
     """The context for `Function.jvp`. Its saved tensors are those that `forward` saved for forward mode."""
 
     def __init__(self, ctx: Any) -> None:
-        self._ctx = ctx
-        self.saved_tensors = getattr(ctx, "saved_for_forward", ())
+        self.__dict__.update(_ctx=ctx, saved_tensors=getattr(ctx, "saved_for_forward", ()))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ctx, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._ctx, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._ctx, name)
 
 
 def own_tangents(kind: Any, ctx: Any, tangents: Sequence[Tensor | None], count: int) -> tuple[Tensor | None, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from copy import copy
 
 import rushlight as torch
@@ -116,6 +117,17 @@ def _dense(counts: Tensor, indices: Tensor, columns: int) -> Tensor:
     return dense.scatter_add_(-1, indices.long(), listed.to(torch.int32))
 
 
+def _drawn(part: Tensor) -> str:
+    """The character for some blocks: all of them, none, or some."""
+    share = float(part.float().mean())
+    return "█" if share == 1 else "░" if share else " "
+
+
+_MORE = """...
+To print out more, set BlockMask.to_string(limit=N)
+You can also index (BlockMask[batch, head]) to choose a specific batch or head"""
+
+
 class BlockMask:
     """The blocks of queries and keys that a mask function allows.
 
@@ -186,6 +198,24 @@ class BlockMask:
         mask.mask_mod = noop_mask if mask_mod is None else mask_mod
         return mask
 
+    def __getitem__(self, index: Any) -> BlockMask:
+        """The mask of some batches, heads and rows of blocks. A number keeps its dimension.
+
+        >>> flex = torch.nn.attention.flex_attention
+        >>> flex.create_block_mask(lambda b, h, q, k: q >= k, 2, 3, 256, 256)[0, 1].shape
+        (1, 1, 256, 256)
+        """
+        index = index if isinstance(index, tuple) else (index,)
+        chosen = tuple(slice(one, one + 1 or None) if isinstance(one, int) else one for one in index[:3])
+        rows: dict[str, Any] = {
+            name: None if blocks is None else blocks[chosen]
+            for name, blocks in self._blocks().items()
+            if name.startswith(("kv_", "full_kv_"))
+        }
+        return BlockMask.from_kv_blocks(
+            **rows, BLOCK_SIZE=self.BLOCK_SIZE, mask_mod=self.mask_mod, seq_lengths=self.seq_lengths
+        )
+
     @property
     def shape(self) -> tuple[int, ...]:
         """The numbers of batches, heads, queries and keys."""
@@ -222,6 +252,33 @@ class BlockMask:
 
     def _blocks(self) -> dict[str, Tensor | None]:
         return {name: value for name, value in vars(self).items() if name.endswith(("_num_blocks", "_indices"))}
+
+    def to_string(self, grid_size: int | tuple[int, int] = (20, 20), limit: int = 4) -> str:
+        """A picture of the blocks of each batch and head: allowed, in part (where it sums up several blocks), or not.
+
+        Args:
+            grid_size: the largest numbers of rows and columns; -1 for all.
+            limit: the number of pictures.
+
+        >>> flex = torch.nn.attention.flex_attention
+        >>> mask = flex.create_block_mask(lambda b, h, q, k: q >= k, 1, 1, 256, 256)
+        >>> mask.to_string().splitlines()
+        ['(0, 0)', '██  ', '████']
+        """
+        dense = self.to_dense()
+        rows, columns = (grid_size, grid_size) if isinstance(grid_size, int) else grid_size
+        height, width = (max(1, -(-size // most)) for size, most in zip(dense.shape[-2:], (rows, columns)))
+        pictures = []
+        for place, index in enumerate(itertools.product(*map(range, dense.shape[:-2]))):
+            if place == limit:
+                pictures.append(_MORE)
+                break
+            lines = ["".join(_drawn(part) * 2 for part in row.split(width, 1)) for row in dense[index].split(height, 0)]
+            pictures.append("\n".join([str(index), *lines, ""]))
+        return "\n".join(pictures)
+
+    def __str__(self) -> str:
+        return f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%, \n{self.to_string().strip()}\n)"
 
     def __repr__(self) -> str:
         lines = [f"{name}={None if value is None else value.shape}" for name, value in self._blocks().items()]
