@@ -255,7 +255,7 @@ class cuFFTPlanCacheManager:
         return self[None].size
 
     @size.setter
-    def size(self, value: object) -> None:
+    def size(self, value: int) -> None:
         self[None].size = value
 
     @property
