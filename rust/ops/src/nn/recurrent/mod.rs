@@ -13,10 +13,12 @@
 pub mod by_cudnn;
 mod composed;
 pub mod gates;
+mod layer;
 pub mod layers;
 pub mod lstm_sequence;
 mod network;
 mod on_cuda;
+mod passes;
 pub mod recurrent_sequence;
 mod rerun;
 mod steps;
@@ -24,7 +26,7 @@ mod steps;
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};
 use rushlight_dispatch::op;
-use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::operator::{Args, Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::Output;
 
 use self::gates::{GRU_GATES, LSTM_GATES};
@@ -37,6 +39,7 @@ use crate::pointwise::hyperbolic::TANH;
 const CELL: Operator = Operator {
     variants: Variants::FUNCTION,
     dtypes: DTypes::FLOATS,
+    autocast: Autocast::LowerPrecision.on_cuda_alone(),
     signature: "(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor",
     derivative: Derivative::CompositeImplicit,
     ..Operator::BASE
