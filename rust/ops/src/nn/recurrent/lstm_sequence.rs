@@ -64,12 +64,15 @@ Shapes: products of the input with its weights `(T, N, 4 * H)`, hx and cx `(N, H
             if results[0].numel() == 0 {
                 return Ok(());
             }
-            let operands = [PRODUCTS, HX, CX, W_HH].map(|arg| plain(args.tensor(arg)?, results[0].dtype()));
+            let dtype = results[0].dtype().compute();
+            let operands = [PRODUCTS, HX, CX, W_HH].map(|arg| plain(args.tensor(arg)?, dtype));
             let [products, hx, cx, weight] = operands;
             let (products, hx, cx, weight) = (by_rows(&products?), hx?, cx?, weight?);
             let pass = pass(sizes, [&products, &hx, &cx, &weight], args.bool(BACKWARDS)?)?;
-            let [outputs, cells, gates] = [0, 1, 2].map(|at| by_rows(&results[at]));
-            pass.forward(&Results { outputs, cells, gates })
+            let places = results.iter().map(|result| workplace(result, dtype)).collect::<Result<Vec<_>>>()?;
+            let [outputs, cells, gates] = [0, 1, 2].map(|at| by_rows(&places[at]));
+            pass.forward(&Results { outputs, cells, gates })?;
+            places.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
         }),
     }),
     derivative: Derivative::Joint(Joint {
@@ -203,19 +206,21 @@ Shapes: as there.
             if sizes.contains(&0) {
                 return results.iter().try_for_each(|result| create::fill(result, Scalar::Int(0)));
             }
-            let dtype = results[0].dtype();
+            let dtype = results[0].dtype().compute();
+            let places = results.iter().map(|result| workplace(result, dtype)).collect::<Result<Vec<_>>>()?;
             let given = |arg| plain(args.tensor(arg)?, dtype);
             let (hx, cx, weight) = (given(HX)?, given(CX)?, given(W_HH)?);
-            let to_products = by_rows(&results[0]);
+            let to_products = by_rows(&places[0]);
             // The gradient has the rows of the products, which it does not read.
             let pass = pass(sizes, [&to_products, &hx, &cx, &weight], args.bool(BACKWARDS)?)?;
             let [outputs, cells, gates] = [OUTPUTS, STATES, GATES].map(|arg| given(arg).map(|tensor| by_rows(&tensor)));
             let found = Results { outputs: outputs?, cells: cells?, gates: gates? };
             let of_outputs = by_rows(&given(GRAD_OUTPUTS)?);
             let of_cells = if args.has_tensor(GRAD_STATES) { Some(by_rows(&given(GRAD_STATES)?)) } else { None };
-            let [hx, cx, weight] = [1, 2, 3].map(|at| results[at].clone());
+            let [hx, cx, weight] = [1, 2, 3].map(|at| places[at].clone());
             let to = Gradients { products: to_products.clone(), hx, cx: Some(cx), weight };
-            pass.backward(&found, [Some(&of_outputs), of_cells.as_ref()], &to).map(drop)
+            pass.backward(&found, [Some(&of_outputs), of_cells.as_ref()], &to)?;
+            places.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
         }),
     }),
     derivative: Derivative::NonDifferentiable("if gradients are recorded, the gradient of the sequence is composed"),

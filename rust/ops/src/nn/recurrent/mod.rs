@@ -6,8 +6,9 @@
 //! `layers` defines the operators for networks. Three paths compute them:
 //! - On CUDA, `by_cudnn` gives all layers to cuDNN, if it is installed and takes them, and neither determinism is asked for nor `vmap` runs.
 //! - Else `network` runs layer after layer. Two operators have all steps of a layer in one direction: `_lstm_sequence` in
-//!   `lstm_sequence` has LSTMs without projection over sequences of one length, on all devices (its half for CUDA is in `on_cuda`);
+//!   `lstm_sequence` has LSTMs without projection over sequences of one length, on all devices;
 //!   `_recurrent_sequence` in `recurrent_sequence` has packed LSTMs without projection, GRUs and RNNs, on CUDA and outside of `vmap`.
+//!   On CUDA both make the passes of `passes`, with the kernels of `on_cuda`.
 //! - All others run step by step, fused (`network`) or as torch composes them (`composed`).
 
 pub mod by_cudnn;
