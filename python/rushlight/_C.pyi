@@ -2539,7 +2539,7 @@ def _recurrent_layers_backward(input: Tensor, hx: Sequence[Tensor], params: Sequ
     """The gradients of input, hx and params in `_recurrent_layers`, from those of its results. Without a reserve, the layers run again; with one, the call uses it up."""
 def _recurrent_sequence(products: Tensor, hx: Tensor, cx: Tensor | None, w_hh: Tensor, b_hh: Tensor | None, batch_sizes: Sequence[_int], mode: _str, backwards: _bool) -> tuple[Tensor, Tensor, Tensor]:
     """The outputs and cells of all steps of a recurrent layer in one direction, and what its gradients need besides."""
-def _recurrent_sequence_backward(products: Tensor, hx: Tensor, cx: Tensor | None, w_hh: Tensor, b_hh: Tensor | None, batch_sizes: Sequence[_int], mode: _str, backwards: _bool, outputs: Tensor, cells: Tensor, sums: Tensor, grad_outputs: Tensor | None, grad_cells: Tensor | None) -> tuple[Tensor, ...]:
+def _recurrent_sequence_backward(products: Tensor, hx: Tensor, cx: Tensor | None, w_hh: Tensor, b_hh: Tensor | None, batch_sizes: Sequence[_int], mode: _str, backwards: _bool, outputs: Tensor, cells: Tensor, gates: Tensor, grad_outputs: Tensor | None, grad_cells: Tensor | None) -> tuple[Tensor, ...]:
     """The gradients of those of products, hx, cx, w_hh and b_hh that were given to `_recurrent_sequence`, from its results and their gradients."""
 def _reflect(input: Tensor, tau: Tensor, other: Tensor, left: _bool, adjoint: _bool) -> Tensor:
     """A product of reflections applied to matrices."""

@@ -146,7 +146,6 @@ def test_devices():
             (lambda: x + b, "Expected all tensors to be on the same device, but found at least two devices, cuda:1 and cuda:2!"),
             (lambda: torch.zeros(1, device="cuda:3"), "CUDA error: invalid device ordinal"),
             (lambda: x.numpy(), "can't convert cuda:1 device type tensor to numpy."),
-            (lambda: torch.ones(2, 2, device="cuda").to_sparse(), "Could not run 'aten::"),
         ]:
             try:
                 call()
@@ -203,20 +202,6 @@ def test_semi_structured_tensors_are_refused():
         """
     )
     assert shown == "There are no kernels for semi-structured sparse tensors. Multiply the dense tensor.\n" * 2
-
-
-def test_sparse_tensors_stay_on_the_cpu():
-    shown = run(
-        """
-        eye = torch.eye(3).to_sparse()
-        for sparse in (eye, eye.to_sparse_csr()):
-            try:
-                sparse.cuda()
-            except NotImplementedError as error:
-                print(str(error).splitlines()[0])
-        """
-    )
-    assert shown == "sparse tensors are on the CPU alone\n" * 2
 
 
 def test_the_cache_of_kernels_survives_damage(tmp_path):

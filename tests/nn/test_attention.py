@@ -157,6 +157,8 @@ def test_nobody_reads_the_mask_where_the_hint_is_enough():
 def test_kernels_may_be_chosen():
     from rushlight.nn.attention import SDPBackend, sdpa_kernel
 
+    assert torch.backends.cuda.SDPBackend is SDPBackend
+
     def settings():
         cuda = torch.backends.cuda
         return [cuda.math_sdp_enabled(), cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from enum import IntEnum
 
 import rushlight as torch
 from rushlight import _C
@@ -12,7 +13,7 @@ from rushlight.cuda._devices import index_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, NoReturn
 
     from rushlight import Tensor
@@ -40,9 +41,11 @@ __all__ = [
         """,
     ),
     "SDPAParams",
+    "SDPBackend",
     "allow_fp16_bf16_reduction_math_sdp",
     "cuBLASModule",
     "cuFFTPlanCache",
+    "cuFFTPlanCacheAttrContextProp",
     "cuFFTPlanCacheManager",
     "cufft_plan_cache",
     "fp16_bf16_reduction_math_sdp_allowed",
@@ -137,6 +140,21 @@ matmul = cuBLASModule()
 _kernels = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True, "reduced": False}
 
 
+class SDPBackend(IntEnum):
+    """The kernels of torch.
+
+    >>> torch.nn.attention.SDPBackend.MATH.name
+    'MATH'
+    """
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+
 class SDPAParams:
     """The arguments of `scaled_dot_product_attention`, for the functions that tell whether a kernel can be used.
 
@@ -160,6 +178,34 @@ class SDPAParams:
         self.dropout, self.is_causal, self.enable_gqa = dropout, is_causal, enable_gqa
 
 
+class cuFFTPlanCacheAttrContextProp:
+    """An attribute of the plans of one GPU: functions of its index read and set it. A sentence in place of `setter` is the error.
+
+    >>> class Plans:
+    ...     device_index = 2
+    ...     size = torch.backends.cuda.cuFFTPlanCacheAttrContextProp(lambda index: index + 1, "size is read-only")
+    >>> Plans().size
+    3
+    """
+
+    def __init__(self, getter: Callable[[int], int], setter: Callable[[int, int], None] | str) -> None:
+        self.getter, self.setter = getter, setter
+
+    def __get__(self, obj: Any, objtype: type | None = None) -> int:
+        return self.getter(obj.device_index)
+
+    def __set__(self, obj: Any, val: int) -> None:
+        if isinstance(self.setter, str):
+            raise RuntimeError(self.setter)
+        self.setter(obj.device_index, val)
+
+
+def _limit_plans(device_index: int, count: int) -> None:
+    if count < 0:
+        raise RuntimeError(f"cuFFT plan cache size must be non-negative, but got {count}")
+    _C._cuda_limit_plans(device_index, count)
+
+
 class cuFFTPlanCache:
     """The plans for Fourier transforms on one GPU, which cuFFT makes for each shape and which are kept.
 
@@ -167,31 +213,17 @@ class cuFFTPlanCache:
     0
     """
 
+    #: The number of plans.
+    size = cuFFTPlanCacheAttrContextProp(
+        lambda index: _C._cuda_plans(index)[0],
+        ".size is a read-only property showing the number of plans currently in the cache. "
+        "To change the cache capacity, set cufft_plan_cache.max_size.",
+    )
+    #: The largest number of plans, 4096 at first. Those that were not used for the longest time are removed.
+    max_size = cuFFTPlanCacheAttrContextProp(lambda index: _C._cuda_plans(index)[1], _limit_plans)
+
     def __init__(self, device_index: int) -> None:
         self.device_index = device_index
-
-    @property
-    def size(self) -> int:
-        """The number of plans."""
-        return _C._cuda_plans(self.device_index)[0]
-
-    @size.setter
-    def size(self, value: object) -> None:
-        raise RuntimeError(
-            ".size is a read-only property showing the number of plans currently in the cache. "
-            "To change the cache capacity, set cufft_plan_cache.max_size."
-        )
-
-    @property
-    def max_size(self) -> int:
-        """The largest number of plans, 4096 at first. Those that were not used for the longest time are removed."""
-        return _C._cuda_plans(self.device_index)[1]
-
-    @max_size.setter
-    def max_size(self, value: int) -> None:
-        if value < 0:
-            raise RuntimeError(f"cuFFT plan cache size must be non-negative, but got {value}")
-        _C._cuda_limit_plans(self.device_index, value)
 
     def clear(self) -> None:
         """Removes all plans."""
@@ -223,7 +255,7 @@ class cuFFTPlanCacheManager:
         return self[None].size
 
     @size.setter
-    def size(self, value: object) -> None:
+    def size(self, value: int) -> None:
         self[None].size = value
 
     @property

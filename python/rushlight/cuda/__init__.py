@@ -246,6 +246,9 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
 
     Raises:
         AssertionError: one of them does not exist.
+
+    >>> if torch.cuda.is_available():
+    ...     assert torch.cuda.can_device_access_peer(0, 0) is False
     """
     return _C._cuda_can_access(existing(device), existing(peer_device, "peer device"))
 

@@ -99,6 +99,10 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
 
     Raises:
         RuntimeError: the mode is something else, or there is no GPU.
+
+    >>> if torch.cuda.is_available():
+    ...     torch.cuda.set_sync_debug_mode("warn")
+    ...     torch.cuda.set_sync_debug_mode("default")
     """
     _C._cuda_init()
     if isinstance(debug_mode, str):
@@ -115,6 +119,9 @@ def get_sync_debug_mode() -> int:
 
     Raises:
         RuntimeError: there is no GPU.
+
+    >>> if torch.cuda.is_available():
+    ...     assert torch.cuda.get_sync_debug_mode() == 0
     """
     _C._cuda_init()
     return _C._cuda_get_sync_debug_mode()
@@ -151,6 +158,10 @@ def init() -> None:
 
     Raises:
         RuntimeError: there is no driver, or the process was forked from one that had initialised it.
+
+    >>> if torch.cuda.is_available():
+    ...     torch.cuda.init()
+    ...     assert torch.cuda.is_initialized()
     """
     _C._cuda_init()
 
@@ -173,19 +184,33 @@ def _lazy_call(callable: Callable[[], object], **kwargs: Any) -> None:
 
 
 def current_device() -> int:
-    """The number of this thread's current GPU, on which ``device="cuda"`` places tensors."""
+    """The number of this thread's current GPU, on which ``device="cuda"`` places tensors.
+
+    >>> if torch.cuda.is_available():
+    ...     assert torch.cuda.current_device() >= 0
+    """
     return _C._cuda_current_device()
 
 
 def set_device(device: Any) -> None:
-    """Makes a GPU current in this thread. A negative number has no effect."""
+    """Makes a GPU current in this thread. A negative number has no effect.
+
+    >>> if torch.cuda.is_available():
+    ...     torch.cuda.set_device(0)
+    ...     assert torch.cuda.current_device() == 0
+    """
     index = index_of(device)
     if index >= 0:
         _C._cuda_set_device(index)
 
 
 def synchronize(device: Any = None) -> None:
-    """Waits until all work that was enqueued on a GPU has run."""
+    """Waits until all work that was enqueued on a GPU has run.
+
+    >>> if torch.cuda.is_available():
+    ...     x = torch.ones(3, device="cuda") * 2
+    ...     torch.cuda.synchronize()
+    """
     _C._cuda_synchronize(index_of(device))
 
 
@@ -221,16 +246,27 @@ def get_device_properties(device: Any = None) -> _CudaDeviceProperties:
 
     Raises:
         AssertionError: there is no such GPU.
+
+    >>> if torch.cuda.is_available():
+    ...     assert torch.cuda.get_device_properties(0).total_memory > 0
     """
     return _CudaDeviceProperties(_C._cuda_properties(existing(device)))
 
 
 def get_device_name(device: Any = None) -> str:
-    """The name of a GPU."""
+    """The name of a GPU.
+
+    >>> if torch.cuda.is_available():
+    ...     assert isinstance(torch.cuda.get_device_name(), str)
+    """
     return str(_C._cuda_properties(existing(device))["name"])
 
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
-    """The major and the minor number of a GPU's compute capability."""
+    """The major and the minor number of a GPU's compute capability.
+
+    >>> if torch.cuda.is_available():
+    ...     assert len(torch.cuda.get_device_capability()) == 2
+    """
     known = _C._cuda_properties(existing(device))
     return known["major"], known["minor"]

@@ -41,6 +41,14 @@ class CUDAGraph:
     Args:
         keep_graph: whether `raw_cuda_graph` gives the driver's graph, which may be changed before `instantiate`. The first `replay`
             calls `instantiate` if the program has not.
+
+    >>> if torch.cuda.is_available():
+    ...     x, graph = torch.ones(3, device="cuda"), torch.cuda.CUDAGraph()
+    ...     with torch.cuda.graph(graph):
+    ...         y = x * 2
+    ...     _ = x.fill_(5)
+    ...     graph.replay()
+    ...     assert y.tolist() == [10.0] * 3
     """
 
     def __init__(self, keep_graph: bool = False) -> None:
@@ -182,6 +190,13 @@ class graph:
 
     Raises:
         NotImplementedError: annotations are asked for.
+
+    >>> if torch.cuda.is_available():
+    ...     x, recorded = torch.ones(3, device="cuda"), torch.cuda.CUDAGraph()
+    ...     with torch.cuda.graph(recorded):
+    ...         y = x + 1
+    ...     recorded.replay()
+    ...     assert y.tolist() == [2.0] * 3
     """
 
     default_capture_stream = None
@@ -252,6 +267,11 @@ def make_graphed_callables(
     Raises:
         AssertionError: a module has hooks or a buffer that requires a gradient, or an input is not a tensor.
         RuntimeError: autocast is on, with its cache.
+
+    >>> if torch.cuda.is_available():
+    ...     layer, x = torch.nn.Linear(2, 2).cuda(), torch.ones(1, 2, device="cuda")
+    ...     graphed = torch.cuda.make_graphed_callables(layer, (x,))
+    ...     assert graphed(x).shape == (1, 2)
     """
     import rushlight as torch
 

@@ -178,7 +178,12 @@ def reset_accumulated_memory_stats(device: Any = None) -> None:
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """The free and the whole memory of a GPU in bytes, as the driver reports them."""
+    """The free and the whole memory of a GPU in bytes, as the driver reports them.
+
+    >>> if torch.cuda.is_available():
+    ...     free, total = torch.cuda.mem_get_info()
+    ...     assert 0 <= free <= total
+    """
     return _C._cuda_memory_info(index_of(device))
 
 
@@ -188,6 +193,9 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
     Raises:
         TypeError: the fraction is not a float.
         ValueError: it is not between 0 and 1.
+
+    >>> if torch.cuda.is_available():
+    ...     torch.cuda.set_per_process_memory_fraction(1.0)
     """
     _C._cuda_init()
     if not isinstance(fraction, float):
@@ -200,7 +208,11 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
 
 
 def get_per_process_memory_fraction(device: Any = None) -> float:
-    """The part of a GPU's memory that the allocator may take; 1 if there is no limit."""
+    """The part of a GPU's memory that the allocator may take; 1 if there is no limit.
+
+    >>> if torch.cuda.is_available():
+    ...     assert torch.cuda.get_per_process_memory_fraction() <= 1.0
+    """
     _C._cuda_init()
     index = index_of(device)
     limit = _C._cuda_memory_limit(index)
@@ -382,6 +394,10 @@ def caching_allocator_alloc(size: int, device: Any = None, stream: Any = None) -
         size: the number of bytes.
         device: the GPU, by default the current one.
         stream: the stream that uses the memory, by default the current one.
+
+    >>> if torch.cuda.is_available():
+    ...     address = torch.cuda.caching_allocator_alloc(1024)
+    ...     torch.cuda.caching_allocator_delete(address)
     """
     from ._contexts import StreamContext
 
@@ -397,6 +413,9 @@ def caching_allocator_delete(mem_ptr: int) -> None:
 
     Raises:
         RuntimeError: the address is not that of such memory.
+
+    >>> if torch.cuda.is_available():
+    ...     torch.cuda.caching_allocator_delete(torch.cuda.caching_allocator_alloc(1024))
     """
     if _held.pop(mem_ptr, None) is None:
         raise RuntimeError(f"invalid device pointer: {mem_ptr:#x}")
@@ -406,6 +425,9 @@ def ipc_collect() -> None:
     """Gives up the memory of tensors that were sent to other processes and are not used there any more.
 
     Sending tensors and allocating memory does this too.
+
+    >>> if torch.cuda.is_available():
+    ...     torch.cuda.ipc_collect()
     """
     _C._cuda_init()
     _C._cuda_ipc_collect()

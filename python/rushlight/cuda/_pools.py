@@ -29,6 +29,11 @@ class MemPool:
 
     Raises:
         RuntimeError: there is no GPU.
+
+    >>> if torch.cuda.is_available():
+    ...     pool = torch.cuda.MemPool()
+    ...     with torch.cuda.use_mem_pool(pool):
+    ...         x = torch.ones(3, device="cuda")
     """
 
     def __init__(self, allocator: Any = None, use_on_oom: bool = False, no_split: bool = False) -> None:
@@ -62,6 +67,10 @@ def use_mem_pool(pool: MemPool, device: Any = None) -> Iterator[None]:
     Args:
         pool: the pool.
         device: the GPU, by default the current one.
+
+    >>> if torch.cuda.is_available():
+    ...     with torch.cuda.use_mem_pool(torch.cuda.MemPool()):
+    ...         x = torch.ones(3, device="cuda")
     """
     index = index_of(device)
     number = pool.id[1]

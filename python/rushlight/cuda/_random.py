@@ -28,7 +28,12 @@ def generator_of(device: Any = None) -> Generator:
 
 
 def get_rng_state(device: Any = "cuda") -> Tensor:
-    """The state of a GPU's generator, a tensor of 16 bytes on the CPU."""
+    """The state of a GPU's generator, a tensor of 16 bytes on the CPU.
+
+    >>> if torch.cuda.is_available():
+    ...     state = torch.cuda.get_rng_state()
+    ...     assert state.numel() == 16
+    """
     _C._cuda_init()
     return generator_of(device).get_state()
 
@@ -48,6 +53,12 @@ def set_rng_state(new_state: Tensor, device: Any = "cuda") -> None:
     Raises:
         TypeError: the state is not a tensor of bytes.
         RuntimeError: it has another size, or there is no GPU.
+
+    >>> if torch.cuda.is_available():
+    ...     state = torch.cuda.get_rng_state()
+    ...     first = torch.rand(2, device="cuda")
+    ...     torch.cuda.set_rng_state(state)
+    ...     assert torch.equal(torch.rand(2, device="cuda"), first)
     """
     _C._cuda_init()
     generator_of(device).set_state(new_state)
@@ -97,6 +108,11 @@ def seed_all() -> None:
 
 
 def initial_seed() -> int:
-    """The seed of the current GPU's generator."""
+    """The seed of the current GPU's generator.
+
+    >>> if torch.cuda.is_available():
+    ...     torch.cuda.manual_seed(7)
+    ...     assert torch.cuda.initial_seed() == 7
+    """
     _C._cuda_init()
     return generator_of().initial_seed()

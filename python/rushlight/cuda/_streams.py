@@ -37,6 +37,14 @@ class Stream(_streams.Stream):
         device: the GPU, by default the current one.
         priority: a lower number means a higher priority.
         stream_id, device_index, device_type: those of an existing stream, in place of a new one.
+
+    >>> if torch.cuda.is_available():
+    ...     x = torch.ones(3, device="cuda")
+    ...     stream = torch.cuda.Stream()
+    ...     stream.wait_stream(torch.cuda.current_stream())
+    ...     with torch.cuda.stream(stream):
+    ...         y = x * 2
+    ...     torch.cuda.current_stream().wait_stream(stream)
     """
 
     def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Stream:
@@ -159,6 +167,10 @@ class ExternalStream(Stream):
     Args:
         stream_ptr: the handle, an integer.
         device: the GPU of the stream, by default the current one.
+
+    >>> if torch.cuda.is_available():
+    ...     own = torch.cuda.Stream()
+    ...     assert torch.cuda.ExternalStream(own.cuda_stream) == own
     """
 
     def __init__(self, stream_ptr: int, device: Any = None, **kwargs: Any) -> None:
@@ -175,6 +187,14 @@ class Event(_streams.Event):
         interprocess: whether other processes can use the event, through `ipc_handle` or `torch.multiprocessing`. Such an event cannot
             be timed.
         external: accepted; it has no effect.
+
+    >>> if torch.cuda.is_available():
+    ...     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    ...     begin.record()
+    ...     x = torch.ones(3, device="cuda") * 2
+    ...     end.record()
+    ...     end.synchronize()
+    ...     assert begin.elapsed_time(end) >= 0
     """
 
     def __init__(
@@ -264,17 +284,30 @@ class Event(_streams.Event):
 
 
 def current_stream(device: Any = None) -> Stream:
-    """This thread's current stream of a GPU."""
+    """This thread's current stream of a GPU.
+
+    >>> if torch.cuda.is_available():
+    ...     with torch.cuda.stream(torch.cuda.Stream()):
+    ...         assert torch.cuda.current_stream() != torch.cuda.default_stream()
+    """
     return Stream._of(_C._cuda_current_stream(index_of(device)))
 
 
 def default_stream(device: Any = None) -> Stream:
-    """The stream of a GPU that is current until a program sets another one."""
+    """The stream of a GPU that is current until a program sets another one.
+
+    >>> if torch.cuda.is_available():
+    ...     assert torch.cuda.default_stream() == torch.cuda.current_stream()
+    """
     return Stream._of(_C._cuda_default_stream(index_of(device)))
 
 
 def set_stream(stream: Stream | None) -> None:
-    """Makes a stream the current one of its GPU in this thread; None has no effect. See `stream` for a ``with`` block."""
+    """Makes a stream the current one of its GPU in this thread; None has no effect. See `stream` for a ``with`` block.
+
+    >>> if torch.cuda.is_available():
+    ...     torch.cuda.set_stream(torch.cuda.default_stream())
+    """
     if stream is not None:
         stream._stream.set_current()
 

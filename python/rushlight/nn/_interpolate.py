@@ -94,6 +94,8 @@ def interpolate(
         raise RuntimeError(f"Storage size calculation overflowed with sizes={[*input.shape[:2], *size]}")
     if input.is_quantized:
         return _quantized(input, size, factors, mode, bool(align_corners), antialias)
+    if input.is_cuda and torch.is_autocast_enabled("cuda") and input.dtype in (torch.float16, torch.bfloat16):
+        input = input.float()  # one of torch's functions that need the range, on GPUs alone
     if not antialias:
         _check_dtype(input, mode)
     align = bool(align_corners)

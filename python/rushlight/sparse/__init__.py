@@ -177,11 +177,11 @@ def _mm_reduce(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
     # The gradient is that of the first extreme of each row, so its place is found first.
     with torch.no_grad():
         extremes = result.scatter_reduce(0, to, products, reduce, include_self=False)
-        places = torch.arange(len(rows)).unsqueeze(1).expand_as(products)
+        places = torch.arange(len(rows), device=rows.device).unsqueeze(1).expand_as(products)
         same = products == extremes[rows]
         last = len(rows) - 1
-        first = torch.full(result.shape, last).scatter_reduce(0, to, places.where(same, last), "amin")
-        filled = torch.zeros(mat1.size(0), dtype=torch.bool).index_fill(0, rows, True).unsqueeze(1)
+        first = torch.full_like(result, last, dtype=torch.int64).scatter_reduce(0, to, places.where(same, last), "amin")
+        filled = torch.zeros(mat1.size(0), dtype=torch.bool, device=rows.device).index_fill(0, rows, True).unsqueeze(1)
     return products.gather(0, first).where(filled, result)
 
 
@@ -292,7 +292,7 @@ def _softmax(name: str, input: Tensor, dim: int, dtype: torch.dtype | bool | Non
         result = getattr(torch, name)(values, dim - sparse_dim + 1)
     else:
         # Elements whose other indices are equal are normalised together.
-        keys = torch.zeros(indices.shape[1], dtype=torch.int64)
+        keys = torch.zeros(indices.shape[1], dtype=torch.int64, device=indices.device)
         for other in range(sparse_dim):
             if other != dim:
                 keys = keys * input.shape[other] + indices[other]
@@ -317,7 +317,8 @@ _CLASS_NAMES = {
 
 
 def _unsupported(name: str, input: Tensor) -> None:
-    backend = "CPU" if input.layout is torch.strided else "SparseCPU" if input.is_sparse else "SparseCsrCPU"
+    kind = "" if input.layout is torch.strided else "Sparse" if input.is_sparse else "SparseCsr"
+    backend = kind + ("CUDA" if input.is_cuda else "CPU")
     raise NotImplementedError(
         f"Could not run 'aten::{name}' with arguments from the '{backend}' backend. This could be because the operator "
         "doesn't exist for this backend, or was omitted during the selective/custom build process (if using custom "
@@ -401,7 +402,7 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: to
     indices, values = [], []
     for place, diagonal in zip(places, diagonals):
         first, last = max(place, 0), min(shape[1], shape[0] + place, len(diagonal))
-        columns = torch.arange(first, max(first, last))
+        columns = torch.arange(first, max(first, last), device=diagonals.device)
         indices.append(torch.stack([columns - place, columns]))
         values.append(diagonal[first : max(first, last)])
     made = sparse_coo_tensor(torch.cat(indices, 1), torch.cat(values), shape, is_coalesced=len(places) == 1)
@@ -499,7 +500,7 @@ def smm(input: Tensor, mat2: Tensor) -> Tensor:
 def _product(mat1: Tensor, mat2: Tensor) -> Tensor:
     """The product of a sparse matrix and a dense one, with all elements of the rows that have any."""
     rows, values = _rows(mat1, mat2)
-    columns = torch.arange(mat2.shape[1])
+    columns = torch.arange(mat2.shape[1], device=mat2.device)
     indices = torch.stack([rows.repeat_interleave(len(columns)), columns.repeat(len(rows))])
     return sparse_coo_tensor(indices, values.reshape(-1), (mat1.shape[0], mat2.shape[1]))
 

@@ -17,13 +17,13 @@ pub struct Rows {
     pub width: usize,
 }
 
-const NAMES: &[&CStr] = &[c"lstm", c"gru", c"step", c"back", c"gru_back", c"lstm_back"];
+const NAMES: &[&CStr] = &[c"lstm", c"gru", c"gru_back", c"lstm_back", c"lstm_step", c"lstm_step_back"];
 const LSTM: usize = 0;
 const GRU: usize = 1;
-const STEP: usize = 2;
-const BACK: usize = 3;
-const GRU_BACK: usize = 4;
-const LSTM_BACK: usize = 5;
+const GRU_BACK: usize = 2;
+const LSTM_BACK: usize = 3;
+const LSTM_STEP: usize = 4;
+const LSTM_STEP_BACK: usize = 5;
 
 /// A kernel by its place among the names.
 fn kernel(card: &Card, dtype: DType, place: usize) -> Result<Kernel> {
@@ -39,12 +39,6 @@ extern "C" __global__ void gru({element}* next, const {element}* input, const {e
                                u64 n) {{
     gru_gates<{element}, {compute}>(input, hidden, state, next, count, n);
 }}
-extern "C" __global__ void step({compute}* gates, {compute}* out, {compute}* next, const {compute}* state, u64 count, u64 n) {{
-    lstm_step<{compute}>(gates, state, out, next, count, n);
-}}
-extern "C" __global__ void back({compute}* to, {compute}* kept, LstmStep<{compute}> step, u64 count, u64 n) {{
-    lstm_step_back<{compute}>(step, to, kept, count, n);
-}}
 extern "C" __global__ void gru_back({element}* to_input, {element}* to_hidden, {element}* to_state, const {element}* grad,
                                     const {element}* input, const {element}* hidden, const {element}* state, u64 count, u64 n) {{
     gru_gates_back<{element}, {compute}>(grad, input, hidden, state, to_input, to_hidden, to_state, count, n);
@@ -52,6 +46,12 @@ extern "C" __global__ void gru_back({element}* to_input, {element}* to_hidden, {
 extern "C" __global__ void lstm_back({element}* to_gates, {element}* to_state, const {element}* grad, const {element}* carried,
                                      const {element}* gates, const {element}* before, const {element}* next, u64 count, u64 n) {{
     lstm_gates_back<{element}, {compute}>(grad, carried, gates, before, next, to_gates, to_state, count, n);
+}}
+extern "C" __global__ void lstm_step({element}* out, {element}* cell, {element}* gates, const {element}* before, u64 count, u64 n) {{
+    rushlight::lstm_step<{element}, {compute}>(gates, before, out, cell, count, n);
+}}
+extern "C" __global__ void lstm_step_back({element}* to_sums, {element}* to_cell, LstmStep<{element}> step, u64 count, u64 n) {{
+    rushlight::lstm_step_back<{element}, {compute}>(step, to_sums, to_cell, count, n);
 }}
 "#
         )
@@ -140,50 +140,50 @@ pub unsafe fn lstm_back(
     unsafe { run(card, stream, kernel(card, dtype, LSTM_BACK)?, rows, &mut arguments) }
 }
 
-/// Enqueues a step of a long short-term memory, which replaces the sums of the gates by the gates: from the gates and the state to
-/// the output and the next state, all in the compute dtype.
+/// Enqueues a step of a long short-term memory, which replaces the sums of the gates by the gates: from the gates and the cell before
+/// to the output and the cell.
 ///
 /// # Safety
 /// The operands are row-major, of these sizes, and held for the stream.
-pub unsafe fn step(
+pub unsafe fn lstm_step(
     card: &Card,
     stream: StreamId,
     dtype: DType,
-    [mut gates, mut state]: [u64; 2],
-    [mut out, mut next]: [u64; 2],
+    mut results: [u64; 2],
+    mut operands: [u64; 2],
     rows: Rows,
 ) -> Result<()> {
-    let mut arguments = [argument(&mut gates), argument(&mut out), argument(&mut next), argument(&mut state)];
+    let mut arguments: Vec<_> = results.iter_mut().chain(&mut operands).map(argument).collect();
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.
-    unsafe { run(card, stream, kernel(card, dtype, STEP)?, rows, &mut arguments) }
+    unsafe { run(card, stream, kernel(card, dtype, LSTM_STEP)?, rows, &mut arguments) }
 }
 
-/// What the gradient of a step reads: gates, the states before and after, the gradients of the output from outside and from later
-/// steps, and that of the state from outside, which may be zero.
+/// What the gradient of such a step reads: gates, the cells before and after, the gradient of the output, and that of the cell from
+/// outside, which may be zero.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Step {
+pub struct LstmStep {
     pub gates: u64,
     pub before: u64,
-    pub state: u64,
+    pub cell: u64,
     pub grad_output: u64,
-    pub carried: u64,
-    pub grad_state: u64,
+    pub grad_cell: u64,
 }
 
-/// Enqueues the gradients of a step's gates, and of the state before, in place of that of the next one.
+/// Enqueues the gradients of a step's sums, and of the cell before, in place of that of the cell after.
 ///
 /// # Safety
 /// The operands are row-major, of these sizes, and held for the stream.
-pub unsafe fn back(
+pub unsafe fn lstm_step_back(
     card: &Card,
     stream: StreamId,
     dtype: DType,
-    [mut to, mut kept]: [u64; 2],
-    mut step: Step,
+    mut results: [u64; 2],
+    mut step: LstmStep,
     rows: Rows,
 ) -> Result<()> {
-    let mut arguments = [argument(&mut to), argument(&mut kept), argument(&mut step)];
+    let [to_sums, to_cell] = &mut results;
+    let mut arguments = [argument(to_sums), argument(to_cell), argument(&mut step)];
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.
-    unsafe { run(card, stream, kernel(card, dtype, BACK)?, rows, &mut arguments) }
+    unsafe { run(card, stream, kernel(card, dtype, LSTM_STEP_BACK)?, rows, &mut arguments) }
 }

@@ -10,7 +10,7 @@ use rushlight_core::{DType, Device, Error, Result};
 
 use crate::args::replace_where;
 use crate::interceptors::{Modes, Rest, count_autocast_on_cuda};
-use crate::operator::{Args, Autocast, Operator};
+use crate::operator::{Args, Autocast};
 use crate::primitives::primitives;
 use crate::value::{Output, Target};
 
@@ -107,16 +107,6 @@ fn applies_to(tensor: &Tensor, processor: Processor) -> bool {
     tensor.dtype().is_floating() && tensor.dtype() != DType::F64 && Processor::of(tensor) == Some(processor)
 }
 
-/// What an operator does on CUDA devices: what it does on the host, unless its definition says otherwise. Operators that need the
-/// range of float32 on the host alone are left unchanged.
-fn on_cuda(op: &Operator) -> Autocast {
-    match (op.autocast_on_cuda, op.autocast) {
-        (Some(rule), _) => rule,
-        (None, Autocast::Fp32) => Autocast::Unchanged,
-        (None, rule) => rule,
-    }
-}
-
 /// The half type, unless float32 is among the arguments; another half type before it is an error.
 fn promoted(args: &Args, processor: Processor, lower: DType) -> Result<DType> {
     let meet = |found: DType, tensor: &Tensor| match tensor.dtype() {
@@ -134,7 +124,10 @@ fn promoted(args: &Args, processor: Processor, lower: DType) -> Result<DType> {
 
 /// The dtype to which the arguments of this operator are cast; `None` if it leaves them unchanged.
 fn wanted(args: &Args, processor: Processor, lower: DType) -> Result<Option<DType>> {
-    let rule = if processor == Processor::Cuda { on_cuda(args.op) } else { args.op.autocast };
+    let rule = match processor {
+        Processor::Host => args.op.autocast.cpu,
+        Processor::Cuda => args.op.autocast.cuda,
+    };
     Ok(match rule {
         Autocast::LowerPrecision => Some(lower),
         Autocast::Fp32 => Some(DType::F32),

@@ -104,7 +104,10 @@ pub fn active(op: &Operator) -> Modes {
 #[cold]
 fn active_among(op: &Operator, in_use: u64) -> Modes {
     let applies = |mode: Modes| match mode {
-        Modes::AUTOCAST => op.autocast != Autocast::Unchanged || ON_CUDA.load(Relaxed) > 0,
+        Modes::AUTOCAST => {
+            op.autocast.cpu != Autocast::Unchanged
+                || op.autocast.cuda != Autocast::Unchanged && ON_CUDA.load(Relaxed) > 0
+        }
         Modes::VMAP => op.tags.has(Tags::RANDOM),
         // They apply to the operator that it calls instead.
         _ => !matches!(op.implementation, Implementation::Delegate(_)),

@@ -593,6 +593,25 @@ impl Autocast {
     pub const fn fp32_if(needed: bool) -> Autocast {
         if needed { Autocast::Fp32 } else { Autocast::Unchanged }
     }
+
+    pub const fn everywhere(self) -> Autocasts {
+        Autocasts { cpu: self, cuda: self }
+    }
+
+    pub const fn on_cpu_alone(self) -> Autocasts {
+        Autocasts { cpu: self, cuda: Autocast::Unchanged }
+    }
+
+    pub const fn on_cuda_alone(self) -> Autocasts {
+        Autocasts { cpu: Autocast::Unchanged, cuda: self }
+    }
+}
+
+/// What mixed precision does on the CPU and on CUDA devices.
+#[derive(Clone, Copy)]
+pub struct Autocasts {
+    pub cpu: Autocast,
+    pub cuda: Autocast,
 }
 
 /// The arguments and results of the forward that a formula uses.
@@ -708,10 +727,8 @@ pub struct Operator {
     pub out: Out,
     /// The dtypes that the computation accepts, after promotion.
     pub dtypes: DTypes,
-    /// The effect of mixed precision on its arguments.
-    pub autocast: Autocast,
-    /// The same on CUDA devices, where torch's lists differ. By default `autocast`, without casts to float32.
-    pub autocast_on_cuda: Option<Autocast>,
+    /// The effect of mixed precision on its arguments, on each device: torch's lists differ.
+    pub autocast: Autocasts,
     pub tags: Tags,
     pub implementation: Implementation,
     /// The support of sparse operands.
@@ -762,8 +779,7 @@ impl Operator {
         doc: "",
         out: Out::CAST,
         dtypes: DTypes::COMMON,
-        autocast: Autocast::Unchanged,
-        autocast_on_cuda: None,
+        autocast: Autocast::Unchanged.everywhere(),
         tags: Tags::NONE,
         implementation: Implementation::CompositeImplicit(|_| Ok(Output::Nothing)),
         sparse: Sparse::Unsupported,

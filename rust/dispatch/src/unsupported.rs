@@ -64,7 +64,8 @@ const OVERLOADS: &[(&str, &str, &[&str])] = &[
 /// The error for a tensor of this backend of torch's.
 #[cold]
 pub fn unsupported_by(name: &str, backend: &str) -> Error {
-    let overload = OVERLOADS.iter().find(|(of, _, names)| *of == backend && names.contains(&name));
+    let on_host = backend.replace("CUDA", "CPU");
+    let overload = OVERLOADS.iter().find(|(of, _, names)| *of == on_host && names.contains(&name));
     let name = overload.map_or(name.to_owned(), |(_, form, _)| form.replace("{}", name));
     Error::new(
         Class::NotImplemented,
@@ -73,7 +74,7 @@ pub fn unsupported_by(name: &str, backend: &str) -> Error {
         ),
     )
     .hint(match backend {
-        "SparseCPU" => "Use x.to_dense() for all elements, or x.coalesce().values() for the stored ones.",
+        "SparseCPU" | "SparseCUDA" => "Use x.to_dense() for all elements, or x.coalesce().values() for the stored ones.",
         "QuantizedCPU" => "Use x.dequantize() for the numbers, or x.int_repr() for the integers.",
         _ => "Use x.to_dense() for all elements, or x.values() for the stored ones.",
     })

@@ -250,7 +250,7 @@ fn note_resized(resized: Resized, own: &[isize], sizes: &[isize]) -> Result<()> 
 /// Gives a tensor a dense layout from its offset on. Its storage grows if necessary.
 pub fn resize(tensor: &Tensor, layout: Layout) -> Result<()> {
     if tensor.is_sparse() {
-        return Err(crate::sparse::unsupported("resize_"));
+        return Err(crate::sparse::unsupported("resize_", tensor));
     }
     if tensor.is_batched() {
         return Err(crate::vmap::storage_error());

@@ -7,11 +7,6 @@ use rushlight_core::{Result, Storage};
 use rushlight_cuda::card::{self, Card};
 use rushlight_cuda::stream;
 
-/// Whether cuDNN's kernels can read from a byte of a storage: they take several elements at once, from multiples of 16.
-pub fn is_aligned(storage: &Storage, first_byte: isize) -> bool {
-    storage.address().wrapping_add_signed(first_byte).is_multiple_of(16)
-}
-
 /// The device and the stream of a kernel, and the memory that stays in place while it is enqueued.
 pub struct Held<'a> {
     pub card: &'static Card,

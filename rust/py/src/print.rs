@@ -400,21 +400,17 @@ fn sparse(prefix: String, tensor: &Tensor) -> String {
     };
     let gap = format!(",\n{}", " ".repeat(indent));
     let mut text = prefix.clone() + &parts.iter().map(|(name, own)| part(name, own)).collect::<Vec<_>>().join(&gap);
-    let mut suffixes = vec![format!("nnz={count}")];
-    // Behind coordinates the size is on a line of its own.
-    let by_coordinates = tensor.parts().is_some();
-    if without_data {
-        suffixes = vec![size];
-        let device = "device='meta'".to_owned();
-        if by_coordinates {
-            text = format!("{text}{gap}{device}");
-        } else {
-            suffixes.insert(0, device);
-        }
-    } else if by_coordinates {
-        text = format!("{text}{gap}{size}");
-    } else {
-        suffixes.insert(0, size);
+    let mut suffixes = Vec::new();
+    if tensor.device() != Device::Cpu {
+        suffixes.push(format!("device='{}'", tensor.device()));
+    }
+    suffixes.push(size);
+    if !without_data {
+        suffixes.push(format!("nnz={count}"));
+    }
+    // Behind coordinates the first of them is on a line of its own.
+    if tensor.parts().is_some() {
+        text = format!("{text}{gap}{}", suffixes.remove(0));
     }
     let dtype = tensor.dtype();
     if ![default_dtype(), default_dtype().to_complex(), DType::I64, DType::Bool].contains(&dtype) {

@@ -6,7 +6,8 @@ use rushlight::sparse::compressed::convert::to_layout;
 use rushlight::sparse::{
     COALESCE, FROM_COMPRESSED, FROM_PARTS, TO_DENSE, TO_SPARSE, VALUES, convert::MASKED, product::times,
 };
-use rushlight_autograd::{CompressedParts, SparseParts};
+use rushlight_autograd::{CompressedParts, SparseParts, Tensor};
+use rushlight_core::Device;
 use rushlight_dispatch::op;
 use rushlight_dispatch::value::{Value, sizes_value};
 
@@ -57,12 +58,22 @@ fn converted<'py>(
     if result.id() == own.tensor.id() { own.same() } else { own.wrap(result) }
 }
 
+/// torch's name of the backend of a tensor that has no coordinates.
+pub fn backend(tensor: &Tensor) -> &'static str {
+    match (tensor.is_sparse(), matches!(tensor.device(), Device::Cuda(_))) {
+        (true, true) => "SparseCsrCUDA",
+        (true, false) => "SparseCsrCPU",
+        (false, true) => "CUDA",
+        (false, false) => "CPU",
+    }
+}
+
 /// The same for methods that exist in torch only for sparse tensors.
 fn inner(own: &Own, name: &str) -> PyResult<std::sync::Arc<SparseParts>> {
     own.tensor.parts().ok_or_else(|| {
         PyNotImplementedError::new_err(format!(
             "Could not run 'aten::{name}' with arguments from the '{}' backend. This could be because the operator doesn't exist for this backend, or was omitted during the selective/custom build process (if using custom build).",
-            if own.tensor.is_sparse() { "SparseCsrCPU" } else { "CPU" }
+            backend(own.tensor)
         ))
     })
 }

@@ -13,6 +13,7 @@ use rushlight_dispatch::value::Value;
 use crate::dtype::{PyDevice, extract_dtype, extract_quantized, read_device, to_quantized};
 use crate::errors::{kind_of, raise};
 use crate::methods::{Own, named_format};
+use crate::sparse::backend;
 use crate::{errors, methods, object, parse};
 
 /// The arguments of a conversion.
@@ -122,9 +123,10 @@ fn type_name(tensor: &Tensor) -> String {
     if tensor.is_quantized() {
         return format!("torch.quantized.{}Tensor", rushlight::quantized::convert::display_name(tensor.dtype()));
     }
-    let home = match tensor.device() {
-        Device::Cuda(_) => "torch.cuda",
-        _ if tensor.is_sparse() => "torch.sparse",
+    let home = match (tensor.device(), tensor.is_sparse()) {
+        (Device::Cuda(_), true) => "torch.cuda.sparse",
+        (Device::Cuda(_), false) => "torch.cuda",
+        (_, true) => "torch.sparse",
         _ => "torch",
     };
     format!("{home}.{}Tensor", tensor.dtype().display_name())
@@ -204,7 +206,7 @@ methods! {
         let _ = non_blocking;
         let Some(dtype) = given(&dtype) else {
             if own.tensor.compressed_parts().is_some() {
-                return Err(PyRuntimeError::new_err("Unimplemented backend SparseCsrCPU"));
+                return Err(PyRuntimeError::new_err(format!("Unimplemented backend {}", backend(own.tensor))));
             }
             return own.give(type_name(own.tensor));
         };
@@ -224,7 +226,10 @@ methods! {
     fn new_tensor(own, data = required, dtype, device, requires_grad = False, pin_memory = False) "A new tensor from Python data, with this tensor's dtype and device." {
         let data = data.ok_or_else(|| PyTypeError::new_err(parse::missing("new_tensor", &["data"])))?;
         if own.tensor.compressed_parts().is_some() {
-            return Err(PyRuntimeError::new_err("Cannot map DispatchKey SparseCsrCPU to a unique layout."));
+            return Err(PyRuntimeError::new_err(format!(
+                "Cannot map DispatchKey {} to a unique layout.",
+                backend(own.tensor)
+            )));
         }
         let dtype = given(&dtype).map(dtype_of).transpose()?.unwrap_or(own.tensor.dtype());
         let device = given(&device).map_or(Ok(own.tensor.device()), |device| device_of(device)?.reachable())?;

@@ -31,8 +31,8 @@ pub struct Dropout {
 
 /// `cudnnRNNDescriptor_t`.
 #[derive(Default)]
-pub struct Layers {
-    own: Option<Described>,
+pub struct NetworkDescription {
+    set: Option<Described>,
 }
 
 #[derive(Clone)]
@@ -56,14 +56,14 @@ fn refuses(what: &str) -> bool {
 }
 
 /// The network over sequences.
-fn over(layers: &Layers, input: &Sequences) -> Result<Network, Status> {
-    let own = layers.own.as_ref().ok_or(BAD_PARAM)?;
-    let mut network = own.network.clone();
-    if input.data != own.code || input.features != network.input as i64 {
+fn over(description: &NetworkDescription, input: &Sequences) -> Result<Network, Status> {
+    let set = description.set.as_ref().ok_or(BAD_PARAM)?;
+    let mut network = set.network.clone();
+    if input.data != set.code || input.features != network.input as i64 {
         return Err(SHAPE_MISMATCH);
     }
     network.packed = input.layout == PACKED;
-    if network.packed == own.padded {
+    if network.packed == set.padded {
         return Err(BAD_PARAM);
     }
     network.lengths = input.lengths.iter().map(|&length| length as usize).collect();
@@ -72,7 +72,7 @@ fn over(layers: &Layers, input: &Sequences) -> Result<Network, Status> {
 
 /// The same, checked with all that is described besides.
 unsafe fn described(
-    layers: *const Layers,
+    description: *const NetworkDescription,
     input: *const Sequences,
     output: *const Sequences,
     hidden: *const Tensor,
@@ -80,10 +80,11 @@ unsafe fn described(
 ) -> Result<Network, Status> {
     // SAFETY: callers pass descriptions, or null.
     unsafe {
-        let (Some(layers), Some(input), Some(hidden)) = (layers.as_ref(), input.as_ref(), hidden.as_ref()) else {
+        let (Some(description), Some(input), Some(hidden)) = (description.as_ref(), input.as_ref(), hidden.as_ref())
+        else {
             return Err(NULL_POINTER);
         };
-        let network = over(layers, input)?;
+        let network = over(description, input)?;
         if let Some(output) = output.as_ref() {
             let features = (network.output * network.directions) as i64;
             if *output != (Sequences { features, ..input.clone() }) {
@@ -196,16 +197,16 @@ entries! {
 
     cudnnDestroyDropoutDescriptor(dropout: *mut Dropout) { drop(Box::from_raw(dropout)); SUCCESS }
 
-    cudnnCreateRNNDescriptor(made: *mut *mut Layers) {
+    cudnnCreateRNNDescriptor(made: *mut *mut NetworkDescription) {
         *made = Box::into_raw(Box::default());
         SUCCESS
     }
 
     cudnnSetRNNDescriptor_v8(
-        layers: *mut Layers, algorithm: c_int, mode: c_int, bias: c_int, direction: c_int, skips: c_int, data: c_int,
+        description: *mut NetworkDescription, algorithm: c_int, mode: c_int, bias: c_int, direction: c_int, skips: c_int, data: c_int,
         compute: c_int, math: c_int, input: i32, width: i32, output: i32, count: i32, dropout: *const Dropout, flags: u32
     ) {
-        if layers.is_null() || dropout.is_null() { return NULL_POINTER; }
+        if description.is_null() || dropout.is_null() { return NULL_POINTER; }
         if algorithm != 0 || skips != 0 || refuses("networks") { return NOT_SUPPORTED; }
         let kind = match mode {
             0 => Kind::Relu,
@@ -237,11 +238,11 @@ entries! {
             lengths: Vec::new(),
             packed: false,
         };
-        (*layers).own = Some(Described { network, code: data, padded: flags == PADDED });
+        (*description).set = Some(Described { network, code: data, padded: flags == PADDED });
         SUCCESS
     }
 
-    cudnnDestroyRNNDescriptor(layers: *mut Layers) { drop(Box::from_raw(layers)); SUCCESS }
+    cudnnDestroyRNNDescriptor(description: *mut NetworkDescription) { drop(Box::from_raw(description)); SUCCESS }
 
     cudnnCreateRNNDataDescriptor(made: *mut *mut Sequences) {
         *made = Box::into_raw(Box::default());
@@ -266,19 +267,19 @@ entries! {
 
     cudnnDestroyRNNDataDescriptor(own: *mut Sequences) { drop(Box::from_raw(own)); SUCCESS }
 
-    cudnnGetRNNWeightSpaceSize(handle: *const Handle, layers: *const Layers, bytes: *mut usize) {
+    cudnnGetRNNWeightSpaceSize(handle: *const Handle, description: *const NetworkDescription, bytes: *mut usize) {
         if handle.is_null() || bytes.is_null() { return NULL_POINTER; }
-        let Some(own) = &(*layers).own else { return BAD_PARAM };
-        *bytes = own.network.weight_elements() * own.network.data.bytes();
+        let Some(set) = &(*description).set else { return BAD_PARAM };
+        *bytes = set.network.weight_elements() * set.network.data.bytes();
         SUCCESS
     }
 
     cudnnGetRNNWeightParams(
-        handle: *const Handle, layers: *const Layers, pseudo: i32, bytes: usize, space: usize, number: i32,
+        handle: *const Handle, description: *const NetworkDescription, pseudo: i32, bytes: usize, space: usize, number: i32,
         matrix: *mut Tensor, matrix_at: *mut usize, bias: *mut Tensor, bias_at: *mut usize
     ) {
         if handle.is_null() || space == 0 || matrix.is_null() || bias.is_null() { return NULL_POINTER; }
-        let Some(Described { network, code, .. }) = &(*layers).own else { return BAD_PARAM };
+        let Some(Described { network, code, .. }) = &(*description).set else { return BAD_PARAM };
         let size = network.data.bytes();
         if bytes != network.weight_elements() * size { return BAD_PARAM; }
         if !(0..network.layers * network.directions).contains(&(pseudo as usize)) || number < 0 { return BAD_PARAM; }
@@ -301,12 +302,12 @@ entries! {
     }
 
     cudnnGetRNNTempSpaceSizes(
-        handle: *const Handle, layers: *const Layers, mode: c_int, input: *const Sequences, work: *mut usize,
+        handle: *const Handle, description: *const NetworkDescription, mode: c_int, input: *const Sequences, work: *mut usize,
         reserve: *mut usize
     ) {
         if handle.is_null() || work.is_null() || reserve.is_null() { return NULL_POINTER; }
         if !(0..=1).contains(&mode) { return BAD_PARAM; }
-        match over(&*layers, &*input) {
+        match over(&*description, &*input) {
             Ok(network) => {
                 *work = network.work_bytes();
                 *reserve = if mode == 1 { network.reserve_bytes() } else { 0 };
@@ -317,13 +318,13 @@ entries! {
     }
 
     cudnnRNNForward(
-        handle: *const Handle, layers: *const Layers, mode: c_int, lengths: usize, input: *const Sequences, x: usize,
+        handle: *const Handle, description: *const NetworkDescription, mode: c_int, lengths: usize, input: *const Sequences, x: usize,
         output: *const Sequences, y: usize, hidden: *const Tensor, hx: usize, hy: usize, cells: *const Tensor, cx: usize,
         cy: usize, weight_bytes: usize, weights: usize, work_bytes: usize, work: usize, reserve_bytes: usize,
         reserve: usize
     ) {
         if lengths != 0 || !(0..=1).contains(&mode) || output.is_null() { return BAD_PARAM; }
-        let network = match described(layers, input, output, hidden, cells) {
+        let network = match described(description, input, output, hidden, cells) {
             Ok(network) => network,
             Err(status) => return status,
         };
@@ -348,13 +349,13 @@ entries! {
     }
 
     cudnnRNNBackwardData_v8(
-        handle: *const Handle, layers: *const Layers, lengths: usize, output: *const Sequences, y: usize, dy: usize,
+        handle: *const Handle, description: *const NetworkDescription, lengths: usize, output: *const Sequences, y: usize, dy: usize,
         input: *const Sequences, dx: usize, hidden: *const Tensor, hx: usize, dhy: usize, dhx: usize, cells: *const Tensor,
         cx: usize, dcy: usize, dcx: usize, weight_bytes: usize, weights: usize, work_bytes: usize, work: usize,
         reserve_bytes: usize, reserve: usize
     ) {
         if lengths != 0 || output.is_null() { return BAD_PARAM; }
-        let network = match described(layers, input, output, hidden, cells) {
+        let network = match described(description, input, output, hidden, cells) {
             Ok(network) => network,
             Err(status) => return status,
         };
@@ -380,13 +381,13 @@ entries! {
     }
 
     cudnnRNNBackwardWeights_v8(
-        handle: *const Handle, layers: *const Layers, mode: c_int, lengths: usize, input: *const Sequences, x: usize,
+        handle: *const Handle, description: *const NetworkDescription, mode: c_int, lengths: usize, input: *const Sequences, x: usize,
         hidden: *const Tensor, hx: usize, output: *const Sequences, y: usize, weight_bytes: usize, weights: usize,
         work_bytes: usize, work: usize, reserve_bytes: usize, reserve: usize
     ) {
         if mode != ADD { return NOT_SUPPORTED; }
         if lengths != 0 || output.is_null() { return BAD_PARAM; }
-        let network = match described(layers, input, output, hidden, std::ptr::null()) {
+        let network = match described(description, input, output, hidden, std::ptr::null()) {
             Ok(network) => network,
             Err(status) => return status,
         };

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from enum import IntEnum
 
 from rushlight._loading import load as _load
 from rushlight._names import missing_from
 from rushlight._set_module import set_module as _set_module
 from rushlight.backends import cuda
+from rushlight.backends.cuda import SDPBackend
 
 from ._registry import (
     activate_flash_attention_impl,
@@ -38,27 +38,13 @@ WARN_FOR_UNFUSED_KERNELS = False
 
 _set_module(
     "rushlight.nn.attention",
+    SDPBackend,
     activate_flash_attention_impl,
     current_flash_attention_impl,
     list_flash_attention_impls,
     register_flash_attention_impl,
     restore_flash_attention_impl,
 )
-
-
-class SDPBackend(IntEnum):
-    """The kernels of torch.
-
-    >>> torch.nn.attention.SDPBackend.MATH.name
-    'MATH'
-    """
-
-    ERROR = -1
-    MATH = 0
-    FLASH_ATTENTION = 1
-    EFFICIENT_ATTENTION = 2
-    CUDNN_ATTENTION = 3
-    OVERRIDEABLE = 4
 
 
 _SWITCHES = {

@@ -186,7 +186,7 @@ class RNNBase(Module):
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """Raises an error unless an input has the dtype of the weights and the right sizes."""
         dtype = self._flat_weights[0].dtype
-        if input.dtype != dtype and not torch.is_autocast_enabled("cpu"):
+        if input.dtype != dtype and not (torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")):
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({dtype}). Convert input: "
                 f"input.to({dtype}), or convert model: model.to({input.dtype})"

@@ -200,31 +200,32 @@ fn math_of(dtype: DType) -> c_int {
 
 impl Call<'_> {
     /// `None` if cuDNN cannot describe the convolution.
-    fn new<'a>(library: &'static Functions, handle: &'a Handle, own: &Convolution) -> Option<Call<'a>> {
-        let [dtype, sum] = types(own.dtype)?;
-        let input = Description::tensor(library, dtype, &own.input, own.channels_last)?;
-        let output = Description::tensor(library, dtype, &own.output, own.channels_last)?;
-        let weight = Description::weight(library, dtype, &own.weight, own.channels_last)?;
+    fn new<'a>(library: &'static Functions, handle: &'a Handle, geometry: &Convolution) -> Option<Call<'a>> {
+        let [dtype, sum] = types(geometry.dtype)?;
+        let input = Description::tensor(library, dtype, &geometry.input, geometry.channels_last)?;
+        let output = Description::tensor(library, dtype, &geometry.output, geometry.channels_last)?;
+        let weight = Description::weight(library, dtype, &geometry.weight, geometry.channels_last)?;
         let convolution = Description::new(library.create_convolution, library.destroy_convolution, |object| {
-            let [padding, strides, dilation] = [&own.padding, &own.strides, &own.dilation].map(|list| list.as_ptr());
-            let count = own.padding.len() as c_int;
+            let [padding, strides, dilation] =
+                [&geometry.padding, &geometry.strides, &geometry.dilation].map(|list| list.as_ptr());
+            let count = geometry.padding.len() as c_int;
             // SAFETY: the description was created as one, and all lists have the length that is passed.
             unsafe { (library.set_convolution)(object, count, padding, strides, dilation, CROSS_CORRELATION, sum) }
         })?;
         // SAFETY: the description was created as one.
         let refused = unsafe {
-            (library.set_groups)(convolution.object, own.groups) != SUCCESS
-                || (library.set_math)(convolution.object, math_of(own.dtype)) != SUCCESS
+            (library.set_groups)(convolution.object, geometry.groups) != SUCCESS
+                || (library.set_math)(convolution.object, math_of(geometry.dtype)) != SUCCESS
         };
         if refused {
             return None;
         }
-        let (operands, result) = match own.target {
+        let (operands, result) = match geometry.target {
             Target::Output => ([input, weight], output),
             Target::Input => ([weight, output], input),
             Target::Weight => ([input, output], weight),
         };
-        Some(Call { library, handle, operands, result, convolution, target: own.target })
+        Some(Call { library, handle, operands, result, convolution, target: geometry.target })
     }
 
     /// The algorithms that cuDNN recommends, the best one first.
@@ -287,9 +288,9 @@ impl Call<'_> {
     }
 
     /// The ways that the settings permit.
-    fn ways(&self, own: &Convolution, answers: &[Answer], deterministic: bool) -> Vec<Way> {
+    fn ways(&self, geometry: &Convolution, answers: &[Answer], deterministic: bool) -> Vec<Way> {
         let function = self.library.size[self.target as usize];
-        let exact = math_of(own.dtype) == FMA_MATH;
+        let exact = math_of(geometry.dtype) == FMA_MATH;
         let permitted =
             |answer: &&Answer| answer.status == SUCCESS && (!deterministic || answer.determinism == DETERMINISTIC);
         let way = |answer: &Answer| {
@@ -401,11 +402,11 @@ static PLANS: ForkMutex<BTreeMap<Key, Arc<[Way]>>> = ForkMutex::new(Rank::Tables
 ///
 /// # Safety
 /// As `convolve`.
-unsafe fn plan(call: &Call, card: &Card, stream: StreamId, own: &Convolution, at: [u64; 3]) -> Result<Arc<[Way]>> {
+unsafe fn plan(call: &Call, card: &Card, stream: StreamId, geometry: &Convolution, at: [u64; 3]) -> Result<Arc<[Way]>> {
     let measured = SETTINGS.benchmark.load(Ordering::Relaxed) && !capture::is_capturing(card.index, stream);
-    let deterministic = own.deterministic || SETTINGS.deterministic.load(Ordering::Relaxed);
+    let deterministic = geometry.deterministic || SETTINGS.deterministic.load(Ordering::Relaxed);
     let tf32 = SETTINGS.tf32.load(Ordering::Relaxed);
-    let key = (card.index, own.clone(), [measured, deterministic, tf32]);
+    let key = (card.index, geometry.clone(), [measured, deterministic, tf32]);
     if let Some(known) = PLANS.lock().get(&key) {
         return Ok(known.clone());
     }
@@ -417,7 +418,7 @@ unsafe fn plan(call: &Call, card: &Card, stream: StreamId, own: &Convolution, at
     if answers.is_empty() {
         answers = call.ask();
     }
-    let ways: Arc<[Way]> = call.ways(own, &answers, deterministic).into();
+    let ways: Arc<[Way]> = call.ways(geometry, &answers, deterministic).into();
     let mut plans = PLANS.lock();
     if plans.len() >= MOST_PLANS {
         plans.clear();
@@ -434,26 +435,26 @@ unsafe fn plan(call: &Call, card: &Card, stream: StreamId, own: &Convolution, at
 pub unsafe fn convolve(
     card: &Card,
     stream: StreamId,
-    own: &Convolution,
+    geometry: &Convolution,
     [input, weight, output]: [u64; 3],
 ) -> Result<bool> {
-    let Some(library) = found().filter(|_| takes(own.dtype)) else { return Ok(false) };
-    let at = match own.target {
+    let Some(library) = found().filter(|_| takes(geometry.dtype)) else { return Ok(false) };
+    let at = match geometry.target {
         Target::Output => [input, weight, output],
         Target::Input => [weight, output, input],
         Target::Weight => [input, output, weight],
     };
     let _relaxed = capture::Relaxed::begin();
     let handle = Handle::take(library, card, stream)?;
-    let Some(call) = Call::new(library, &handle, own) else { return Ok(false) };
+    let Some(call) = Call::new(library, &handle, geometry) else { return Ok(false) };
     // SAFETY: guaranteed by the caller.
-    let ways = unsafe { plan(&call, card, stream, own, at)? };
+    let ways = unsafe { plan(&call, card, stream, geometry, at)? };
     for &way in &*ways {
         let Some(workspace) = room(card, stream, way.workspace)? else { continue };
         let mut status = SUCCESS;
         enqueue(card, call.name(), stream, || {
             // SAFETY: guaranteed by the caller; the workspace is held for the stream.
-            status = unsafe { call.run(own.dtype, way, workspace.pointer(), at) };
+            status = unsafe { call.run(geometry.dtype, way, workspace.pointer(), at) };
             if is_refusal(status) { Ok(()) } else { library.check(status) }
         })?;
         if status == SUCCESS {

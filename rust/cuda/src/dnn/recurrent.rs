@@ -139,35 +139,35 @@ pub struct Buffer {
 type Known = BTreeMap<(u8, Network), Option<Arc<Buffer>>>;
 static BUFFERS: ForkMutex<Known> = ForkMutex::new(Rank::Tables, BTreeMap::new());
 
-fn remember(card: &Card, own: &Network, buffer: Option<Arc<Buffer>>) {
+fn remember(card: &Card, network: &Network, buffer: Option<Arc<Buffer>>) {
     let mut known = BUFFERS.lock();
     if known.len() >= MOST_PLANS {
         known.clear();
     }
-    known.insert((card.index, own.clone()), buffer);
+    known.insert((card.index, network.clone()), buffer);
 }
 
 /// The buffer for a network's weights; `None` if cuDNN does not take the network.
-pub fn buffer(card: &Card, stream: StreamId, own: &Network) -> Result<Option<Arc<Buffer>>> {
-    let Some(library) = found().filter(|_| takes(own.dtype)) else { return Ok(None) };
-    if let Some(known) = BUFFERS.lock().get(&(card.index, own.clone())) {
+pub fn buffer(card: &Card, stream: StreamId, network: &Network) -> Result<Option<Arc<Buffer>>> {
+    let Some(library) = found().filter(|_| takes(network.dtype)) else { return Ok(None) };
+    if let Some(known) = BUFFERS.lock().get(&(card.index, network.clone())) {
         return Ok(known.clone());
     }
     let _relaxed = capture::Relaxed::begin();
     let handle = Handle::take(library, card, stream)?;
     let mut found = None;
-    if let Some(described) = own.describe(library, &handle, false) {
+    if let Some(described) = network.describe(library, &handle, false) {
         let mut bytes = 0;
         // SAFETY: both objects are alive, and the pointer is that of a local variable.
         let status = unsafe { (library.size_of_weights)(handle.object, described.network.object, &raw mut bytes) };
         if status == SUCCESS {
             // cuDNN tells addresses, and only computes them: the memory stays as it is, but its size is checked.
             let weights = Workspace::new(card.index, stream, bytes)?;
-            let places = places(library, &handle, own, &described, &weights);
+            let places = places(library, &handle, network, &described, &weights);
             found = places.map(|places| Arc::new(Buffer { bytes, places }));
         }
     }
-    remember(card, own, found.clone());
+    remember(card, network, found.clone());
     Ok(found)
 }
 
@@ -175,7 +175,7 @@ pub fn buffer(card: &Card, stream: StreamId, own: &Network) -> Result<Option<Arc
 fn places(
     library: &Functions,
     handle: &Handle,
-    own: &Network,
+    network: &Network,
     described: &Described,
     weights: &Workspace,
 ) -> Option<Vec<usize>> {
@@ -202,28 +202,28 @@ fn places(
         };
         (status == SUCCESS).then(|| at.map(|one| one.addr().wrapping_sub(base.addr())))
     };
-    let (gates, width, directions) = (own.gates(), own.width as usize, own.directions());
+    let (gates, width, directions) = (network.gates(), network.width as usize, network.directions());
     let mut places = Vec::new();
-    for layer in 0..own.layers * directions {
-        let given = if layer < directions { own.input } else { own.output * directions };
+    for layer in 0..network.layers * directions {
+        let given = if layer < directions { network.input } else { network.output * directions };
         let mut biases = Vec::new();
-        for (first, columns) in [(0, given as usize), (gates, own.output as usize)] {
+        for (first, columns) in [(0, given as usize), (gates, network.output as usize)] {
             let [matrix, bias] = find(layer, first)?;
             for gate in 1..gates {
                 let [own_matrix, own_bias] = find(layer, first + gate)?;
-                let step = gate * width * own.dtype.size();
+                let step = gate * width * network.dtype.size();
                 let follows = own_matrix == matrix.wrapping_add(step * columns);
-                if !follows || own.biased && own_bias != bias.wrapping_add(step) {
+                if !follows || network.biased && own_bias != bias.wrapping_add(step) {
                     return None;
                 }
             }
             places.push(matrix);
             biases.push(bias);
         }
-        if own.biased {
+        if network.biased {
             places.append(&mut biases);
         }
-        if own.output != own.width {
+        if network.output != network.width {
             places.push(find(layer, 2 * gates)?[0]);
         }
     }
@@ -297,20 +297,20 @@ impl Call {
     fn described(
         library: &'static Functions,
         handle: Handle,
-        own: &Network,
+        network: &Network,
         sequences: &Sequences,
         training: bool,
     ) -> Option<Call> {
-        let [dtype, _] = types(own.dtype)?;
-        let described = own.describe(library, &handle, sequences.packed)?;
-        let input = sequences.describe(library, dtype, own.input)?;
-        let output = sequences.describe(library, dtype, own.output * own.directions())?;
+        let [dtype, _] = types(network.dtype)?;
+        let described = network.describe(library, &handle, sequences.packed)?;
+        let input = sequences.describe(library, dtype, network.input)?;
+        let output = sequences.describe(library, dtype, network.output * network.directions())?;
         let count = c_int::try_from(sequences.lengths.len()).ok()?;
         let state = |features: c_int| {
-            Description::tensor(library, dtype, &[own.layers * own.directions(), count, features], false)
+            Description::tensor(library, dtype, &[network.layers * network.directions(), count, features], false)
         };
-        let hidden = state(own.output)?;
-        let cell = if own.kind == Kind::Lstm { Some(state(own.width)?) } else { None };
+        let hidden = state(network.output)?;
+        let cell = if network.kind == Kind::Lstm { Some(state(network.width)?) } else { None };
         let (mut work, mut reserve) = (0, 0);
         // SAFETY: all objects are alive, and the pointers are those of local variables.
         let status = unsafe {
@@ -327,7 +327,7 @@ impl Call {
             return None;
         }
         let reserve = if training { reserve } else { 0 };
-        let network = own.clone();
+        let network = network.clone();
         Some(Call {
             library,
             handle,

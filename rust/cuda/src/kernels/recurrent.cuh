@@ -75,39 +75,41 @@ DEVICE void gru_gates_back(const T* grad, const T* input, const T* hidden, const
 }
 
 /// A step that keeps the activated gates, in place of the sums.
-template <class C> DEVICE void lstm_step(C* gates, const C* state, C* out, C* next, u64 count, u64 n) {
+template <class T, class C> DEVICE void lstm_step(T* gates, const T* before, T* out, T* cell, u64 count, u64 n) {
     for (u64 at = first_element(); at < count; at += element_step()) {
-        C* const own = gates + at / n * 4 * n + at % n;
-        const C enter = sigmoid(own[0]), keep = sigmoid(own[n]), fresh = tanh(own[2 * n]), leave = sigmoid(own[3 * n]);
-        const C now = keep * state[at] + enter * fresh;
-        own[0] = enter;
-        own[n] = keep;
-        own[2 * n] = fresh;
-        own[3 * n] = leave;
-        next[at] = now;
-        out[at] = leave * tanh(now);
+        T* const own = gates + at / n * 4 * n + at % n;
+        const C enter = sigmoid(convert<C>(own[0])), keep = sigmoid(convert<C>(own[n]));
+        const C fresh = tanh(convert<C>(own[2 * n])), leave = sigmoid(convert<C>(own[3 * n]));
+        const C now = keep * convert<C>(before[at]) + enter * fresh;
+        own[0] = convert<T>(enter);
+        own[n] = convert<T>(keep);
+        own[2 * n] = convert<T>(fresh);
+        own[3 * n] = convert<T>(leave);
+        cell[at] = convert<T>(now);
+        out[at] = convert<T>(leave * tanh(now));
     }
 }
 
-/// What a step's gradient reads. Gradients arrive from outside and from later steps.
-template <class C> struct LstmStep {
-    const C *gates, *before, *state, *grad_output, *carried, *grad_state;
+/// What a step's gradient reads. The gradient of the cell from outside may be missing.
+template <class T> struct LstmStep {
+    const T *gates, *before, *cell, *grad_output, *grad_cell;
 };
 
-/// The gradients of the gates before activation, and of the previous state, in place of that of the next one.
-template <class C> DEVICE void lstm_step_back(const LstmStep<C>& step, C* to, C* kept, u64 count, u64 n) {
+/// The gradients of the sums, and of the cell before in place of that of the cell after.
+template <class T, class C> DEVICE void lstm_step_back(const LstmStep<T>& step, T* to_sums, T* to_cell, u64 count, u64 n) {
     for (u64 at = first_element(); at < count; at += element_step()) {
         const u64 first = at / n * 4 * n + at % n;
-        const C* const own = step.gates + first;
-        const C enter = own[0], keep = own[n], fresh = own[2 * n], leave = own[3 * n], one = C(1);
-        const C bent = tanh(step.state[at]), output = step.grad_output[at] + step.carried[at];
-        const C given = step.grad_state ? step.grad_state[at] : C(0);
-        const C state = kept[at] + given + output * leave * (one - bent * bent);
-        to[first] = state * fresh * enter * (one - enter);
-        to[first + n] = state * step.before[at] * keep * (one - keep);
-        to[first + 2 * n] = state * enter * (one - fresh * fresh);
-        to[first + 3 * n] = output * bent * leave * (one - leave);
-        kept[at] = state * keep;
+        const T* const own = step.gates + first;
+        const C enter = convert<C>(own[0]), keep = convert<C>(own[n]), fresh = convert<C>(own[2 * n]);
+        const C leave = convert<C>(own[3 * n]), one = C(1);
+        const C bent = tanh(convert<C>(step.cell[at])), output = convert<C>(step.grad_output[at]);
+        const C given = step.grad_cell ? convert<C>(step.grad_cell[at]) : C(0);
+        const C state = convert<C>(to_cell[at]) + given + output * leave * (one - bent * bent);
+        to_sums[first] = convert<T>(state * fresh * enter * (one - enter));
+        to_sums[first + n] = convert<T>(state * convert<C>(step.before[at]) * keep * (one - keep));
+        to_sums[first + 2 * n] = convert<T>(state * enter * (one - fresh * fresh));
+        to_sums[first + 3 * n] = convert<T>(output * bent * leave * (one - leave));
+        to_cell[at] = convert<T>(state * keep);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What cannot be done with sparse tensors, in torch's words.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{Class, Error};
+use rushlight_core::{Class, Device, Error};
 
 use crate::operator::{Args, Implementation};
 use crate::unsupported::unsupported_by;
@@ -17,16 +17,29 @@ pub fn unsupported_operator(args: &Args) -> Error {
         Some(parts) if matches!(args.op.implementation, Implementation::Pointwise(_)) => {
             Error::runtime(format!("unsupported tensor layout: {}", parts.format.layout_name())).hint(HINT)
         }
-        Some(_) => unsupported_by(&args.op.flat_name(), "SparseCsrCPU"),
-        None => unsupported(&args.op.flat_name()),
+        _ => {
+            let sparse = args.each_tensor().find(|(_, tensor)| tensor.is_sparse());
+            unsupported_by(&args.op.flat_name(), sparse.map_or("SparseCPU", |(_, tensor)| backend(tensor)))
+        }
+    }
+}
+
+/// torch's name of the backend of a sparse tensor.
+fn backend(tensor: &Tensor) -> &'static str {
+    match (tensor.compressed_parts().is_some(), matches!(tensor.device(), Device::Cuda(_))) {
+        (false, false) => "SparseCPU",
+        (false, true) => "SparseCUDA",
+        (true, false) => "SparseCsrCPU",
+        (true, true) => "SparseCsrCUDA",
     }
 }
 
 const HINT: &str = "Use x.to_dense() for all elements, or x.values() for the stored ones.";
 
+/// The error for a sparse tensor in a call that has no form for it.
 #[cold]
-pub fn unsupported(name: &str) -> Error {
-    unsupported_by(name, "SparseCPU")
+pub fn unsupported(name: &str, tensor: &Tensor) -> Error {
+    unsupported_by(name, backend(tensor))
 }
 
 /// The error for access to the memory of a tensor that has none of its own.

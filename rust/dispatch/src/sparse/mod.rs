@@ -14,6 +14,8 @@ use rushlight_core::{DType, Device, Error, Result};
 
 use self::errors::unsupported_operator;
 pub use self::errors::{no_memory, unsupported};
+use crate::call::devices::check_devices;
+use crate::call::errors::apart;
 use crate::call::through_copy::through_copy;
 use crate::copy::copy;
 use crate::interceptors::Rest;
@@ -21,9 +23,6 @@ use crate::node;
 use crate::operator::{Args, Implementation, Operator, Sparse, TensorSpec};
 use crate::primitives::{SparseBody, primitives};
 use crate::variants::{check_cast, check_in_place, check_no_gradient, check_out, check_writable, fit_in_place};
-
-/// Why sparse tensors have no operators on other devices.
-pub const ON_HOST: &str = "sparse tensors are on the CPU alone";
 
 /// Makes a call with sparse tensors, unless its operator runs as it is.
 #[cold]
@@ -48,6 +47,7 @@ fn passes_through(op: &Operator) -> bool {
 
 fn call(args: Args, target: Target) -> Result<Output> {
     let op = args.op;
+    check_devices(&args)?;
     let target = if matches!(op.implementation, Implementation::InPlaceFill(_)) { Target::InPlace } else { target };
     match (op.sparse, target) {
         (Sparse::Unsupported, _) => Err(unsupported_operator(&args)),
@@ -144,6 +144,9 @@ fn in_place(args: &Args) -> Result<Output> {
 fn take_parts(args: &Args, own: &Tensor, result: &Tensor) -> Result<()> {
     if result.layout_name() != own.layout_name() {
         return Err(cannot_write(args, own));
+    }
+    if result.device() != own.device() {
+        return Err(apart(own.device(), result.device()));
     }
     if result.sizes() != own.sizes() {
         return Err(Error::runtime(format!(

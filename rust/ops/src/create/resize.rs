@@ -17,7 +17,7 @@ const BASE: Operator = Operator {
 fn resize(args: &Args, sizes: &[isize], format: Option<&str>) -> Result<Output> {
     let own = args.tensor(RESIZE_::INPUT)?;
     if own.is_sparse() {
-        return Err(sparse::unsupported("resize_"));
+        return Err(sparse::unsupported("resize_", own));
     }
     if own.requires_grad() && !rushlight_autograd::modes::inference_enabled() {
         return Err(variants::resized_history());

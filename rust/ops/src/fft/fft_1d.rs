@@ -25,7 +25,7 @@ macro_rules! transforms {
         #[operator]
         pub static $op: Operator = Operator {
             name: $name,
-            autocast: Autocast::Fp32,
+            autocast: Autocast::Fp32.on_cpu_alone(),
             namespace: "fft",
             variants: Variants::FUNCTION.union(Variants::OUT),
             signature: "(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor",

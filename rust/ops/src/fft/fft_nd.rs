@@ -36,7 +36,7 @@ macro_rules! transforms {
         #[operator]
         pub static $op: Operator = Operator {
             name: $name,
-            autocast: Autocast::Fp32,
+            autocast: Autocast::Fp32.on_cpu_alone(),
             namespace: "fft",
             variants: Variants::FUNCTION.union(Variants::OUT),
             signature: "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
@@ -60,7 +60,7 @@ macro_rules! transforms {
         #[operator]
         pub static $plane: Operator = Operator {
             name: $two,
-            autocast: Autocast::Fp32,
+            autocast: Autocast::Fp32.on_cpu_alone(),
             namespace: "fft",
             variants: Variants::FUNCTION.union(Variants::OUT),
             signature: "(Tensor self, int[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",

@@ -24,7 +24,7 @@ The window moves in steps of `hop_length` (`n_fft // 4` by default); `center` pa
     >>> torch.stft(torch.ones(8), 4, return_complex=True).shape
     torch.Size([3, 9])",
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| stft(args).map(Output::Tensor)),
     derivative: Derivative::CompositeImplicit,
     samples: &[

@@ -288,7 +288,7 @@ pub static INDEX_COPY: Operator = Operator {
     out: Out::STRICT,
     dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32),
     tags: Tags::ROW_MAJOR,
-    autocast: Autocast::Promote,
+    autocast: Autocast::Promote.on_cpu_alone(),
     batch_rule: BatchRule::Custom(batched_index_copy),
     implementation: Implementation::Update(Update::on_any_device(check_copy, |args, target| {
         let (target, source, index) = (vector(target), vector(args.tensor(SOURCE)?), vector(args.tensor(INDEX)?));

@@ -252,7 +252,7 @@ pub static INDEX_PUT: Operator = Operator {
         arguments(&args).map_err(|error| with_context(error, &args, false))
     }),
     derivative: Derivative::CompositeImplicit,
-    autocast_on_cuda: Some(Autocast::Promote),
+    autocast: Autocast::Promote.on_cuda_alone(),
     samples: &[
         "t(4, 3), (torch.tensor([2, 0]),), t(2, 3)",
         "t(4, 3), (i(4, 6), i(3, 6)), t(6), True",

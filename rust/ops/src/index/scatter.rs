@@ -195,7 +195,7 @@ pub static SCATTER_ADD: Operator = Operator {
         formula(INPUT, Saves::NOTHING, |d| d.grad()),
         formula(SRC, Saves::input(INDEX), |d| gathered(d, d.grad())),
     ]),
-    autocast_on_cuda: Some(Autocast::Promote),
+    autocast: Autocast::Promote.on_cuda_alone(),
     samples: &["t(3, 4), 1, i(4, 3, 4), t(3, 4)", "t(3), 0, i(3, 5), t(6)", "t(3, 4), 0, i(3, 2, 3), t(2, 4)"],
     errors: &[(
         "t(3), 0, torch.tensor([5]), t(1)",

@@ -215,7 +215,7 @@ pub static BORDERS: Operator = Operator {
     >>> torch._pad_borders(torch.tensor([[1., 2., 3.]]), (1, 2), 'replicate')
     tensor([[1., 1., 2., 3., 3., 3.]])",
     dtypes: DTypes::ALL,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let (own, pad) = (args.tensor(INPUT)?, args.ints(PAD)?);
         let result = bordered(own, pad, Mode::named(args.str(MODE)?)?)?;

@@ -209,7 +209,7 @@ pub static ADDMM: Operator = Operator {
     tensor([[11, 22]])",
     out: Out::EXACT,
     dtypes: PRODUCTS,
-    autocast: Autocast::LowerPrecision,
+    autocast: Autocast::LowerPrecision.everywhere(),
     sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::Custom(batched_addmm),
     check_target: Some(fits_product),
@@ -260,6 +260,7 @@ pub static ADDMV: Operator = Operator {
     tensor([4, 8])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
+    autocast: Autocast::LowerPrecision.on_cuda_alone(),
     sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::Custom(batched_addmv),
     check_target: Some(fits_vector),
@@ -330,7 +331,7 @@ pub static BADDBMM: Operator = Operator {
     tensor([[[4., 4.]]])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::LowerPrecision,
+    autocast: Autocast::LowerPrecision.everywhere(),
     batch_rule: BatchRule::Custom(batched_baddbmm),
     check_target: Some(fits_batch),
     implementation: Implementation::Kernel(Kernel::on_any_device(
@@ -394,7 +395,7 @@ pub static ADDBMM: Operator = Operator {
     out: Out::new(Accepts::Same, &["self and mat2 must have the same dtype, but got {Out} and {Result}"]).silently(),
     tags: Tags::RESHAPES_IN_PLACE,
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::LowerPrecision,
+    autocast: Autocast::LowerPrecision.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let (own, a, b) = (args.tensor(INPUT)?, args.tensor(BATCH1)?, args.tensor(BATCH2)?);
         check_addend(own, &[size_of(a, 1)?, size_of(b, 2)?])?;
@@ -502,7 +503,7 @@ pub static ADDR: Operator = Operator {
         op!(crate::pointwise::arith::ADD, &own, &outer).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
-    autocast_on_cuda: Some(Autocast::LowerPrecision),
+    autocast: Autocast::LowerPrecision.on_cuda_alone(),
     samples: &["t(3, 4), t(3), t(4)", "t(4), t(3), t(4), beta=2, alpha=3"],
     errors: &[
         ("t(3, 4), t(3, 3), t(5)", "RuntimeError", "addr: Expected 1-D argument vec1, but got 2-D"),

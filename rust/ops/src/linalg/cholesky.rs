@@ -36,7 +36,7 @@ pub static CHOLESKY_EX: Operator = Operator {
     info=tensor(0, dtype=torch.int32))",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     batch_rule: BatchRule::LeadingDims,
     implementation: Implementation::Kernel(Kernel {
         infer,
@@ -66,7 +66,7 @@ pub static CHOLESKY: Operator = Operator {
             [1., 2.]])",
     out: Out::EXACT.known_as_first(),
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         checked(args.tensor(INPUT)?, args.bool(UPPER)?, "linalg.cholesky").map(Output::Tensor)
     }),
@@ -98,7 +98,7 @@ pub static CHOLESKY_OLD: Operator = Operator {
     )
     .known_as_first(),
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         warn_once!(
             "torch.cholesky is deprecated in favor of torch.linalg.cholesky and will be removed in a future PyTorch release.\nL = torch.cholesky(A)\nshould be replaced with\nL = torch.linalg.cholesky(A)\nand\nU = torch.cholesky(A, upper=True)\nshould be replaced with\nU = torch.linalg.cholesky(A).mH\nThis transform will produce equivalent results for all valid (symmetric positive definite) inputs.",
@@ -136,7 +136,7 @@ pub static CHOLESKY_SOLVE: Operator = Operator {
         &["cholesky_solve: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"],
     ),
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         let (b, factor) = (args.tensor(INPUT)?, args.tensor(INPUT2)?);
         for (name, tensor) in [("b", b), ("u", factor)] {
@@ -203,7 +203,7 @@ pub static CHOLESKY_INVERSE: Operator = Operator {
         ],
     ),
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         let factor = args.tensor(INPUT)?;
         check_square("cholesky_inverse", factor)?;

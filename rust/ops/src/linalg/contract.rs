@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::{Dims, Error, Result};
 use rushlight_dispatch::operator::{
-    Accepts, Args, Autocast, DTypes, Derivative, Implementation, Operator, Out, Variants, operator,
+    Accepts, Args, Autocast, Autocasts, DTypes, Derivative, Implementation, Operator, Out, Variants, operator,
 };
 use rushlight_dispatch::value::{Ints, Output};
 use rushlight_dispatch::{op, value};
@@ -63,7 +63,7 @@ pub static INNER: Operator = Operator {
         &["tensordot: Expected the output tensor to have dtype {Result}, but got an output tensor with dtype {Out}"],
     ),
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::LowerPrecision,
+    autocast: Autocast::Promote.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let (a, b) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
         if a.rank() == 0 || b.rank() == 0 {
@@ -129,7 +129,7 @@ pub static TENSORDOT: Operator = Operator {
         &["tensordot: Expected the output tensor to have dtype {Result}, but got an output tensor with dtype {Out}"],
     ),
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::LowerPrecision,
+    autocast: Autocasts { cpu: Autocast::LowerPrecision, cuda: Autocast::Promote },
     implementation: Implementation::CompositeImplicit(|args| tensordot(args).map(Output::Tensor)),
     derivative: Derivative::CompositeImplicit,
     samples: &[
@@ -212,7 +212,7 @@ The first and the last may be vectors.
     tensor([12., 12.])",
     out: Out::new(Accepts::Same, &["multi_dot(): expected out tensor to have dtype {result} but got {out}"]),
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::LowerPrecision,
+    autocast: Autocast::LowerPrecision.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| multi_dot(&args.tensors(TENSORS)?).map(Output::Tensor)),
     derivative: Derivative::CompositeImplicit,
     samples: &["[t(2, 3), t(3, 4), t(4, 5)]", "[t(3), t(3, 4), t(4)]", "[t(2, 3), t(3)]"],

@@ -60,7 +60,7 @@ Only the lower triangle is read, or the upper one if `UPLO` is 'U'.
     tensor([-1.,  3.])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         EIGH_KERNEL.call([args.tensor(INPUT)?.into(), args.str(UPLO)?.into()])
     }),
@@ -82,7 +82,7 @@ pub static EIGVALSH: Operator = Operator {
     tensor([-1.,  3.])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         eigvalsh(args.tensor(INPUT)?, args.str(UPLO)?).map(Output::Tensor)
     }),
@@ -133,7 +133,7 @@ pub static EIG: Operator = Operator {
         ],
     ),
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| EIG_KERNEL.call([args.tensor(INPUT)?.into()])),
     derivative: Derivative::CompositeImplicit,
     samples: &["i(9, 3, 3).double()", "i(9, 2, 3, 3).double()", "t(0, 0)"],
@@ -161,7 +161,7 @@ pub static EIGVALS: Operator = Operator {
         ],
     ).known(|args| args.tensor(Arg::FIRST).ok().filter(|own| own.dtype().is_differentiable()).map(|own| own.dtype().to_complex())),
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         let a = args.tensor(INPUT)?;
         check_square("linalg.eigvals", a)?;

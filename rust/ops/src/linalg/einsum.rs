@@ -23,7 +23,7 @@ pub static EINSUM: Operator = Operator {
     tensor([[3., 3.],
             [3., 3.]])",
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::LowerPrecision,
+    autocast: Autocast::LowerPrecision.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| einsum(args.str(EQUATION)?, &args.tensors(OPERANDS)?).map(Output::Tensor)),
     derivative: Derivative::CompositeImplicit,
     samples: &[

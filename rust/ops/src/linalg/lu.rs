@@ -172,7 +172,7 @@ pub static LU_SOLVE: Operator = Operator {
             [1.]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         let (lu, pivots, b) = (args.tensor(LU)?, args.tensor(PIVOTS)?, args.tensor(B)?);
         check_factored(lu, pivots, b, args.bool(LEFT)?)?;
@@ -205,7 +205,7 @@ pub static LU_SOLVE_OLD: Operator = Operator {
             [1.]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         warn_once!(
             "torch.lu_solve is deprecated in favor of torch.linalg.lu_solveand will be removed in a future PyTorch release.\nNote that torch.linalg.lu_solve has its arguments reversed.\nX = torch.lu_solve(B, LU, pivots)\nshould be replaced with\nX = torch.linalg.lu_solve(LU, pivots, B)"

@@ -77,7 +77,7 @@ pub static MM: Operator = Operator {
             [39]])",
     out: Out::EXACT,
     dtypes: PRODUCTS,
-    autocast: Autocast::LowerPrecision,
+    autocast: Autocast::LowerPrecision.everywhere(),
     sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::Custom(batched_mm),
     implementation: Implementation::Kernel(Kernel::on_any_device(
@@ -224,7 +224,7 @@ pub static BMM: Operator = Operator {
             [[3.]]])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::LowerPrecision,
+    autocast: Autocast::LowerPrecision.everywhere(),
     sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::Custom(|batch| batched_products(batch, [INPUT, MAT2])),
     implementation: Implementation::Kernel(Kernel::on_any_device(
@@ -302,6 +302,7 @@ pub static MV: Operator = Operator {
     tensor([17, 39])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
+    autocast: Autocast::LowerPrecision.on_cuda_alone(),
     sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::Custom(batched_mv),
     implementation: Implementation::Kernel(Kernel::on_any_device(
@@ -402,7 +403,7 @@ pub static DOT: Operator = Operator {
         formula(INPUT, Saves::input(TENSOR), |d| d.grad() * d.input(TENSOR).conj()),
         formula(TENSOR, Saves::input(INPUT), |d| d.grad() * d.input(INPUT).conj()),
     ]),
-    autocast_on_cuda: Some(Autocast::Promote),
+    autocast: Autocast::Promote.on_cuda_alone(),
     samples: &["t(4), t(4)", "t(0), t(0)", "t(1), t(1)"],
     errors: &[
         (
@@ -435,7 +436,7 @@ pub static VDOT: Operator = Operator {
         DOT.call([(&conjugate).into(), args.tensor(OTHER)?.into()])
     }),
     derivative: Derivative::CompositeImplicit,
-    autocast_on_cuda: Some(Autocast::Promote),
+    autocast: Autocast::Promote.on_cuda_alone(),
     samples: &["t(4), t(4)", "t(0), t(0)"],
     errors: &[("t(3, 3), t(4)", "RuntimeError", "1D tensors expected, but got 2D and 1D tensors")],
     reference: "np.vdot(self, other)",
@@ -457,7 +458,7 @@ before the last two are batches, which broadcast.
     tensor([6., 6.])",
     out: Out::EXACT.row_if(|args| matches!(ranks(args, [INPUT, OTHER]), (1, 2))),
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::LowerPrecision,
+    autocast: Autocast::LowerPrecision.everywhere(),
     sparse: Sparse::CompositeImplicit,
     implementation: Implementation::CompositeImplicit(|args| {
         let (own, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);

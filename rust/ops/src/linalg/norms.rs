@@ -34,6 +34,7 @@ pub static MATRIX_NORM: Operator = Operator {
     tensor(6.)",
     out: Out::new(Accepts::Same, &["linalg.matrix_norm expected out tensor dtype {Result} but got: {Out}"]),
     dtypes: DTypes::INEXACT,
+    autocast: Autocast::Fp32.on_cuda_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         let order = args.scalar(ORD)?;
         if order.is_complex() {
@@ -65,6 +66,7 @@ pub static MATRIX_NORM_NAMED: Operator = Operator {
     tensor(5.)",
     out: Out::new(Accepts::Same, &["linalg.matrix_norm expected out tensor dtype {Result} but got: {Out}"]),
     dtypes: DTypes::INEXACT,
+    autocast: Autocast::Fp32.on_cuda_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         matrix_norm(args, Order::named(args.str(ORD)?)?).map(Output::Tensor)
     }),
@@ -96,7 +98,7 @@ pub static LINALG_NORM: Operator = Operator {
         norm(args, ord.map(Order::Number)).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &["t(3, 2)", "t(3), 1", "t(3, 2), 1", "t(3, 2), 3, 0", "t(2, 3, 2), float('inf'), (0, 2), True"],
     errors: &[
         (
@@ -129,7 +131,7 @@ pub static LINALG_NORM_NAMED: Operator = Operator {
         norm(args, Some(Order::named(args.str(ORD)?)?)).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &["t(3, 2), 'fro'"],
     ..Operator::BASE
 };
@@ -145,8 +147,7 @@ pub static NUCLEAR_NORM: Operator = Operator {
     tensor(7.)",
     out: Out::new(Accepts::Same, &["linalg.matrix_norm expected out tensor dtype {Result} but got: {Out}"]),
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         MATRIX_NORM_NAMED.call([
             args.tensor(INPUT)?.into(),
@@ -192,7 +193,7 @@ pub static FROBENIUS_NORM: Operator = Operator {
         norm.call([own.into(), 2i64.into(), dims.into(), args.bool(KEEPDIM)?.into()])
     }),
     derivative: Derivative::CompositeImplicit,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &["t(3, 2), (0, 1)", "t(3, 2), 1, True"],
     errors: &[(
         "t(3, 3, 3), (0, 1, 2)",
@@ -214,7 +215,7 @@ pub static COND: Operator = Operator {
     tensor(2.)",
     out: Out::new(Accepts::Cast, &["linalg.cond: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"]).known_as_real_first(),
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         let a = args.tensor(INPUT)?;
         check_condition(a)?;
@@ -256,7 +257,7 @@ pub static COND_NAMED: Operator = Operator {
     )
     .known_as_real_first(),
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         let (a, p) = (args.tensor(INPUT)?, args.str(P)?);
         check_condition(a)?;
@@ -489,7 +490,7 @@ pub static NORM_NAMED: Operator = Operator {
         other => Err(Error::runtime(format!("linalg.matrix_norm: Order {other} not supported."))),
     }),
     derivative: Derivative::CompositeImplicit,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &["t(2, 3), 'fro'", "t(2, 3), 'fro', 1"],
     errors: &[("t(2, 3), 'abc'", "RuntimeError", "linalg.matrix_norm: Order abc not supported.")],
     reference: "np.linalg.norm(self, None, dim, keepdim)",

@@ -36,7 +36,7 @@ pub static QR: Operator = Operator {
             [0.0000, 0.2000]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     batch_rule: BatchRule::LeadingDims,
     implementation: Implementation::Kernel(Kernel { infer, cpu: decompose, cuda: OnCuda::Own(decompose_on_cuda) }),
     derivative: Derivative::Formulas(&[formula(A, Saves::result(0).union(Saves::result(1)), gradient)]),
@@ -65,7 +65,7 @@ pub static QR_OLD: Operator = Operator {
             [0.0000, 0.2000]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         warn_once!(
             "torch.qr is deprecated in favor of torch.linalg.qr and will be removed in a future PyTorch release.\nThe boolean parameter 'some' has been replaced with a string parameter 'mode'.\nQ, R = torch.qr(A, some)\nshould be replaced with\nQ, R = torch.linalg.qr(A, 'reduced' if some else 'complete')"
@@ -88,7 +88,7 @@ pub static GEQRF: Operator = Operator {
     tensor([1.6000])",
     out: Out::new(Accepts::Cast, &["torch.geqrf: Expected a to be safely castable from {Result} dtype, but got a with dtype {Out}", "torch.geqrf: Expected tau to be safely castable from {Result} dtype, but got tau with dtype {Out}"]),
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     batch_rule: BatchRule::LeadingDims,
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
@@ -128,7 +128,7 @@ pub static HOUSEHOLDER_PRODUCT: Operator = Operator {
         ],
     ),
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         householder_product(args.tensor(INPUT)?, args.tensor(TAU)?)
     }),
@@ -162,7 +162,7 @@ pub static ORGQR: Operator = Operator {
         ],
     ),
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         householder_product(args.tensor(INPUT)?, args.tensor(INPUT2)?)
     }),
@@ -189,7 +189,7 @@ pub static ORMQR: Operator = Operator {
             [-0.8000, -0.6000]])",
     out: Out::new(Accepts::Same, &["torch.ormqr: Expected input and result to have the same dtype, but input has dtype{Result} and result has dtype {Out}"]),
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         let (input, tau, other) = (args.tensor(INPUT)?, args.tensor(INPUT2)?, args.tensor(INPUT3)?);
         let (left, adjoint) = (args.bool(LEFT)?, args.bool(TRANSPOSE)?);

@@ -37,7 +37,7 @@ pub static MATRIX_RANK: Operator = Operator {
     tensor(1)",
     out: RANKS,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         let tolerance = Tolerance { absolute: given(args, ATOL)?, relative: given(args, RTOL)? };
         rank(args.tensor(INPUT)?, tolerance, args.bool(HERMITIAN)?).map(Output::Tensor)
@@ -64,7 +64,7 @@ pub static MATRIX_RANK_TOL: Operator = Operator {
     tensor(0)",
     out: RANKS,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         let tolerance = Tolerance { absolute: given(args, TOL)?, relative: Some(Expr::from(0.0)) };
         rank(args.tensor(INPUT)?, tolerance, args.bool(HERMITIAN)?).map(Output::Tensor)
@@ -133,7 +133,7 @@ pub static PINVERSE: Operator = Operator {
     tensor([[0.5000, 0.0000],
             [0.0000, 0.0000]])",
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         PINV.call([args.tensor(INPUT)?.into(), Scalar::Float(0.0).into(), Scalar::Float(args.float(RCOND)?).into()])
     }),
@@ -203,7 +203,7 @@ pub static LSTSQ: Operator = Operator {
     >>> torch.linalg.lstsq(torch.tensor([[1.], [1.]]), torch.tensor([[1.], [3.]])).solution
     tensor([[2.]])",
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     batch_rule: BatchRule::FallbackIf(&[INPUT, B]),
     implementation: Implementation::CompositeImplicit(lstsq),
     derivative: Derivative::CompositeImplicit,

@@ -64,7 +64,7 @@ pub static SOLVE: Operator = Operator {
     tensor([1., 2.])",
     out: Out::EXACT.known_as_first(),
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         let [solution, infos] = solved(args)?;
         check_singular("torch.linalg.solve", &infos)?;
@@ -101,7 +101,7 @@ pub static SOLVE_EX_PUBLIC: Operator = Operator {
     tensor(0, dtype=torch.int32)",
     out: Out::EXACT.known_as_first(),
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         let [solution, infos] = solved(args)?;
         if args.bool(CHECK_ERRORS)? {
@@ -129,7 +129,7 @@ pub static INV_EX: Operator = Operator {
             [0.0000, 0.2500]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let a = args.tensor(A)?;
         check_square("linalg.inv", a)?;
@@ -175,7 +175,7 @@ pub static INV: Operator = Operator {
             [0.0000, 0.2500]])",
     out: Out::EXACT.known_as_first(),
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| inverse(args.tensor(A)?).map(Output::Tensor)),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 3) + torch.eye(3) * 4", "t(2, 3, 3) + torch.eye(3) * 4", "t(0, 0)"],
@@ -196,7 +196,7 @@ pub static INVERSE: Operator = Operator {
             [0.0000, 0.2500]])",
     out: Out::EXACT.known_as_first(),
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| inverse(args.tensor(INPUT)?).map(Output::Tensor)),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 3) + torch.eye(3) * 4"],

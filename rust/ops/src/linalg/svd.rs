@@ -56,7 +56,7 @@ pub static SVD: Operator = Operator {
     tensor([4., 3.])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         SVD_KERNEL.call([
             args.tensor(A)?.into(),
@@ -96,7 +96,7 @@ pub static SVDVALS: Operator = Operator {
     tensor([4., 3.])",
     out: Out::EXACT.known_as_real_first(),
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         singular_values(args.tensor(A)?, args.optional_str(DRIVER)).map(Output::Tensor)
     }),
@@ -118,7 +118,7 @@ pub static SVD_OLD: Operator = Operator {
     tensor([4., 3.])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         let own = args.tensor(INPUT)?;
         if own.rank() < 2 {

@@ -81,7 +81,7 @@ pub static TRIANGULAR_SOLVE: Operator = Operator {
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
     sparse: Sparse::CompositeImplicit,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     batch_rule: BatchRule::Custom(batched_matrices),
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         warn_once!(

@@ -34,7 +34,7 @@ pub static CROSS: Operator = Operator {
         cross(args.tensor(INPUT)?, args.tensor(OTHER)?, args.int(DIM)?).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
-    autocast_on_cuda: Some(Autocast::Promote),
+    autocast: Autocast::Promote.on_cuda_alone(),
     samples: &["t(3), t(3)", "t(2, 3), t(1, 3)", "t(3, 2), t(3, 2), dim=0"],
     errors: &[
         ("t(4), t(4)", "RuntimeError", "linalg.cross: inputs dimension -1 must have length 3. Got 4 and 4"),
@@ -75,7 +75,7 @@ pub static CROSS_OLD: Operator = Operator {
         cross(own, args.tensor(OTHER)?, dim).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
-    autocast_on_cuda: Some(Autocast::Promote),
+    autocast: Autocast::Promote.on_cuda_alone(),
     samples: &["t(2, 3), t(2, 3), 1", "t(3, 2), t(3, 2), 0"],
     errors: &[("t(2, 4), t(2, 4)", "RuntimeError", "no dimension of size 3 in input")],
     reference: "np.cross(self, other, axis=dim)",
@@ -94,7 +94,7 @@ pub static VECDOT: Operator = Operator {
     tensor(11.)",
     out: Out::new(Accepts::Same, &["linalg.vecdot: Expected out of dtype{Result} but found {Out}"]).known_as_first(),
     dtypes: DTypes::INEXACT,
-    autocast: Autocast::LowerPrecision,
+    autocast: Autocast::LowerPrecision.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let (x, y) = (args.tensor(X)?, args.tensor(Y)?);
         super::dense::check_inexact("linalg.vecdot", x)?;
@@ -227,7 +227,7 @@ pub static TENSORINV: Operator = Operator {
     )
     .known_as_first(),
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         let (own, ind) = (args.tensor(INPUT)?, args.int(IND)?);
         if ind < 1 {
@@ -273,7 +273,7 @@ pub static TENSORSOLVE: Operator = Operator {
     )
     .known_as_first(),
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         let (own, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
         let own = match args.optional_ints(DIMS) {

@@ -28,7 +28,7 @@ Shapes: inputs `(*, in1)` and `(*, in2)`, weight `(out, in1, in2)`, bias `(out)`
     dtypes: DTypes::INEXACT,
     implementation: Implementation::CompositeImplicit(|args| bilinear(args).map(Output::Tensor)),
     derivative: Derivative::CompositeImplicit,
-    autocast_on_cuda: Some(Autocast::Promote),
+    autocast: Autocast::Promote.on_cuda_alone(),
     samples: &["t(2, 3), t(2, 4), t(5, 3, 4), t(5)", "t(3), t(4), t(5, 3, 4)", "t(2, 2, 3), t(2, 2, 4), t(5, 3, 4)"],
     errors: &[
         (

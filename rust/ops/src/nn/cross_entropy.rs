@@ -30,8 +30,7 @@ probabilities.
     >>> torch.nn.functional.cross_entropy(torch.zeros(2, 4), torch.tensor([0, 3]))
     tensor(1.3863)",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| cross_entropy(args).map(Output::Tensor)),
     derivative: Derivative::CompositeImplicit,
     samples: &[

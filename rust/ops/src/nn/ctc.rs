@@ -396,7 +396,7 @@ fn ctc_loss(args: &Args) -> Result<Output> {
 const PUBLIC: Operator = Operator {
     variants: Variants::FUNCTION,
     dtypes: FLOATS,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     tags: Tags::DATA_DEPENDENT,
     implementation: Implementation::CompositeImplicit(ctc_loss),
     derivative: Derivative::CompositeImplicit,

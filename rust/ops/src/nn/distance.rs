@@ -84,7 +84,7 @@ pub static COSINE_SIMILARITY: Operator = Operator {
         (unit(X1)? * unit(X2)?).call(&SUM_DIM, [Ints::from_slice(&[dim]).into()]).done().map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &["real(2, 3) * 1.0, real(2, 3) * 1.0", "real(2, 3, 4) * 1.0, real(1, 3, 1) * 1.0, -1"],
     errors: &[
         ("t(2, 3), t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)"),
@@ -194,8 +194,7 @@ pub static CDIST: Operator = Operator {
     tensor([[0.],
             [5.]])",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let (a, b, p) = (args.tensor(X1)?, args.tensor(X2)?, args.float(P)?);
         // The ways differ in torch's speed and rounding alone.
@@ -302,7 +301,7 @@ pub static PDIST: Operator = Operator {
         length(&difference, p, -1, false).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &["t(4, 3)", "t(3, 2), 1.0"],
     errors: &[
         ("t(3)", "RuntimeError", "pdist only supports 2D tensors, got: 1D"),

@@ -8,7 +8,7 @@ use rushlight_core::layout::{Shape, checked_new};
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, Autocast, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator,
+    Args, Autocast, Autocasts, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator,
 };
 use rushlight_dispatch::value::{Output, Value, sizes_value};
 use rushlight_dispatch::{copy, create, handled, interpreter, op};
@@ -272,8 +272,7 @@ run from -1 to 1: between the outer edges, or with `align_corners` the centres, 
     >>> torch.nn.functional.grid_sample(image, torch.tensor([[[[0., 0.], [1., 1.]]]]), align_corners=True)
     tensor([[[[2.5000, 4.0000]]]])",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Promote),
+    autocast: Autocasts { cpu: Autocast::Fp32, cuda: Autocast::Promote },
     implementation: Implementation::CompositeImplicit(|args| {
         let mode = match args.str(MODE)? {
             "bilinear" => Mode::Linear,
@@ -343,7 +342,7 @@ macro_rules! numbered {
         pub static $op: Operator = Operator {
             name: $name,
             node: "GridSampler2DBackward0",
-            autocast: Autocast::Fp32,
+            autocast: Autocast::Fp32.on_cpu_alone(),
             variants: Variants::FUNCTION,
             signature: "(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
             doc: concat!(
@@ -382,7 +381,7 @@ pub static GRID_SAMPLER_3D: Operator = Operator {
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(by_number),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(1, 2, 2, 3, 2), t(1, 2, 1, 2, 3), 0, 2, True"],

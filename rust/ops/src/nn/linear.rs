@@ -39,7 +39,7 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
     tensor([3.5000, 6.5000])",
     out: Out::EXACT.row_if(|args| matches!(ranks(args, [INPUT, WEIGHT]), (1, 2))),
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::LowerPrecision,
+    autocast: Autocast::LowerPrecision.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let (input, weight) = (args.tensor(INPUT)?, args.tensor(WEIGHT)?);
         if input.rank() == 0 || weight.rank() == 0 {

@@ -7,8 +7,8 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, Autocast, BackwardContext, DTypes, Derivative, ExplicitAutograd, GradientFormat, Implementation, Operator,
-    Saves, Variants, formula, operator,
+    Args, Autocast, Autocasts, BackwardContext, DTypes, Derivative, ExplicitAutograd, GradientFormat, Implementation,
+    Operator, Saves, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Output};
 use rushlight_dispatch::variants::{check_cast, wrong_shape};
@@ -34,8 +34,7 @@ pub static MSE_LOSS: Operator = Operator {
     >>> torch.nn.functional.mse_loss(torch.tensor([1., 2.]), torch.tensor([0., 4.]))
     tensor(2.5000)",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = prepared(args, [SIZE_AVERAGE, REDUCE, REDUCTION], args.optional_tensor(WEIGHT))?;
         if let Some(weight) = args.optional_tensor(WEIGHT) {
@@ -73,8 +72,7 @@ pub static L1_LOSS: Operator = Operator {
     >>> torch.nn.functional.l1_loss(torch.tensor([1., 2.]), torch.tensor([0., 4.]))
     tensor(1.5000)",
     dtypes: DTypes::INEXACT,
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = prepared(args, [SIZE_AVERAGE, REDUCE, REDUCTION], args.optional_tensor(WEIGHT))?;
         let (input, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
@@ -258,8 +256,7 @@ pub static SMOOTH_L1_LOSS: Operator = Operator {
     >>> torch.nn.functional.smooth_l1_loss(torch.tensor([1., 2.]), torch.tensor([0.5, 4.]), reduction='none')
     tensor([0.1250, 1.5000])",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = prepared(args, [SIZE_AVERAGE, REDUCE, REDUCTION], None)?;
         let beta = args.float(BETA)?;
@@ -297,8 +294,7 @@ pub static HUBER_LOSS: Operator = Operator {
     >>> torch.nn.functional.huber_loss(torch.tensor([1., 2.]), torch.tensor([0.5, 4.]), reduction='none')
     tensor([0.1250, 1.5000])",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let (weight, delta) = (args.optional_tensor(WEIGHT), args.float(DELTA)?);
         check_shapes(args.tensor(INPUT)?, args.tensor(TARGET)?)?;
@@ -344,8 +340,7 @@ pub static BINARY_CROSS_ENTROPY: Operator = Operator {
     >>> torch.nn.functional.binary_cross_entropy(torch.tensor([0.5]), torch.tensor([1.]))
     tensor(0.6931)",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Refused(&UNSAFE_TO_AUTOCAST)),
+    autocast: Autocasts { cpu: Autocast::Fp32, cuda: Autocast::Refused(&UNSAFE_TO_AUTOCAST) },
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         let (input, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
@@ -477,8 +472,7 @@ pub static BCE_WITH_LOGITS: Operator = Operator {
     >>> torch.nn.functional.binary_cross_entropy_with_logits(torch.zeros(1), torch.ones(1))
     tensor(0.6931)",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         let (input, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
@@ -547,8 +541,7 @@ pub static KL_DIV: Operator = Operator {
     >>> torch.nn.functional.kl_div(torch.zeros(1, 2), torch.tensor([[0.5, 0.5]]), reduction='batchmean')
     tensor(-0.6931)",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let (input, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
         let integral = |tensor: &Tensor| !tensor.dtype().is_differentiable();

@@ -46,8 +46,7 @@ pub static SOFT_MARGIN_LOSS: Operator = Operator {
 
     >>> torch.nn.functional.soft_margin_loss(torch.tensor([0., 2.]), torch.tensor([1., 1.]), reduction='none')
     tensor([0.6931, 0.1269])",
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         let (own, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
@@ -92,8 +91,7 @@ pub static MARGIN_RANKING_LOSS: Operator = Operator {
 
     >>> torch.nn.functional.margin_ranking_loss(torch.tensor([1.]), torch.tensor([3.]), torch.tensor([1.]))
     tensor(2.)",
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         let (a, b, target) = (args.tensor(INPUT1)?, args.tensor(INPUT2)?, args.tensor(TARGET)?);
@@ -126,8 +124,7 @@ pub static HINGE_EMBEDDING_LOSS: Operator = Operator {
 
     >>> torch.nn.functional.hinge_embedding_loss(torch.tensor([0.5, 0.5]), torch.tensor([1., -1.]), 2.0, reduction='none')
     tensor([0.5000, 1.5000])",
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         let (own, margin) = (args.tensor(INPUT)?, args.float(MARGIN)?);
@@ -154,8 +151,7 @@ pub static COSINE_EMBEDDING_LOSS: Operator = Operator {
     >>> torch.nn.functional.cosine_embedding_loss(torch.tensor([1., 0.]), torch.tensor([0., 1.]), torch.tensor(1.))
     tensor(1.)",
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         let (a, b, target) = (args.tensor(INPUT1)?, args.tensor(INPUT2)?, args.tensor(TARGET)?);
@@ -204,8 +200,7 @@ Stirling's approximation of what does not depend on the input.
     >>> torch.nn.functional.poisson_nll_loss(torch.tensor([0., 1.]), torch.tensor([1., 2.]), reduction='none')
     tensor([1.0000, 0.7183])",
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = match deprecated_at(args, [SIZE_AVERAGE, REDUCE])? {
             Some(reduction) => reduction,
@@ -368,8 +363,7 @@ pub static MULTI_MARGIN_LOSS: Operator = Operator {
 
     >>> torch.nn.functional.multi_margin_loss(torch.tensor([[1., 0.5]]), torch.tensor([0]))
     tensor(0.2500)",
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         let (p, margin) = (args.scalar(P)?.f64(), args.scalar(MARGIN)?.f64());
@@ -479,8 +473,7 @@ pub static TRIPLET_MARGIN_LOSS: Operator = Operator {
     >>> torch.nn.functional.triplet_margin_loss(torch.zeros(1, 2), torch.ones(1, 2), torch.ones(1, 2))
     tensor(1.)",
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         let (margin, p, eps) = (args.float(MARGIN)?, args.float(P)?, args.float(EPS)?);

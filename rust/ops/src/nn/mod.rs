@@ -6,6 +6,7 @@ pub mod conv;
 pub mod cross_entropy;
 pub mod ctc;
 mod ctc_on_cuda;
+mod cudnn;
 pub mod distance;
 pub mod dropout;
 pub mod embedding;

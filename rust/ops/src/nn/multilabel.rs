@@ -37,8 +37,7 @@ Shapes: input and target `(N, C)` or `(C)`; each row of the target lists the tar
     >>> torch.nn.functional.multilabel_margin_loss(torch.tensor([0.5, 0.25]), torch.tensor([0, -1]))
     tensor(0.3750)",
     dtypes: DTypes::of(&[DType::F32, DType::F64]),
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.everywhere(),
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::FallbackIf(&[TARGET]),
     implementation: Implementation::CompositeImplicit(|args| {

@@ -38,8 +38,7 @@ Shapes: input `(C)`, `(N, C)` or `(N, C, d1, ...)`, target the same without `C`.
     >>> torch.nn.functional.nll_loss(torch.tensor([[-0.5, -1.0]]), torch.tensor([1]))
     tensor(1.)",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         let (input, target, weight) = (args.tensor(INPUT)?, args.tensor(TARGET)?, args.optional_tensor(WEIGHT));

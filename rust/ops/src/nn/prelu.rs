@@ -106,7 +106,7 @@ pub static PRELU: Operator = Operator {
     >>> torch.prelu(torch.tensor([[-1., -2.]]), torch.tensor([0.5, 0.1]))
     tensor([[-0.5000, -0.2000]])",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::LowerPrecision,
+    autocast: Autocast::LowerPrecision.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let (input, weight) = (args.tensor(INPUT)?, args.tensor(WEIGHT)?);
         if input.dtype() != weight.dtype() {

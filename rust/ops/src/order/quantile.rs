@@ -29,7 +29,7 @@ macro_rules! quantiles {
         #[operator]
         pub static $op: Operator = Operator {
             name: $name,
-            autocast: Autocast::Fp32,
+            autocast: Autocast::Fp32.on_cpu_alone(),
             variants: Variants::BOTH.union(Variants::OUT),
             signature: "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
             doc: concat!($sentence, " at each fraction of `q`, along a new first dimension.\n\n    >>> torch.", $name,
@@ -46,7 +46,7 @@ macro_rules! quantiles {
         #[operator]
         pub static $scalar: Operator = Operator {
             name: $overload,
-            autocast: Autocast::Fp32,
+            autocast: Autocast::Fp32.on_cpu_alone(),
             variants: Variants::BOTH.union(Variants::OUT),
             signature: "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
             doc: concat!($sentence, " at the fraction `q`.\n\n    >>> torch.", $name,

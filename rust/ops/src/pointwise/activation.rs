@@ -309,7 +309,7 @@ pub static SOFTPLUS: Operator = Operator {
         })
     }),
     check: Some(numbers_fit),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     errors: &[("t(2), 1, 1e300", "RuntimeError", "value cannot be converted to type float without overflow")],
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         let (beta, threshold) = (d.scalar(BETA).f64(), d.scalar(THRESHOLD).f64());

@@ -281,7 +281,7 @@ pub static POLAR: Operator = Operator {
     tensor([1.+0.j])",
     out: OF_PARTS,
     dtypes: PARTS.without(DTypes::HALVES),
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     tags: Tags::BROADCASTS,
     batch_rule: BatchRule::Broadcast,
     implementation: Implementation::Kernel(Kernel {

@@ -307,7 +307,7 @@ pub static RECIPROCAL: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| {
         -d.grad() * (d.result() * d.result()).conj()
     })]),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &["pos(2, 3)", "pos()"],
     reference: "np.true_divide(1, self)",
     ..UNARY

@@ -29,7 +29,7 @@ Integers give the default float dtype. The error is at most 1 ulp.
     }),
     dtypes: DTypes::COMPUTED,
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| d.grad() * d.result().conj())]),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     reference: "np.exp(self)",
     kernel_name: "exp_vml_cpu",
     ..UNARY
@@ -72,7 +72,7 @@ pub static EXPM1: Operator = Operator {
     }),
     dtypes: DTypes::COMPUTED,
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| d.grad() * (d.result().conj() + 1.0))]),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     reference: "np.expm1(self)",
     kernel_name: "expm1_vml_cpu",
     ..UNARY
@@ -91,7 +91,7 @@ pub static LOG: Operator = Operator {
     }),
     dtypes: DTypes::COMPUTED,
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| d.grad() / d.input(INPUT).conj())]),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: POSITIVE,
     reference: "np.log(self)",
     kernel_name: "log_vml_cpu",
@@ -115,7 +115,7 @@ pub static LOG2: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() / (d.input(INPUT).conj() * LN_2)
     })]),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: POSITIVE,
     reference: "np.log2(self)",
     kernel_name: "log2_vml_cpu",
@@ -137,7 +137,7 @@ pub static LOG10: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() / (d.input(INPUT).conj() * LN_10)
     })]),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: POSITIVE,
     reference: "np.log10(self)",
     kernel_name: "log10_vml_cpu",
@@ -163,7 +163,7 @@ pub static LOG1P: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() / (d.input(INPUT) + 1.0).conj()
     })]),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: POSITIVE,
     reference: "np.log1p(self)",
     kernel_name: "log1p_vml_cpu",

@@ -25,7 +25,7 @@ pub static SINH: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() * d.input(INPUT).call(&COSH, []).conj()
     })]),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     reference: "np.sinh(self)",
     ..UNARY
 };
@@ -45,7 +45,7 @@ pub static COSH: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() * d.input(INPUT).call(&SINH, []).conj()
     })]),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     reference: "np.cosh(self)",
     ..UNARY
 };

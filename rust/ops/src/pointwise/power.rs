@@ -130,7 +130,7 @@ pub static POW: Operator = Operator {
         let exponent = d.scalar(EXPONENT);
         if exponent.is_zero() { d.grad().zeros_like() } else { d.grad() * slope(d, exponent).conj() }
     })]),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &["pos(2, 3), 2", "pos(2, 3), 0", "pos(3), 3", "pos(), 2", "pos(3), 2.5", "pos(3), 0.5"],
     errors: &[("i(5, 3), -1", "RuntimeError", "Integers to negative integer powers are not allowed.")],
     reference: "np.power(self, exponent)",
@@ -199,7 +199,7 @@ pub static POW_TENSOR: Operator = Operator {
             }
         }),
     ]),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     errors: &[super::MISMATCH],
     samples: &["pos(2, 3), pos(2, 3)", "pos(5, 1, 4), pos(3, 1)", "2, pos(3)"],
     reference: "np.power(self, exponent)",
@@ -310,7 +310,7 @@ pub static RSQRT: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| {
         d.grad() * -0.5 * d.result().call(&POW, [Value::Scalar(Scalar::Int(3))]).conj()
     })]),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &["pos(2, 3)", "pos()"],
     reference: "np.true_divide(1, np.sqrt(self))",
     ..UNARY

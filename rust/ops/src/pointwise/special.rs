@@ -137,7 +137,7 @@ pub static ERFINV: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.input(INPUT).call(&ERFINV, []).square().exp() * (0.5 * PI.sqrt()) * d.grad()
     })]),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &["unit(2, 3)", "unit()"],
     ..UNARY
 };

@@ -101,7 +101,7 @@ pub static ADDCMUL: Operator = Operator {
         formula(TENSOR1, FACTORS, |d| d.grad() * (d.input(TENSOR2) * Expr::from(d.scalar(VALUE))).conj()),
         formula(TENSOR2, FACTORS, |d| d.grad() * (d.input(TENSOR1) * Expr::from(d.scalar(VALUE))).conj()),
     ]),
-    autocast_on_cuda: Some(Autocast::Promote),
+    autocast: Autocast::Promote.on_cuda_alone(),
     errors: &[(
         "t(2), t(2), t(3)",
         "RuntimeError",
@@ -148,7 +148,7 @@ pub static ADDCDIV: Operator = Operator {
             -d.grad() * (product / (d.input(TENSOR2) * d.input(TENSOR2))).conj()
         }),
     ]),
-    autocast_on_cuda: Some(Autocast::Promote),
+    autocast: Autocast::Promote.on_cuda_alone(),
     errors: &[(
         "t(2), t(2), t(3)",
         "RuntimeError",

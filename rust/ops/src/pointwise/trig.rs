@@ -85,7 +85,7 @@ pub static TAN: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| {
         d.grad() * (d.result().square() + 1.0).conj()
     })]),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     reference: "np.tan(self)",
     kernel_name: "tan_vml_cpu",
     ..UNARY
@@ -110,7 +110,7 @@ pub static ASIN: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() * (-d.input(INPUT) * d.input(INPUT) + 1.0).rsqrt().conj()
     })]),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: UNIT,
     reference: "np.arcsin(self)",
     kernel_name: "asin_vml_cpu",
@@ -133,7 +133,7 @@ pub static ACOS: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() * -(-d.input(INPUT) * d.input(INPUT) + 1.0).rsqrt().conj()
     })]),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: UNIT,
     reference: "np.arccos(self)",
     kernel_name: "acos_vml_cpu",
@@ -184,7 +184,7 @@ pub static ATAN2: Operator = Operator {
         formula(INPUT, Saves::input(INPUT).union(Saves::input(OTHER)), |d| turn(d, d.input(OTHER))),
         formula(OTHER, Saves::input(INPUT).union(Saves::input(OTHER)), |d| turn(d, -d.input(INPUT))),
     ]),
-    autocast_on_cuda: Some(Autocast::Promote),
+    autocast: Autocast::Promote.on_cuda_alone(),
     reference: "np.arctan2(self, other)",
     ..BINARY
 };

@@ -66,7 +66,7 @@ fn numbers(tensor: &Tensor, function: &str) -> Result<Tensor> {
         return Err(rushlight_dispatch::unsupported::unsupported_by(function, "QuantizedCPU"));
     }
     if tensor.is_sparse() {
-        return Err(rushlight_dispatch::sparse::unsupported(function));
+        return Err(rushlight_dispatch::sparse::unsupported(function, tensor));
     }
     if tensor.dtype() != DType::F32 {
         return Err(Error::runtime(format!(

@@ -52,7 +52,7 @@ pub static CUMSUM: Operator = Operator {
             op!(crate::join::flip::FLIP, &sums, Ints::from_slice(&[axis as i64]))
         })
     })]),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1", "t(3, 2).t(), 0", "t(), 0"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
     reference: "np.cumsum(self, axis=dim).reshape(self.shape)",
@@ -90,7 +90,7 @@ pub static CUMPROD: Operator = Operator {
             (Expr::from(after) * product_before(&own, axis)?).done()
         })
     })]),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1", "t(3, 2).t(), 0", "t(), 0"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
     reference: "np.cumprod(self, axis=dim).reshape(self.shape)",
@@ -108,7 +108,7 @@ pub static RECURRENCE: Operator = Operator {
     >>> torch._linear_recurrence(torch.tensor([1., 1.]), torch.tensor([9., 3.]), 0)
     tensor([1., 4.])",
     dtypes: DTypes::INEXACT,
-    autocast: Autocast::Promote,
+    autocast: Autocast::Promote.everywhere(),
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {

@@ -7,8 +7,8 @@ use rushlight_cpu::reduce::log_sum_exp;
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, Variants, formula,
-    operator,
+    Accepts, Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, Variants,
+    formula, operator,
 };
 use rushlight_dispatch::value::{Value, sizes_value};
 use rushlight_dispatch::{copy, op};
@@ -35,6 +35,7 @@ pub static LOGSUMEXP: Operator = Operator {
     tensor(1000.6932)",
     out: Out::new(Accepts::Cast, &["logsumexp(): Expected floating point type for result tensor, but got: {Out}"]),
     dtypes: DTypes::COMPUTED,
+    autocast: Autocast::Fp32.on_cuda_alone(),
     batch_rule: BatchRule::Over(DIM),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {

@@ -33,6 +33,7 @@ pub static VECTOR_NORM: Operator = Operator {
     tensor(5.)",
     out: Out::EXACT,
     dtypes: DTypes::INEXACT.union(DTypes::COMPLEX32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     batch_rule: BatchRule::Over(DIM),
     implementation: Implementation::Kernel(Kernel::on_any_device(infer, run)),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), gradient)]),
@@ -73,7 +74,7 @@ pub static NORM: Operator = Operator {
         deferred(args, p)
     }),
     derivative: Derivative::CompositeImplicit,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &["t(2, 3)", "t(2, 3), 1, 1", "t(2, 3, 4), 3, (0, 2), True"],
     reference: "np.sum(np.abs(self).astype(np.float64) ** p, axis=None if dim is None else dim, keepdims=keepdim) ** (1 / p)",
     ..Operator::BASE
@@ -103,7 +104,7 @@ pub static DIST: Operator = Operator {
         norm.call([(&gap).into(), args.scalar(P)?.into()])
     }),
     derivative: Derivative::CompositeImplicit,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &["t(2, 3), t(3)", "t(3), t(3), 1"],
     errors: &[
         (
@@ -172,7 +173,7 @@ pub static RENORM: Operator = Operator {
         crate::convert::contiguous(&shrunk).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &["t(2, 3), 2, 0, 1", "t(2, 3), 1, 1, 0.5"],
     errors: &[
         ("t(2, 3), 0, 0, 1", "RuntimeError", "renorm: non-positive-norm not supported"),

@@ -24,8 +24,7 @@ pub static PROD: Operator = Operator {
 
     >>> torch.prod(torch.tensor([1., 2., 3.]))
     tensor(6.)",
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.everywhere(),
     batch_rule: BatchRule::FullReduction(&PROD_DIM),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| Ok(vec![ReduceDims::ALL.spec(args, super::sum::result_dtype(args, DTYPE)?)?]),
@@ -51,8 +50,7 @@ pub static PROD_DIM: Operator = Operator {
     >>> torch.prod(torch.tensor([[1., 2.], [3., 4.]]), 1)
     tensor([ 2., 12.])",
     out: Out::REQUESTED_DTYPE,
-    autocast: Autocast::Fp32,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.everywhere(),
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| Ok(vec![ReduceDims::of(args, DIM, KEEPDIM)?.spec(args, super::sum::result_dtype(args, DTYPE)?)?]),

@@ -38,7 +38,7 @@ and the bits do not depend on the number of threads.
         |args, results| run(args, ReduceDims::ALL, results, SUMS),
     )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| expand(d, d.grad()))]),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &["t(2, 3)", "t(0)", "t()", "t(2, 3).t()", "t(2, 3), dtype=torch.float64"],
     reference: "np.sum(self) if dtype is None else np.sum(self, dtype=dtype)",
     ..Operator::BASE
@@ -65,7 +65,7 @@ pub static SUM_DIM: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         expand(d, restored(d, d.grad(), DIM, KEEPDIM))
     })]),
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &[
         "t(2, 3), 1",
         "t(2, 3), dim=(0, 1)",
@@ -250,7 +250,7 @@ pub static TRACE: Operator = Operator {
     >>> torch.trace(torch.tensor([[1, 2], [3, 4]]))
     tensor(5)",
     dtypes: DTypes::COMMON,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         let own = args.tensor(INPUT)?;
         if own.rank() != 2 {

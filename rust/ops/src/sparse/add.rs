@@ -62,9 +62,9 @@ fn check_sizes(own: &Tensor, other: &Tensor) -> Result<()> {
 pub fn into_dense(args: &Args, sign: i64) -> Result<Output> {
     let (own, other) = (args.tensor(ADD::INPUT)?, args.tensor(ADD::OTHER)?);
     check_sizes(own, other)?;
-    if own.device() != Device::Cpu || own.is_lazy_conj() {
+    if own.device() == Device::Meta || own.is_lazy_conj() {
         return Err(Error::not_implemented(
-            "a sparse tensor is added to dense ones on the host, whose memory holds their elements",
+            "a sparse tensor is added in place to dense tensors whose elements lie in their own memory",
         ));
     }
     variants::check_in_place(args.op, own, own.sizes(), promote(own.dtype(), other.dtype())?)?;
@@ -109,7 +109,9 @@ fn of_sparse(own: &Tensor, other: &Tensor, factor: Scalar) -> Result<Tensor> {
         values = op!(MUL, &values, factor)?;
     }
     let right = SparseParts { values, ..(*second).clone() };
-    let in_rows = first.values.layout().is_contiguous() && second.values.layout().is_contiguous();
+    // The lists of a device stay there, as in torch.
+    let in_rows =
+        own.device() == Device::Cpu && first.values.layout().is_contiguous() && second.values.layout().is_contiguous();
     let sum = if in_rows { merged(&left, &right)? } else { behind(&left, &right, own)? };
     in_format_of(own, sum)
 }

@@ -4,19 +4,17 @@ use rushlight_autograd::{SparseParts, Tensor};
 use rushlight_core::alloc::collected;
 use rushlight_core::layout::{Shape, checked_numel};
 use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
-use rushlight_dispatch::create::from_slice;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Sparse, formula,
     operator,
 };
-use rushlight_dispatch::sparse::ON_HOST;
 use rushlight_dispatch::sparse::dense;
 use rushlight_dispatch::value::{Output, sizes_value};
 use rushlight_dispatch::{create, op};
 
-use super::indices::check_places;
-use super::parts::{build, empty, entries, parts, scatter, taken, with_values};
+use super::indices::{self, placed};
+use super::parts::{build, empty, entries, moved, parts, scatter, taken, with_values};
 use super::{coalesce, compressed};
 use crate::convert::{contiguous, to_dtype, to_vec};
 
@@ -49,9 +47,6 @@ fn checked(indices: &Tensor, values: &Tensor, sizes: Option<&[isize]>, coalesced
                 tensor.layout_name()
             )));
         }
-        if !matches!(tensor.device(), Device::Cpu | Device::Meta) {
-            return Err(Error::not_implemented(ON_HOST));
-        }
     }
     let without_data = values.device() == Device::Meta;
     if without_data && sizes.is_none() {
@@ -71,12 +66,11 @@ fn checked(indices: &Tensor, values: &Tensor, sizes: Option<&[isize]>, coalesced
         )));
     }
     let indices = contiguous(&to_dtype(&indices.detach(), DType::I64)?)?;
-    let places = if without_data { Vec::new() } else { to_vec::<i64>(&indices)? };
-    let of_dim = |dim: usize| &places[dim * count as usize..(dim + 1) * count as usize];
+    let bounds = if without_data { Vec::new() } else { indices::bounds(&indices)? };
     let sizes: Dims = match sizes {
         Some(sizes) => Dims::from_slice(sizes),
         None => {
-            let reach = |dim| of_dim(dim).iter().max().map_or(0, |&most| (most as isize).saturating_add(1).max(0));
+            let reach = |dim: usize| bounds.get(dim).map_or(0, |&[_, most]| (most as isize).saturating_add(1).max(0));
             (0..sparse_dims).map(reach).chain(values.sizes().iter().skip(1).copied()).collect()
         }
     };
@@ -109,11 +103,9 @@ fn checked(indices: &Tensor, values: &Tensor, sizes: Option<&[isize]>, coalesced
     if without_data {
         return build(&sizes, SparseParts { indices, values, coalesced });
     }
-    for dim in 0..sparse_dims {
-        check_places(of_dim(dim), dim, sizes[dim])?;
-    }
+    indices::check(&bounds, &sizes)?;
     let made = SparseParts { indices, values, coalesced };
-    if coalesced && !coalesce::keys(&made, &sizes)?.is_sorted_by(|a, b| a < b) {
+    if coalesced && !indices::is_ascending(&coalesce::keys(&made, &sizes)?)? {
         return Err(Error::runtime("cannot set is_coalesced to true if indices correspond to uncoalesced COO tensor"));
     }
     build(&sizes, made)
@@ -136,7 +128,7 @@ pub static GATHERED: Operator = Operator {
 pub static TO_DENSE: Operator = Operator {
     name: "to_dense",
     signature: "(Tensor self, bool masked_grad=True) -> Tensor",
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone(ON_HOST, |args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let own = args.tensor(INPUT)?;
         if !own.is_sparse() {
             return Ok(Output::Tensor(own.detach()));
@@ -167,7 +159,7 @@ pub static TO_DENSE: Operator = Operator {
 pub static MASKED: Operator = Operator {
     name: "sparse_mask",
     signature: "(Tensor self, Tensor mask) -> Tensor",
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone(ON_HOST, |args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let (own, mask) = (args.tensor(INPUT)?, args.tensor(MASK)?);
         if !mask.is_sparse() {
             return Err(Error::runtime("sparse_mask(): the mask must be a sparse tensor"));
@@ -204,7 +196,8 @@ fn found(own: &Tensor, held: &SparseParts, places: &SparseParts) -> Result<Tenso
         return taken(&dense(own)?, &places.indices);
     }
     let held = coalesce::coalesced(held, own.sizes())?;
-    let (keys, wanted) = (coalesce::keys(&held, own.sizes())?, coalesce::keys(places, own.sizes())?);
+    let keys_of = |parts: &SparseParts| to_vec::<i64>(&coalesce::keys(parts, own.sizes())?);
+    let (keys, wanted) = (keys_of(&held)?, keys_of(places)?);
     let count = keys.len() as i64;
     // A zero follows the last value.
     let numbers = collected(wanted.iter().map(|key| keys.binary_search(key).map_or(count, |at| at as i64)))?;
@@ -212,7 +205,7 @@ fn found(own: &Tensor, held: &SparseParts, places: &SparseParts) -> Result<Tenso
     block[0] = 1;
     let none = create::zeros(&block, held.values.dtype(), held.values.device())?;
     let values = op!(crate::join::CAT, vec![held.values.detach(), none], 0i64)?;
-    op!(crate::index::index_select::INDEX_SELECT, &values, 0i64, &from_slice(&numbers)?)
+    op!(crate::index::index_select::INDEX_SELECT, &values, 0i64, &placed(&numbers, own.device())?)
 }
 
 /// A sparse tensor with unique indices, in a recorded call. Those of compressed tensors always are.
@@ -224,7 +217,7 @@ pub fn sorted(own: &Tensor) -> Result<Tensor> {
 pub static COALESCE: Operator = Operator {
     name: "coalesce",
     signature: "(Tensor self) -> Tensor",
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone(ON_HOST, |args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let own = args.tensor(INPUT)?;
         let parts = parts(own, "coalesce")?;
         build(own.sizes(), coalesce::coalesced(&parts, own.sizes())?).map(Output::Tensor)
@@ -239,7 +232,7 @@ pub static COALESCE: Operator = Operator {
 pub static VALUES: Operator = Operator {
     name: "values",
     signature: "(Tensor self) -> Tensor",
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone(ON_HOST, |args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         if let Some(own) = args.tensor(INPUT)?.compressed_parts() {
             return Ok(Output::Tensor(own.values.detach()));
         }
@@ -277,7 +270,7 @@ pub fn with_recorded_values(tensor: &Tensor, entries: &SparseParts, values: &Ten
 pub static TO_SPARSE: Operator = Operator {
     name: "to_sparse",
     signature: "(Tensor self, int? sparse_dim=None) -> Tensor",
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone(ON_HOST, |args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         to_sparse(args.tensor(INPUT)?, args.optional_int(SPARSE_DIM)).map(Output::Tensor)
     })),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
@@ -322,10 +315,7 @@ pub fn copy(args: &Args) -> Result<Output> {
         return compressed::parts::copied(own, from).map(Output::Tensor);
     }
     match (own.is_sparse(), from.parts()) {
-        (true, Some(places)) => {
-            let values = compressed::parts::copied_as(&places.values, own.dtype())?;
-            with_values(from, &places, values).map(Output::Tensor)
-        }
+        (true, Some(_)) => moved(from, own.dtype(), own.device()).map(Output::Tensor),
         _ => Err(Error::runtime(format!(
             "copy_() between dense and sparse Tensors is not implemented! Found self type = torch.{}{}Tensor and src type = torch.{}{}Tensor",
             if own.is_sparse() { "sparse." } else { "" },

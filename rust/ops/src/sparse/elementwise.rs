@@ -5,17 +5,16 @@ use rushlight_autograd::{SparseParts, Tensor};
 use rushlight_core::alloc::list;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
-use rushlight_dispatch::create::from_slice;
 use rushlight_dispatch::operator::Args;
-use rushlight_dispatch::sparse::ON_HOST;
-use rushlight_dispatch::unsupported::unsupported_by;
+use rushlight_dispatch::sparse::unsupported;
 use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
-use rushlight_dispatch::{copy, create, op};
+use rushlight_dispatch::{create, op};
 
 use super::convert::{COALESCE, VALUES};
-use super::parts::{build, empty, empty_in, entries, in_format_of, parts, stored_values, taken, with_values};
+use super::indices::placed;
+use super::parts::{build, empty, empty_in, entries, in_format_of, moved, parts, stored_values, taken, with_values};
 use super::{coalesce, compressed};
-use crate::convert::to_dtype;
+use crate::convert::to_vec;
 use crate::create::Options;
 use crate::index::index_select::INDEX_SELECT;
 use crate::pointwise::arith::MUL;
@@ -123,7 +122,8 @@ fn times_sparse(a: &Tensor, b: &Tensor) -> Result<Output> {
         return Err(Error::runtime("mul: expected 'self' and 'other' to have the same number of sparse dimensions"));
     }
     let (x, y) = (coalesce::coalesced(&x, a.sizes())?, coalesce::coalesced(&y, b.sizes())?);
-    let (left, right) = (coalesce::keys(&x, a.sizes())?, coalesce::keys(&y, b.sizes())?);
+    let keys = |parts: &SparseParts| to_vec::<i64>(&coalesce::keys(parts, a.sizes())?);
+    let (left, right) = (keys(&x)?, keys(&y)?);
     let most = left.len().min(right.len());
     let (mut i, mut j, mut of_x, mut of_y) = (0, 0, list(most)?, list(most)?);
     while i < left.len() && j < right.len() {
@@ -135,7 +135,7 @@ fn times_sparse(a: &Tensor, b: &Tensor) -> Result<Output> {
         i += usize::from(order.is_le());
         j += usize::from(order.is_ge());
     }
-    let (of_x, of_y) = (from_slice(&of_x)?, from_slice(&of_y)?);
+    let (of_x, of_y) = (placed(&of_x, a.device())?, placed(&of_y, a.device())?);
     let values = op!(MUL, &op!(INDEX_SELECT, &x.values, 0i64, &of_x)?, &op!(INDEX_SELECT, &y.values, 0i64, &of_y)?)?;
     let indices = op!(INDEX_SELECT, &x.indices, 1i64, &of_x)?;
     in_format_of(a, SparseParts { indices, values, coalesced: true }).map(Output::Tensor)
@@ -170,7 +170,7 @@ pub fn norm(args: &Args) -> Result<Output> {
     let dims = args.optional_ints(DIM).unwrap_or(&[]);
     if own.compressed_parts().is_some() {
         return Err(match dims {
-            [] => unsupported_by("norm.out", "SparseCsrCPU"),
+            [] => unsupported("norm.out", own),
             _ => Error::runtime(format!(
                 "resize_reduction: support for output with {} layout is not implemented yet",
                 own.layout_name()
@@ -253,14 +253,14 @@ pub fn filled_like(args: &Args) -> Result<Output> {
     }
     if own.compressed_parts().is_none() {
         if options.layout.as_deref() != Some("strided") {
-            return Err(unsupported_by(filler, "SparseCPU"));
+            return Err(unsupported(filler, own));
         }
         inner.set(Arg::FIRST, Value::Own(create::empty(own.sizes(), own.dtype(), own.device())?));
         return inner.call();
     }
     check_same_layout(own, options.layout.as_deref())?;
     if !fills_compressed {
-        return Err(unsupported_by(filler, "SparseCsrCPU"));
+        return Err(unsupported(filler, own));
     }
     on_stored(&inner, Arg::FIRST, args.op.python_name()).map(Output::Tensor)
 }
@@ -304,24 +304,17 @@ fn none_like(own: &Tensor, dtype: DType, device: Device) -> Result<Tensor> {
     empty(own.sizes(), sparse_dims, dtype, device)
 }
 
-/// Casts to another dtype, or moves to `meta`, where a sparse tensor has no entries.
+/// Casts to another dtype, or moves to another device. On `meta` a sparse tensor has no entries.
 pub fn cast(args: &Args) -> Result<Output> {
     use crate::convert::TO_DTYPE::*;
 
     let own = args.tensor(INPUT)?;
-    let held = stored_values(own, "to")?;
-    match args.device(DEVICE) {
-        Some(device) if device == own.device() => {}
-        Some(_) if own.device() == Device::Meta => {
-            return Err(Error::not_implemented("Cannot copy out of meta tensor; no data!"));
-        }
-        Some(Device::Cuda(_)) => return Err(Error::not_implemented(ON_HOST)),
-        Some(device) => return none_like(own, args.dtype(DTYPE).unwrap_or(own.dtype()), device).map(Output::Tensor),
-        None => {}
+    let (dtype, device) = (args.dtype(DTYPE).unwrap_or(own.dtype()), args.device(DEVICE).unwrap_or(own.device()));
+    match (own.device(), device) {
+        (from, to) if from == to => moved(own, dtype, device),
+        (Device::Meta, _) => Err(Error::not_implemented("Cannot copy out of meta tensor; no data!")),
+        (_, Device::Meta) => none_like(own, dtype, device),
+        _ => moved(own, dtype, device),
     }
-    let values = match args.dtype(DTYPE) {
-        Some(dtype) if dtype != own.dtype() => to_dtype(&held, dtype)?,
-        _ => copy::clone(&held)?,
-    };
-    with_stored(own, "to", values).map(Output::Tensor)
+    .map(Output::Tensor)
 }

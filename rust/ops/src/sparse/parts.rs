@@ -7,16 +7,18 @@ use rushlight_autograd::{CompressedFormat, SparseParts, Tensor};
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Dims, Error, Result, Storage};
 use rushlight_dispatch::operator::Args;
-use rushlight_dispatch::unsupported::unsupported_by;
+use rushlight_dispatch::sparse::unsupported;
 use rushlight_dispatch::value::{Ints, Target, Value};
 use rushlight_dispatch::{create, op};
 
 use super::compressed;
+use super::indices::each_index;
+use crate::convert::to_device;
 
 /// The parts of a tensor that must be sparse, with coordinates; `name` is the caller in the error.
 pub fn parts(tensor: &Tensor, name: &str) -> Result<Arc<SparseParts>> {
     tensor.parts().ok_or_else(|| match tensor.compressed_parts() {
-        Some(_) => unsupported_by(name, "SparseCsrCPU"),
+        Some(_) => unsupported(name, tensor),
         None => Error::runtime(format!("{name} expected sparse coordinate tensor layout but got Strided")),
     })
 }
@@ -53,6 +55,19 @@ pub fn with_values(tensor: &Tensor, parts: &SparseParts, values: Tensor) -> Resu
     build(tensor.sizes(), SparseParts { values, ..parts.clone() })
 }
 
+/// A copy of a sparse tensor in a dtype, on a device. On the tensor's own device it shares the indices.
+pub fn moved(tensor: &Tensor, dtype: DType, device: Device) -> Result<Tensor> {
+    if let Some(own) = tensor.compressed_parts() {
+        return compressed::parts::moved(tensor, &own, dtype, device);
+    }
+    let own = parts(tensor, "to")?;
+    let indices = to_device(&own.indices.detach(), device)?;
+    build(
+        tensor.sizes(),
+        SparseParts { indices, values: compressed::parts::copied_as(&own.values, dtype, device)?, ..(*own).clone() },
+    )
+}
+
 /// The sparse tensor of these entries, in the format and sizes of `tensor`.
 pub fn in_format_of(tensor: &Tensor, entries: SparseParts) -> Result<Tensor> {
     let Some(own) = tensor.compressed_parts() else { return build(tensor.sizes(), entries) };
@@ -86,11 +101,6 @@ pub fn empty_in(layout: &str, sizes: &[isize], dtype: DType, device: Device) -> 
     }
 }
 
-/// The indices as one tensor for each sparse dimension.
-fn each_index(indices: &Tensor) -> Result<Vec<Tensor>> {
-    (0..indices.sizes()[0] as i64).map(|dim| op!(crate::view::narrow::SELECT, indices, 0i64, dim)).collect()
-}
-
 /// The elements of a dense tensor at `indices`, or blocks of them.
 pub fn taken(dense: &Tensor, indices: &Tensor) -> Result<Tensor> {
     let count = indices.sizes()[1];
@@ -98,7 +108,7 @@ pub fn taken(dense: &Tensor, indices: &Tensor) -> Result<Tensor> {
     match &*indices {
         [] => {
             let one = op!(crate::view::squeeze::UNSQUEEZE, dense, 0i64)?;
-            let first = create::zeros(&[count], DType::I64, Device::Cpu)?;
+            let first = create::zeros(&[count], DType::I64, dense.device())?;
             op!(crate::index::index_select::INDEX_SELECT, &one, 0i64, &first)
         }
         [index] => op!(crate::index::index_select::INDEX_SELECT, dense, 0i64, index),

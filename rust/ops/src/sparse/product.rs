@@ -10,8 +10,7 @@ use rushlight_dispatch::operator::{
     Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Sparse, formula,
     operator,
 };
-use rushlight_dispatch::sparse::{ON_HOST, dense, unsupported};
-use rushlight_dispatch::unsupported::unsupported_by;
+use rushlight_dispatch::sparse::{dense, unsupported};
 use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
 
 use super::compressed::convert::to_layout;
@@ -36,7 +35,7 @@ pub static PRODUCT: Operator = Operator {
     signature: "(Tensor self, Tensor mat2, bool whole=False) -> Tensor",
     dtypes: DTypes::NUMBERS,
     sparse: Sparse::Supported,
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone(ON_HOST, |args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         product(args.tensor(INPUT)?, args.tensor(MAT2)?).map(Output::Tensor)
     })),
     derivative: Derivative::Formulas(&[
@@ -158,7 +157,7 @@ pub fn bmm(args: &Args) -> Result<Output> {
     if own.compressed_parts().is_some() || other.compressed_parts().is_some() {
         return match layouts::named(other) {
             kind @ ("SparseBsr" | "SparseBsc") => Err(layouts::no_blocks("empty", kind)),
-            _ => Err(unsupported_by("bmm", "SparseCsrCPU")),
+            _ => Err(unsupported("bmm", if own.compressed_parts().is_some() { own } else { other })),
         };
     }
     if !own.is_sparse() || other.is_sparse() {
@@ -212,7 +211,7 @@ pub fn addmv(args: &Args) -> Result<Output> {
 
     let (own, matrix, vector) = (args.tensor(INPUT)?, args.tensor(MAT)?, args.tensor(VEC)?);
     let Some(parts) = matrix.compressed_parts().filter(|_| !own.is_sparse() && !vector.is_sparse()) else {
-        return Err(unsupported("addmv"));
+        return Err(unsupported("addmv", own));
     };
     if parts.format.columns && parts.format.blocks {
         return Err(Error::runtime("torch.addmv: operation not supported for mat with SparseBsc layout"));
@@ -233,7 +232,7 @@ pub fn triangular_solve(args: &Args) -> Result<Output> {
 
     let (own, matrix) = (args.tensor(INPUT)?, args.tensor(A)?);
     let Some(parts) = matrix.compressed_parts().filter(|_| !own.is_sparse()) else {
-        return Err(unsupported("triangular_solve"));
+        return Err(unsupported("triangular_solve", own));
     };
     if parts.format.columns {
         return Err(Error::value("triangular_solve: unsupported sparse layout."));

@@ -2,12 +2,13 @@
 
 use rushlight_autograd::{SparseParts, Tensor};
 use rushlight_core::{DType, Dims, Error, Result};
-use rushlight_dispatch::create::{from_slice, zeros};
+use rushlight_dispatch::create::zeros;
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::Args;
 use rushlight_dispatch::value::{Output, Value, sizes_value};
 
 use super::compressed;
+use super::indices::placed;
 use super::parts::{build, entries, stored_values};
 use crate::convert::TO_DTYPE;
 use crate::index::index_select::INDEX_SELECT;
@@ -107,6 +108,6 @@ fn reduced(own: &Tensor, held: &SparseParts, over: ReduceDims, dtype: Value) -> 
             (false, _) => Some(dim as i64),
         })
         .collect();
-    let indices = op!(INDEX_SELECT, &with_none, 0i64, &from_slice(&rows)?)?;
+    let indices = op!(INDEX_SELECT, &with_none, 0i64, &placed(&rows, held.indices.device())?)?;
     Ok(SparseParts { indices, values, coalesced: false })
 }

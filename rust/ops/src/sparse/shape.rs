@@ -6,13 +6,13 @@ use rushlight_autograd::{SparseParts, Tensor};
 use rushlight_core::alloc::{collected, list};
 use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::{DType, Dims, Error, Result};
-use rushlight_dispatch::create::{from_slice, zeros};
+use rushlight_dispatch::create::zeros;
 use rushlight_dispatch::operator::Args;
 use rushlight_dispatch::value::{Arg, Output};
 use rushlight_dispatch::{copy, op};
 
 use super::compressed;
-use super::indices::check_places;
+use super::indices::{check_places, placed};
 use super::parts::{build, empty, parts};
 use crate::convert::{contiguous, to_dtype, to_vec};
 use crate::index::index_select::INDEX_SELECT;
@@ -39,7 +39,7 @@ fn reordered(own: &Tensor, parts: &SparseParts, order: &[usize]) -> Result<Tenso
     let sizes: Dims = order.iter().map(|&dim| own.sizes()[dim]).collect();
     let same = order.iter().enumerate().all(|(place, &dim)| place == dim);
     let rows: Vec<i64> = order[..sparse].iter().map(|&dim| dim as i64).collect();
-    let indices = op!(INDEX_SELECT, &parts.indices, 0i64, &from_slice(&rows)?)?;
+    let indices = op!(INDEX_SELECT, &parts.indices, 0i64, &placed(&rows, own.device())?)?;
     let of_values: Vec<usize> = std::iter::once(0).chain(order[sparse..].iter().map(|&dim| dim - sparse + 1)).collect();
     let values = copy::clone(&contiguous(&permuted(&parts.values.detach(), &of_values)?)?)?;
     build(&sizes, SparseParts { indices, values, coalesced: parts.coalesced && same })
@@ -110,14 +110,14 @@ fn entries(
     places: Option<&[i64]>,
     size: isize,
 ) -> Result<Tensor> {
-    let numbers_ = from_slice(numbers)?;
+    let numbers_ = placed(numbers, own.device())?;
     let taken = op!(INDEX_SELECT, &parts.indices, 1i64, &numbers_)?;
     let values = op!(INDEX_SELECT, &parts.values.detach(), 0i64, &numbers_)?;
     let mut sizes = own.sizes().clone();
     let mut rows = (0..sparse_dims(parts)).map(|row| selected(&taken, 0, row as isize)).collect::<Result<Vec<_>>>()?;
     match places {
         Some(places) => {
-            rows[dim] = from_slice(places)?;
+            rows[dim] = placed(places, own.device())?;
             sizes[dim] = size;
         }
         None => {
@@ -227,7 +227,7 @@ pub fn index_select(args: &Args) -> Result<Output> {
     let sparse = sparse_dims(&parts);
     if dim >= sparse {
         let at = (dim - sparse + 1) as i64;
-        let values = op!(INDEX_SELECT, &parts.values.detach(), at, &from_slice(&wanted)?)?;
+        let values = op!(INDEX_SELECT, &parts.values.detach(), at, &placed(&wanted, own.device())?)?;
         let mut sizes = own.sizes().clone();
         sizes[dim] = wanted.len() as isize;
         return build(&sizes, SparseParts { values, ..(*parts).clone() }).map(Output::Tensor);
@@ -325,7 +325,7 @@ fn joined(tensors: &[&Tensor], dim: i64) -> Result<Tensor> {
             let mut moved: Dims = Dims::from_elem(0, sparse);
             moved[dim] = start;
             let moved: Vec<i64> = moved.iter().map(|&by| by as i64).collect();
-            let by = op!(crate::view::squeeze::UNSQUEEZE, from_slice(&moved)?, 1i64)?;
+            let by = op!(crate::view::squeeze::UNSQUEEZE, placed(&moved, own.device())?, 1i64)?;
             indices.push(op!(ADD, &parts.indices, &by)?);
             values.push(own);
         } else {

@@ -1,24 +1,23 @@
-//! Products of two sparse matrices, row by row (Gustavson 1978): an element of the first scales a row of the second.
+//! Products of two sparse matrices, row by row (Gustavson 1978): an element of the first scales a row of the second. The host
+//! computes them for all devices.
 
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::operator::{
     BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Sparse, formula, operator,
 };
-use rushlight_dispatch::sparse::ON_HOST;
 use std::ops::{Add, Mul};
 
 use rushlight_autograd::{SparseParts, Tensor};
 use rushlight_core::alloc::{collected, filled, list};
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{DType, Element, Error, Result, dispatch};
-use rushlight_dispatch::create::from_slice;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::interpreter::while_detached;
 use rushlight_dispatch::op;
 use rushlight_dispatch::value::Output;
 
 use super::convert::{COALESCE, MASKED};
-use super::indices::check_places;
+use super::indices::{check_places, placed};
 use super::parts::{build, parts};
 use crate::convert::to_vec;
 use crate::join::STACK;
@@ -34,7 +33,7 @@ pub static SPARSE_SPARSE_MATMUL: Operator = Operator {
     dtypes: DTypes::of(&[DType::F32, DType::F64, DType::C64, DType::C128]),
     kernel_name: "sparse_matmul",
     sparse: Sparse::Supported,
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone(ON_HOST, |args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let (own, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
         check_factors(own, other)?;
         if own.dtype() != other.dtype() {
@@ -180,7 +179,8 @@ impl Entries {
             Ok(())
         })?;
         let columns = collected(ranked.iter().map(|&rank| columns[rank]))?;
-        let indices = op!(STACK, vec![from_slice(&rows)?, from_slice(&columns)?], 0i64)?;
-        build(sizes, SparseParts { indices, values: from_slice(&values)?, coalesced: true })
+        let device = self.values.device();
+        let indices = op!(STACK, vec![placed(&rows, device)?, placed(&columns, device)?], 0i64)?;
+        build(sizes, SparseParts { indices, values: placed(&values, device)?, coalesced: true })
     }
 }

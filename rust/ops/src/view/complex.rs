@@ -59,7 +59,7 @@ pub static VIEW_AS_COMPLEX: Operator = Operator {
     >>> torch.view_as_complex(torch.tensor([[1., 2.]]))
     tensor([1.+2.j])",
     dtypes: DTypes::of(&[DType::F16, DType::F32, DType::F64]),
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     tags: Tags::STRIDE_DEPENDENT,
     implementation: Implementation::ViewDtype(|args| {
         let own = args.tensor(INPUT)?;

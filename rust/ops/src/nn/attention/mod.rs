@@ -40,7 +40,7 @@ from the end, share one of key and value. In training `dropout_p` of the weights
     tensor([[[1.0000, 0.0000],
              [0.3302, 0.6698]]])",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::LowerPrecision,
+    autocast: Autocast::LowerPrecision.everywhere(),
     check: Some(check),
     implementation: Implementation::CompositeImplicit(|args| {
         let (query, key, value) = (args.tensor(QUERY)?, args.tensor(KEY)?, args.tensor(VALUE)?);

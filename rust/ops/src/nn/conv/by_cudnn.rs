@@ -4,8 +4,8 @@ use std::ffi::c_int;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::convolution::Target;
-use rushlight_core::memory_format::{has_channels_last, is_contiguous, strides};
-use rushlight_core::{DType, Dims, Layout, Result, window};
+use rushlight_core::memory_format::has_channels_last;
+use rushlight_core::{DType, Result, window};
 use rushlight_cuda::dnn;
 use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::operands::settle;
@@ -14,8 +14,9 @@ use rushlight_dispatch::value::{Ints, Value};
 use rushlight_dispatch::{autocast, copy, deterministic, op};
 
 use super::space::Space;
-use crate::held::{Held, is_aligned};
+use crate::held::Held;
 use crate::join::pad::CONSTANT_PAD;
+use crate::nn::cudnn::ready;
 
 /// A sequence as an image of one row.
 fn image(tensor: &Tensor) -> Tensor {
@@ -137,20 +138,8 @@ fn convolve(target: Target, space: &Space, operands: [&Tensor; 3]) -> Result<boo
         (true, 4) => Some("channels_last"),
         (true, _) => Some("channels_last_3d"),
     };
-    let ready = |place: usize| -> Result<Tensor> {
-        let own = images[place];
-        if is_contiguous(own.layout(), format)? && is_aligned(own.storage(), own.first_byte()) {
-            return Ok(own.clone());
-        }
-        let sizes = Dims::clone(own.sizes());
-        let layout = Layout { strides: strides(&sizes, format, None)?, sizes, offset: 0 };
-        let dense = allocate(&TensorSpec { layout, dtype, device: own.device() })?;
-        if place != at {
-            copy::copy(&dense, own)?;
-        }
-        Ok(dense)
-    };
-    let tensors = [ready(0)?, ready(1)?, ready(2)?];
+    let usable = |place: usize| ready(images[place], format, place != at);
+    let tensors = [usable(0)?, usable(1)?, usable(2)?];
     let mut held = Held::on(&input)?;
     let addresses = held.addresses(tensors.each_ref())?;
     // SAFETY: the tensors are dense and have these sizes, and their storages are held for the stream.

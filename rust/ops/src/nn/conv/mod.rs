@@ -510,7 +510,7 @@ macro_rules! public {
         #[operator]
         pub static $op: Operator = Operator {
             name: $name,
-            autocast: Autocast::LowerPrecision,
+            autocast: Autocast::LowerPrecision.everywhere(),
             aliases: &[$alias],
             variants: Variants::FUNCTION,
             signature: "(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, int[1] padding=0, int[1] dilation=1, int groups=1) -> Tensor",
@@ -525,7 +525,7 @@ macro_rules! public {
         #[operator]
         pub static $words: Operator = Operator {
             name: $named,
-            autocast: Autocast::LowerPrecision,
+            autocast: Autocast::LowerPrecision.everywhere(),
             aliases: &[$alias],
             variants: Variants::FUNCTION,
             signature: "(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, str padding='valid', int[1] dilation=1, int groups=1) -> Tensor",
@@ -584,7 +584,7 @@ macro_rules! public_transposed {
         #[operator]
         pub static $op: Operator = Operator {
             name: $name,
-            autocast: Autocast::LowerPrecision,
+            autocast: Autocast::LowerPrecision.everywhere(),
             aliases: &[$alias],
             variants: Variants::FUNCTION,
             signature: "(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, int[1] padding=0, int[1] output_padding=0, int groups=1, int[1] dilation=1) -> Tensor",

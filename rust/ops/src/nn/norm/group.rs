@@ -89,7 +89,7 @@ pub static GROUP_NORM: Operator = Operator {
         crate::convert::in_format_of(&normal.out, args.tensor(INPUT)?).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &["t(2, 4), 2", "t(2, 6, 3), 3, pos(6), t(6)"],
     errors: &[
         ("t(4), 2", "RuntimeError", "Expected at least 2 dimensions for input tensor but received 1"),

@@ -83,7 +83,7 @@ pub static LAYER_NORM: Operator = Operator {
         layer_norm(args).map(|(normal, _)| Output::Tensor(normal.out))
     }),
     derivative: Derivative::CompositeImplicit,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &["t(2, 3), (3,)", "t(2, 3, 4), (3, 4), pos(3, 4), t(3, 4)", "t(4, 3), (3,), None, t(3), 0.1"],
     errors: &[
         (
@@ -133,7 +133,7 @@ pub static NATIVE_LAYER_NORM: Operator = Operator {
         Ok(Output::Tuple(results))
     }),
     derivative: Derivative::CompositeImplicit,
-    autocast_on_cuda: Some(Autocast::Fp32),
+    autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &["t(2, 3), (3,), None, None, 0.1", "t(2, 3, 4), (3, 4), pos(3, 4), t(3, 4), 0.1"],
     errors: &[(
         "t(2, 3), (4,), None, None, 0.1",
@@ -158,6 +158,7 @@ pub static RMS_NORM: Operator = Operator {
     >>> torch.nn.functional.rms_norm(torch.tensor([[3., 4.]]), (2,))
     tensor([[0.8485, 1.1314]])",
     dtypes: DTypes::INEXACT,
+    autocast: Autocast::Fp32.on_cuda_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
         let (rank, least) = (args.tensor(INPUT)?.rank(), args.ints(NORMALIZED_SHAPE)?.len());
         if rank < least {

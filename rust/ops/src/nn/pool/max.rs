@@ -314,7 +314,7 @@ macro_rules! max_rows {
         #[operator]
         pub static $op: Operator = Operator {
             name: $name,
-            autocast: Autocast::fp32_if($dims == 3),
+            autocast: Autocast::fp32_if($dims == 3).on_cpu_alone(),
             variants: Variants::FUNCTION,
             signature: "(Tensor self, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor",
             doc: concat!("The largest element of each window of ", $doc, ".\n\n", $example),
@@ -333,7 +333,7 @@ macro_rules! max_rows {
         #[operator]
         pub static $both: Operator = Operator {
             name: concat!($name, "_with_indices"),
-            autocast: Autocast::fp32_if($dims == 3),
+            autocast: Autocast::fp32_if($dims == 3).on_cpu_alone(),
             aliases: &[concat!("nn.functional.", $name, "_with_indices")],
             variants: Variants::FUNCTION,
             signature: "(Tensor self, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
@@ -350,7 +350,7 @@ macro_rules! max_rows {
         #[operator]
         pub static $functional: Operator = Operator {
             name: $name,
-            autocast: Autocast::fp32_if($dims == 3),
+            autocast: Autocast::fp32_if($dims == 3).on_cpu_alone(),
             namespace: "nn.functional",
             variants: Variants::FUNCTION,
             signature: "(Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False, truth return_indices=False) -> Any",

@@ -208,7 +208,7 @@ macro_rules! avg_rows {
         #[operator]
         pub static $op: Operator = Operator {
             name: $name,
-            autocast: Autocast::fp32_if($dims == 3),
+            autocast: Autocast::fp32_if($dims == 3).on_cpu_alone(),
             aliases: $aliases,
             namespace: "nn.functional",
             variants: $variants,
@@ -354,7 +354,7 @@ macro_rules! adaptive_rows {
         #[operator]
         pub static $op: Operator = Operator {
             name: $name,
-            autocast: Autocast::fp32_if($dims == 3),
+            autocast: Autocast::fp32_if($dims == 3).on_cpu_alone(),
             aliases: $aliases,
             namespace: "nn.functional",
             variants: Variants::FUNCTION,

@@ -29,7 +29,7 @@ pub static UNPOOL: Operator = Operator {
     >>> torch._max_unpool(torch.tensor([[3., 2.]]), torch.tensor([[1, 2]]), (4,))
     tensor([[0., 3., 2., 0.]])",
     dtypes: DTypes::REAL,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::LeadingDims,
     implementation: Implementation::Kernel(Kernel {

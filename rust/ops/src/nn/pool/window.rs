@@ -201,7 +201,7 @@ macro_rules! adaptive_rows {
         #[operator]
         pub static $op: Operator = Operator {
             name: $name,
-            autocast: Autocast::fp32_if($dims == 3),
+            autocast: Autocast::fp32_if($dims == 3).on_cpu_alone(),
             namespace: "nn.functional",
             aliases: &[$alias],
             variants: Variants::FUNCTION,
@@ -260,7 +260,7 @@ dimension of space.
     >>> torch._fractional_max(torch.tensor([[1., 3., 2.]]), (2,), (2,), torch.zeros(1, 1))
     (tensor([[3., 3.]]), tensor([[1, 1]]))",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Fp32,
+    autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
             let (input, samples) = (args.tensor(INPUT)?, args.tensor(SAMPLES)?);

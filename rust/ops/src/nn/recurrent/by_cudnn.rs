@@ -21,10 +21,10 @@ use rushlight_dispatch::{copy, create, deterministic, op};
 
 use super::network::{Network, split_states};
 use super::rerun;
-use super::steps::{Kind, Weights};
+use super::steps::{Kind, Weights, joined};
 use crate::convert::CLONE;
-use crate::held::{Held, is_aligned};
-use crate::join::cat::CAT;
+use crate::held::Held;
+use crate::nn::cudnn::{is_aligned, ready};
 use crate::nn::dropout::DROPOUT;
 use crate::view::narrow::NARROW;
 
@@ -71,11 +71,7 @@ pub(super) fn run(network: &Network, input: &Tensor, states: &[&Tensor]) -> Resu
         output = found.next().ok_or_else(|| Error::runtime("layers without results"))?;
         results.iter_mut().zip(found).for_each(|(all, one)| all.push(one));
     }
-    let joined = |list: Vec<Tensor>| match <[Tensor; 1]>::try_from(list) {
-        Ok([only]) => Ok(only),
-        Err(list) => CAT.tensor([Value::from(list), 0i64.into()]),
-    };
-    let last = results.into_iter().map(joined).collect::<Result<Vec<_>>>()?;
+    let last = results.into_iter().map(|list| joined(list, 0)).collect::<Result<Vec<_>>>()?;
     Ok(Some([vec![output], last].concat()))
 }
 
@@ -178,7 +174,7 @@ pub fn flattened(
     };
     let Device::Cuda(index) = device else { return Ok(None) };
     let Some(buffer) = dnn::buffer(card::of(device)?, stream::current(index), &description)? else { return Ok(None) };
-    let whole = joined(&params, &buffer)?;
+    let whole = in_buffer(&params, &buffer)?;
     if whole.storage().same(params[0].storage()) {
         return Ok(None);
     }
@@ -276,14 +272,9 @@ fn stepped(network: &Network, input: &Tensor, states: &[&Tensor]) -> Result<Outp
     Ok(Output::Tuple(results))
 }
 
-/// A tensor that cuDNN can read: row-major, at an address that suits it.
-fn ready(tensor: &Tensor) -> Result<Tensor> {
-    if tensor.layout().is_contiguous() && is_aligned(tensor.storage(), tensor.first_byte()) {
-        return Ok(tensor.detach());
-    }
-    let dense = allocate(&TensorSpec::like(tensor))?;
-    copy::copy(&dense, &tensor.detach())?;
-    Ok(dense)
+/// An operand as cuDNN reads it.
+fn row_major(tensor: &Tensor) -> Result<Tensor> {
+    ready(tensor, None, true)
 }
 
 /// Where a parameter lies in a buffer.
@@ -300,7 +291,7 @@ fn parts(params: &[&Tensor], buffer: &Buffer, whole: &Tensor) -> Vec<Tensor> {
 }
 
 /// All weights in one buffer: where they are, if they lie like that, or a copy.
-fn joined(params: &[&Tensor], buffer: &Buffer) -> Result<Tensor> {
+fn in_buffer(params: &[&Tensor], buffer: &Buffer) -> Result<Tensor> {
     let first = params[0].detach();
     let size = first.dtype().size();
     let elements = buffer.bytes.div_ceil(size) as isize;
@@ -333,8 +324,8 @@ fn forward(network: &Network, input: &Tensor, states: &[&Tensor], keeps: bool) -
     let Some(buffer) = dnn::buffer(card, stream, &description)? else { return Ok(None) };
     let Some(call) = Call::new(card, stream, &description, &sequences, keeps)? else { return Ok(None) };
     let params: Vec<&Tensor> = network.weights.iter().flat_map(Weights::each).collect();
-    let (input, weights) = (ready(input)?, joined(&params, &buffer)?);
-    let given = states.iter().map(|state| ready(state)).collect::<Result<Vec<_>>>()?;
+    let (input, weights) = (row_major(input)?, in_buffer(&params, &buffer)?);
+    let given = states.iter().map(|state| row_major(state)).collect::<Result<Vec<_>>>()?;
     let mut sizes = input.sizes().clone();
     let last = sizes.len() - 1;
     sizes[last] = network.directions as isize * states[0].sizes()[2];
@@ -429,14 +420,14 @@ fn backward(args: &Args, network: &Network, input: &Tensor, states: &[&Tensor]) 
         return Ok(None);
     }
     let params: Vec<&Tensor> = network.weights.iter().flat_map(Weights::each).collect();
-    let (input, output, weights) = (ready(input)?, ready(output)?, joined(&params, &buffer)?);
-    let given = states.iter().map(|state| ready(state)).collect::<Result<Vec<_>>>()?;
-    let reserve = ready(kept)?;
+    let (input, output, weights) = (row_major(input)?, row_major(output)?, in_buffer(&params, &buffer)?);
+    let given = states.iter().map(|state| row_major(state)).collect::<Result<Vec<_>>>()?;
+    let reserve = row_major(kept)?;
     let grad_output = match grad_output {
-        Some(grad) => ready(grad)?,
+        Some(grad) => row_major(grad)?,
         None => create::zeros(&sizes, dtype, device)?,
     };
-    let of_states = of_states.into_iter().map(|grad| grad.map(ready).transpose()).collect::<Result<Vec<_>>>()?;
+    let of_states = of_states.into_iter().map(|grad| grad.map(row_major).transpose()).collect::<Result<Vec<_>>>()?;
     let to_input = allocate(&TensorSpec::like(&input))?;
     let to_states = given.iter().map(|state| allocate(&TensorSpec::like(state))).collect::<Result<Vec<_>>>()?;
     let to_weights = create::zeros(weights.sizes(), dtype, device)?;

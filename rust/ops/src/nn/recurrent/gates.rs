@@ -29,7 +29,7 @@ pub static LSTM_GATES: Operator = Operator {
     >>> torch._lstm_gates(torch.zeros(1, 4), torch.ones(1, 1))
     (tensor([[0.2311]]), tensor([[0.5000]]))",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Promote,
+    autocast: Autocast::Promote.everywhere(),
     batch_rule: BatchRule::Items,
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
@@ -136,7 +136,7 @@ pub static GRU_GATES: Operator = Operator {
     >>> torch._gru_gates(torch.zeros(1, 3), torch.zeros(1, 3), torch.ones(1, 1))
     tensor([[0.5000]])",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Promote,
+    autocast: Autocast::Promote.everywhere(),
     batch_rule: BatchRule::Items,
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
@@ -272,6 +272,12 @@ pub(super) fn parts<const N: usize>(gates: Tensor) -> Result<[Expr; N]> {
 pub(super) fn joined(parts: Vec<Expr>) -> Result<Tensor> {
     let parts = parts.into_iter().map(Expr::done).collect::<Result<Vec<_>>>()?;
     crate::join::CAT.tensor([Value::from(parts), (-1i64).into()])
+}
+
+/// The gates of a long short-term memory, from their sums.
+pub(super) fn activated(sums: Tensor) -> Result<Tensor> {
+    let [enter, keep, fresh, leave] = parts(sums)?;
+    joined(vec![enter.sigmoid(), keep.sigmoid(), fresh.tanh(), leave.sigmoid()])
 }
 
 /// The address of a tensor's first element.

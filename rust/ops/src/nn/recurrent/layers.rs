@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Error, Result};
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
-    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator,
+    Args, Autocast, Autocasts, BatchRule, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator,
 };
 use rushlight_dispatch::value::{Arg, Ints, Output};
 
@@ -205,7 +205,7 @@ macro_rules! layer_rows {
                 " over sequences of one length.\n\nShapes: input `(T, N, I)`, with `batch_first` `(N, T, I)`; each of hx `(layers * directions, N, H)`; results: the\nlast layer's outputs `(T, N, directions * H)`, and the last states. `params` has, for each layer and direction, the weights of\nthe input and of the state, and if `has_biases` their biases.\n\n",
                 $example
             ),
-            autocast: Autocast::$autocast,
+            autocast: Autocasts { cpu: Autocast::$autocast, cuda: Autocast::LowerPrecision },
             tags: Tags::MIXED_DEVICES,
             implementation: Implementation::CompositeImplicit(|args| run(args, Kind::$kind, false)),
             samples: $samples,
@@ -225,6 +225,7 @@ macro_rules! layer_rows {
                 " over packed sequences.\n\nShapes: data `(sum(batch_sizes), I)`, the first steps of all sequences, then the second ones; `batch_sizes` how many\nsequences have each step; the rest as for sequences of one length.\n\n",
                 $packed_example
             ),
+            autocast: Autocast::LowerPrecision.on_cuda_alone(),
             // The numbers of sequences lie on the host.
             tags: Tags::DATA_DEPENDENT.union(Tags::MIXED_DEVICES),
             batch_rule: BatchRule::FallbackIf(&[BATCH_SIZES]),

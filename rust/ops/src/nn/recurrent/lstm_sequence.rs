@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::default_dtype;
 use rushlight_core::layout::Shape;
-use rushlight_core::{DType, Error, Result, Scalar};
+use rushlight_core::{DType, Error, Layout, Result, Scalar};
 use rushlight_cpu::float::Float;
 use rushlight_cpu::linalg::matmul::GemmElement;
 use rushlight_cpu::nn::recurrent::sequence::{Backward, Forward, Sequence};
@@ -19,7 +19,8 @@ use rushlight_dispatch::vmap::{self, RuleResult, split_batch};
 use rushlight_dispatch::{create, op};
 
 use super::gates::{first, joined, parts};
-use super::on_cuda;
+use super::passes::{Gradients, Pass, Results, Steps};
+use super::steps::Kind;
 use crate::expr_ext::ExprExt;
 use crate::join::cat::{CAT, STACK};
 use crate::linalg::matrix::BMM;
@@ -59,14 +60,19 @@ Shapes: products of the input with its weights `(T, N, 4 * H)`, hx and cx `(N, H
             dtype => Err(Error::unsupported("lstm", dtype)),
         },
         cuda: OnCuda::Own(|args, results| {
-            let sequence = on_cuda::Sequence {
-                sizes: sizes(args, [PRODUCTS, HX, CX, W_HH])?,
-                backwards: args.bool(BACKWARDS)?,
-            };
+            let sizes = sizes(args, [PRODUCTS, HX, CX, W_HH])?;
             if results[0].numel() == 0 {
                 return Ok(());
             }
-            sequence.forward([args.tensor(PRODUCTS)?, args.tensor(HX)?, args.tensor(CX)?, args.tensor(W_HH)?], results)
+            let dtype = results[0].dtype().compute();
+            let operands = [PRODUCTS, HX, CX, W_HH].map(|arg| plain(args.tensor(arg)?, dtype));
+            let [products, hx, cx, weight] = operands;
+            let (products, hx, cx, weight) = (by_rows(&products?), hx?, cx?, weight?);
+            let pass = pass(sizes, [&products, &hx, &cx, &weight], args.bool(BACKWARDS)?)?;
+            let places = results.iter().map(|result| workplace(result, dtype)).collect::<Result<Vec<_>>>()?;
+            let [outputs, cells, gates] = [0, 1, 2].map(|at| by_rows(&places[at]));
+            pass.forward(&Results { outputs, cells, gates })?;
+            places.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
         }),
     }),
     derivative: Derivative::Joint(Joint {
@@ -106,6 +112,19 @@ fn sizes(args: &Args, operands: [Arg; 4]) -> Result<[isize; 3]> {
         Shape(products.sizes()),
         Shape(state.sizes())
     )))
+}
+
+/// The tensor of all steps as one of all rows.
+fn by_rows(all: &Tensor) -> Tensor {
+    let (rows, width) = (all.sizes()[0] * all.sizes()[1], all.sizes()[2]);
+    Tensor::view_of(all, Layout { offset: all.layout().offset, ..Layout::contiguous(&[rows, width]) })
+}
+
+/// The passes of GPUs over a sequence of one length, from the rows of products, both states and the weight.
+fn pass<'a>([steps, rows, _]: [isize; 3], operands: [&'a Tensor; 4], backwards: bool) -> Result<Pass<'a>> {
+    let [products, hx, cx, weight] = operands;
+    let steps = Steps::new(&vec![rows as i64; steps as usize], backwards)?;
+    Ok(Pass { kind: Kind::Lstm, products, hx, cx: Some(cx), weight, bias: None, steps })
 }
 
 fn sequence([steps, rows, width]: [isize; 3], backwards: bool) -> Sequence {
@@ -183,20 +202,25 @@ Shapes: as there.
             dtype => Err(Error::unsupported("lstm", dtype)),
         },
         cuda: OnCuda::Own(|args, results| {
-            let sequence =
-                on_cuda::Sequence { sizes: sizes(args, [GATES, HX, CX, W_HH])?, backwards: args.bool(BACKWARDS)? };
-            if sequence.sizes.contains(&0) {
+            let sizes = sizes(args, [GATES, HX, CX, W_HH])?;
+            if sizes.contains(&0) {
                 return results.iter().try_for_each(|result| create::fill(result, Scalar::Int(0)));
             }
-            let given = [
-                args.tensor(HX)?,
-                args.tensor(CX)?,
-                args.tensor(W_HH)?,
-                args.tensor(OUTPUTS)?,
-                args.tensor(STATES)?,
-                args.tensor(GATES)?,
-            ];
-            sequence.backward(given, (args.tensor(GRAD_OUTPUTS)?, args.optional_tensor(GRAD_STATES)), results)
+            let dtype = results[0].dtype().compute();
+            let places = results.iter().map(|result| workplace(result, dtype)).collect::<Result<Vec<_>>>()?;
+            let given = |arg| plain(args.tensor(arg)?, dtype);
+            let (hx, cx, weight) = (given(HX)?, given(CX)?, given(W_HH)?);
+            let to_products = by_rows(&places[0]);
+            // The gradient has the rows of the products, which it does not read.
+            let pass = pass(sizes, [&to_products, &hx, &cx, &weight], args.bool(BACKWARDS)?)?;
+            let [outputs, cells, gates] = [OUTPUTS, STATES, GATES].map(|arg| given(arg).map(|tensor| by_rows(&tensor)));
+            let found = Results { outputs: outputs?, cells: cells?, gates: gates? };
+            let of_outputs = by_rows(&given(GRAD_OUTPUTS)?);
+            let of_cells = if args.has_tensor(GRAD_STATES) { Some(by_rows(&given(GRAD_STATES)?)) } else { None };
+            let [hx, cx, weight] = [1, 2, 3].map(|at| places[at].clone());
+            let to = Gradients { products: to_products.clone(), hx, cx: Some(cx), weight };
+            pass.backward(&found, [Some(&of_outputs), of_cells.as_ref()], &to)?;
+            places.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
         }),
     }),
     derivative: Derivative::NonDifferentiable("if gradients are recorded, the gradient of the sequence is composed"),

@@ -6,17 +6,20 @@
 //! `layers` defines the operators for networks. Three paths compute them:
 //! - On CUDA, `by_cudnn` gives all layers to cuDNN, if it is installed and takes them, and neither determinism is asked for nor `vmap` runs.
 //! - Else `network` runs layer after layer. Two operators have all steps of a layer in one direction: `_lstm_sequence` in
-//!   `lstm_sequence` has LSTMs without projection over sequences of one length, on all devices (its half for CUDA is in `on_cuda`);
+//!   `lstm_sequence` has LSTMs without projection over sequences of one length, on all devices;
 //!   `_recurrent_sequence` in `recurrent_sequence` has packed LSTMs without projection, GRUs and RNNs, on CUDA and outside of `vmap`.
+//!   On CUDA both make the passes of `passes`, with the kernels of `on_cuda`.
 //! - All others run step by step, fused (`network`) or as torch composes them (`composed`).
 
 pub mod by_cudnn;
 mod composed;
 pub mod gates;
+mod layer;
 pub mod layers;
 pub mod lstm_sequence;
 mod network;
 mod on_cuda;
+mod passes;
 pub mod recurrent_sequence;
 mod rerun;
 mod steps;
@@ -24,7 +27,7 @@ mod steps;
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};
 use rushlight_dispatch::op;
-use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::operator::{Args, Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::Output;
 
 use self::gates::{GRU_GATES, LSTM_GATES};
@@ -37,6 +40,7 @@ use crate::pointwise::hyperbolic::TANH;
 const CELL: Operator = Operator {
     variants: Variants::FUNCTION,
     dtypes: DTypes::FLOATS,
+    autocast: Autocast::LowerPrecision.on_cuda_alone(),
     signature: "(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor",
     derivative: Derivative::CompositeImplicit,
     ..Operator::BASE

@@ -5,113 +5,17 @@ use rushlight_core::{DType, Device, Error, Result};
 use rushlight_dispatch::op;
 use rushlight_dispatch::value::{Ints, Value, sizes_value};
 
-use super::gates::{GRU_GATES, LSTM_GATES};
+use super::layer::Layer;
 use super::lstm_sequence::LSTM_SEQUENCE;
 use super::recurrent_sequence::RECURRENT_SEQUENCE;
-use super::steps::{Kind, State, Weights, run_packed, run_steps};
+use super::steps::{Kind, State, Weights, joined, run_packed, run_steps};
 use super::{composed, size};
-use crate::join::cat::{CAT, STACK};
-use crate::linalg::addmm::ADDMM;
-use crate::linalg::matrix::MM;
+use crate::join::cat::STACK;
 use crate::nn::dropout::DROPOUT;
 use crate::nn::linear::LINEAR;
-use crate::pointwise::activation::RELU;
-use crate::pointwise::arith::ADD;
-use crate::pointwise::hyperbolic::TANH;
 use crate::view::RESHAPE;
 use crate::view::narrow::{NARROW, sliced};
 use crate::view::split::{SPLIT_WITH_SIZES, UNBIND};
-use crate::view::transpose::TRANSPOSE;
-
-/// One layer in one direction, prepared: its products with the input are computed, and its weights are in the layout of
-/// the steps.
-struct Layer {
-    kind: Kind,
-    /// The state's weight, transposed.
-    state: Tensor,
-    /// The state's bias, if it cannot be added to the input's.
-    state_bias: Option<Tensor>,
-    projection: Option<Tensor>,
-}
-
-impl Layer {
-    /// The layer, and for all rows of the input the start values of its steps.
-    fn new(kind: Kind, input: &Tensor, weights: &Weights) -> Result<(Layer, Tensor)> {
-        let turned = |tensor: &Tensor| op!(TRANSPOSE, tensor, 0i64, 1i64);
-        // A gated unit multiplies the state's part, bias included, by its reset gate.
-        let keeps_state_bias = kind == Kind::Gru;
-        let bias = match weights.biases {
-            None => None,
-            Some([input, _]) if keeps_state_bias => Some(input.clone()),
-            Some([input, state]) => Some(op!(ADD, input, state)?),
-        };
-        let products = op!(LINEAR, input, weights.input, bias.as_ref())?;
-        let layer = Layer {
-            kind,
-            state: turned(weights.state)?,
-            state_bias: weights.biases.filter(|_| keeps_state_bias).map(|[_, state]| state.clone()),
-            projection: weights.projection.map(turned).transpose()?,
-        };
-        Ok((layer, products))
-    }
-
-    fn step(&self, input: &Tensor, state: &State) -> Result<State> {
-        let output = match self.kind {
-            Kind::Tanh => op!(TANH, &op!(ADDMM, input, &state.output, &self.state)?)?,
-            Kind::Relu => op!(RELU, &op!(ADDMM, input, &state.output, &self.state)?)?,
-            Kind::Gru => {
-                let products = match &self.state_bias {
-                    Some(bias) => op!(ADDMM, bias, &state.output, &self.state)?,
-                    None => op!(MM, &state.output, &self.state)?,
-                };
-                op!(GRU_GATES, input, &products, &state.output)?
-            }
-            Kind::Lstm => {
-                let gates = op!(ADDMM, input, &state.output, &self.state)?;
-                let both = LSTM_GATES.call([(&gates).into(), state.cell.as_ref().into()])?.into_tensors();
-                let [output, cell] =
-                    <[Tensor; 2]>::try_from(both).map_err(|_| Error::runtime("a step without results"))?;
-                let output = match &self.projection {
-                    Some(projection) => op!(MM, &output, projection)?,
-                    None => output,
-                };
-                return Ok(State { output, cell: Some(cell) });
-            }
-        };
-        Ok(State { output, cell: None })
-    }
-
-    /// All steps at once, if a fused kernel supports them; operands that do not match are left to the steps, which
-    /// raise the error.
-    fn run_fused(
-        weights: &Weights,
-        products: &Tensor,
-        first: &State,
-        backwards: bool,
-    ) -> Result<Option<(Tensor, State)>> {
-        let State { output, cell: Some(cell) } = first else { return Ok(None) };
-        let fits = weights.projection.is_none()
-            && products.rank() == 3
-            && output.sizes() == cell.sizes()
-            && [output, cell, weights.state]
-                .iter()
-                .all(|tensor| tensor.dtype() == products.dtype() && tensor.rank() == 2)
-            && output.sizes()[0] == products.sizes()[1]
-            && weights.state.sizes()[..] == [products.sizes()[2], output.sizes()[1]]
-            && products.sizes()[2] == 4 * output.sizes()[1];
-        if !fits {
-            return Ok(None);
-        }
-        let values = [products.into(), output.into(), cell.into(), weights.state.into(), backwards.into()];
-        let results = LSTM_SEQUENCE.call(values)?.into_tensors();
-        let [outputs, cells, _] =
-            <[Tensor; 3]>::try_from(results).map_err(|_| Error::runtime("a sequence without results"))?;
-        let last = if backwards { 0 } else { products.sizes()[0] - 1 };
-        let at = |all: &Tensor| op!(RESHAPE, &sliced(all, 0, last, 1, 1)?, sizes_value(&all.sizes()[1..]));
-        let state = State { output: at(&outputs)?, cell: Some(at(&cells)?) };
-        Ok(Some((outputs, state)))
-    }
-}
 
 /// The arguments shared by all layers.
 pub(super) struct Network<'a> {
@@ -225,7 +129,7 @@ impl Network<'_> {
             return self.run_recurrent_sequence(&ready, weights, &products, first, backwards);
         }
         match &self.batch_sizes {
-            None => match Layer::run_fused(weights, &products, first, backwards)? {
+            None => match run_fused(weights, &products, first, backwards)? {
                 Some(found) => Ok(found),
                 None => run_steps(&step, UNBIND.call([(&products).into()])?.into_tensors(), first.clone(), backwards),
             },
@@ -270,16 +174,37 @@ impl Network<'_> {
                 outputs.push(output);
                 last.push(state);
             }
-            input = match <[Tensor; 1]>::try_from(outputs) {
-                Ok([only]) => only,
-                Err(outputs) => CAT.tensor([Value::from(outputs), (-1i64).into()])?,
-            };
+            input = joined(outputs, -1)?;
             if self.dropout != 0.0 && layer + 1 < self.layers {
                 input = op!(DROPOUT, &input, self.dropout, true)?;
             }
         }
         Ok((input, last))
     }
+}
+
+/// All steps at once, if a fused kernel supports them; operands that do not match are left to the steps, which
+/// raise the error.
+fn run_fused(weights: &Weights, products: &Tensor, first: &State, backwards: bool) -> Result<Option<(Tensor, State)>> {
+    let State { output, cell: Some(cell) } = first else { return Ok(None) };
+    let fits = weights.projection.is_none()
+        && products.rank() == 3
+        && output.sizes() == cell.sizes()
+        && [output, cell, weights.state].iter().all(|tensor| tensor.dtype() == products.dtype() && tensor.rank() == 2)
+        && output.sizes()[0] == products.sizes()[1]
+        && weights.state.sizes()[..] == [products.sizes()[2], output.sizes()[1]]
+        && products.sizes()[2] == 4 * output.sizes()[1];
+    if !fits {
+        return Ok(None);
+    }
+    let values = [products.into(), output.into(), cell.into(), weights.state.into(), backwards.into()];
+    let results = LSTM_SEQUENCE.call(values)?.into_tensors();
+    let [outputs, cells, _] =
+        <[Tensor; 3]>::try_from(results).map_err(|_| Error::runtime("a sequence without results"))?;
+    let last = if backwards { 0 } else { products.sizes()[0] - 1 };
+    let at = |all: &Tensor| op!(RESHAPE, &sliced(all, 0, last, 1, 1)?, sizes_value(&all.sizes()[1..]));
+    let state = State { output: at(&outputs)?, cell: Some(at(&cells)?) };
+    Ok(Some((outputs, state)))
 }
 
 /// The rows of the last steps of all sequences, of which `batch_sizes[t]` have step `t`.
@@ -298,10 +223,7 @@ fn last(all: &Tensor, batch_sizes: &[i64], backwards: bool) -> Result<Tensor> {
         longer = count;
         end -= count;
     }
-    match <[Tensor; 1]>::try_from(parts) {
-        Ok([only]) => Ok(only),
-        Err(parts) => CAT.tensor([Value::from(parts), 0i64.into()]),
-    }
+    joined(parts, 0)
 }
 
 /// The first states, split: one of each layer and direction.

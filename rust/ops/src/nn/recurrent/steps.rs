@@ -101,12 +101,20 @@ impl State {
     }
 
     fn below(self, other: State) -> Result<State> {
-        let joined = |a: Tensor, b: Tensor| CAT.tensor([Value::from(vec![a, b]), 0i64.into()]);
+        let joined = |a: Tensor, b: Tensor| joined(vec![a, b], 0);
         let cell = match (self.cell, other.cell) {
             (Some(a), Some(b)) => Some(joined(a, b)?),
             _ => None,
         };
         Ok(State { output: joined(self.output, other.output)?, cell })
+    }
+}
+
+/// Tensors one after the other along a dimension; a single one itself.
+pub(super) fn joined(list: Vec<Tensor>, dim: i64) -> Result<Tensor> {
+    match <[Tensor; 1]>::try_from(list) {
+        Ok([only]) => Ok(only),
+        Err(list) => CAT.tensor([Value::from(list), dim.into()]),
     }
 }
 

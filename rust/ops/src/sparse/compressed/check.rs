@@ -3,7 +3,6 @@
 use rushlight_autograd::{CompressedFormat, CompressedParts, Tensor};
 use rushlight_core::layout::{Shape, checked_numel};
 use rushlight_core::{DType, Device, Dims, Error, Result};
-use rushlight_dispatch::sparse::ON_HOST;
 
 use crate::convert::{to_dtype, to_vec};
 
@@ -30,9 +29,6 @@ pub fn checked(
     for (name, tensor) in [(compressed_name, compressed), (plain_name, plain), ("values", values)] {
         if tensor.is_sparse() {
             return failed(format!("expected {name} to be a strided tensor but got {} tensor", tensor.layout_name()));
-        }
-        if !matches!(tensor.device(), Device::Cpu | Device::Meta) {
-            return Err(Error::not_implemented(ON_HOST));
         }
     }
     let without_data = values.device() == Device::Meta;

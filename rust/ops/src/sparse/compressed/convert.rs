@@ -9,7 +9,6 @@ use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
     Args, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Sparse, formula, operator,
 };
-use rushlight_dispatch::sparse::ON_HOST;
 use rushlight_dispatch::sparse::dense;
 use rushlight_dispatch::value::{Output, Value};
 
@@ -164,7 +163,7 @@ fn block_of(args: &Args, arg: rushlight_dispatch::value::Arg) -> [isize; 2] {
 pub static TO_COMPRESSED: Operator = Operator {
     name: "_to_sparse_compressed",
     signature: "(Tensor self, str layout, int[]? blocksize=None, int batch_dims=0) -> Tensor",
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone(ON_HOST, |args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let own = args.tensor(INPUT)?.detach();
         let format = format_named(args.optional_str(LAYOUT).unwrap_or_default())?;
         let (batch_dims, block) = (args.int(BATCH_DIMS)? as usize, block_of(args, BLOCKSIZE));
@@ -184,7 +183,7 @@ pub static TO_COMPRESSED: Operator = Operator {
 pub static CONVERTED: Operator = Operator {
     name: "_to_sparse_layout",
     signature: "(Tensor self, str layout, int[]? blocksize=None) -> Tensor",
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone(ON_HOST, |args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let own = args.tensor(INPUT)?;
         let layout = args.optional_str(LAYOUT).unwrap_or_default();
         let batch_dims = own.compressed_parts().map_or(0, |held| held.batch_dims());

@@ -3,13 +3,19 @@
 use rushlight_autograd::{CompressedFormat, CompressedParts, SparseParts, Tensor};
 use rushlight_core::alloc::{filled, list};
 use rushlight_core::{DType, Device, Dims, Error, Result, Storage};
-use rushlight_dispatch::create::{from_slice, zeros};
-use rushlight_dispatch::value::sizes_value;
+use rushlight_dispatch::create::zeros;
+use rushlight_dispatch::value::{Value, sizes_value};
 use rushlight_dispatch::{copy, op};
 
-use super::super::indices::check_places;
-use crate::convert::{contiguous, to_dtype, to_vec};
+use super::super::coalesce::{coalesced, keys};
+use super::super::indices::{bounds, check, check_places, is_ascending, numbers, placed};
+use crate::convert::{TO_DTYPE, contiguous, to_device, to_dtype, to_vec};
 use crate::index::index_select::{INDEX_ADD, INDEX_SELECT};
+use crate::join::STACK;
+use crate::join::flip::FLIP;
+use crate::order::search::SEARCHSORTED;
+use crate::pointwise::arith::ADD;
+use crate::view::narrow::SELECT;
 use crate::view::reshape::RESHAPE;
 
 /// A sparse tensor of valid parts.
@@ -26,9 +32,20 @@ pub fn with_values(tensor: &Tensor, parts: &CompressedParts, values: &Tensor) ->
     build(tensor.sizes(), CompressedParts { values, ..parts.clone() })
 }
 
-/// A copy of the values in a dtype.
-pub fn copied_as(values: &Tensor, dtype: DType) -> Result<Tensor> {
-    if values.dtype() == dtype { copy::clone(&values.detach()) } else { to_dtype(&values.detach(), dtype) }
+/// A copy of the values in a dtype, on a device.
+pub fn copied_as(values: &Tensor, dtype: DType, device: Device) -> Result<Tensor> {
+    if values.dtype() == dtype && values.device() == device {
+        return copy::clone(&values.detach());
+    }
+    op!(TO_DTYPE, &values.detach(), dtype, Value::Device(device))
+}
+
+/// A copy of a tensor in a dtype, on a device. On the tensor's own device it shares the indices.
+pub fn moved(tensor: &Tensor, parts: &CompressedParts, dtype: DType, device: Device) -> Result<Tensor> {
+    let there = |index: &Tensor| to_device(&index.detach(), device);
+    let (compressed, plain) = (there(&parts.compressed)?, there(&parts.plain)?);
+    let values = copied_as(&parts.values, dtype, device)?;
+    build(tensor.sizes(), CompressedParts { format: parts.format, compressed, plain, values })
 }
 
 /// `Tensor.copy_` where one of the two is compressed: a copy of the second, in the format of both.
@@ -49,8 +66,7 @@ pub fn copied(own: &Tensor, from: &Tensor) -> Result<Tensor> {
             "torch.copy_: only sparse compressed tensors with the same number of specified elements are supported.",
         ));
     }
-    let values = copied_as(&given.values, own.dtype())?;
-    build(from.sizes(), CompressedParts { values, ..(*given).clone() })
+    moved(from, &given, own.dtype(), own.device())
 }
 
 fn different(to: &str, from: &str) -> String {
@@ -111,7 +127,10 @@ fn batch_places(mut number: usize, sizes: &[isize]) -> Dims {
 
 /// The coordinates of all stored elements, and their values, in the order of the stored values.
 pub fn expanded(parts: &CompressedParts, sizes: &[isize]) -> Result<SparseParts> {
-    let batch_dims = parts.batch_dims();
+    let (batch_dims, device) = (parts.batch_dims(), parts.values.device());
+    if stays_there(device, parts.format, batch_dims) {
+        return expanded_there(parts, sizes);
+    }
     let (batch, [rows, columns]) = (&sizes[..batch_dims], [sizes[batch_dims], sizes[batch_dims + 1]]);
     let [height, width] = parts.block();
     let (batches, count) = (product(batch), parts.count() as usize);
@@ -148,11 +167,56 @@ pub fn expanded(parts: &CompressedParts, sizes: &[isize]) -> Result<SparseParts>
         }
     }
     let shape = [(batch_dims + 2) as isize, total as isize];
-    let indices = op!(RESHAPE, &from_slice(&places)?, sizes_value(&shape))?;
+    let indices = op!(RESHAPE, &placed(&places, device)?, sizes_value(&shape))?;
     let of_values: Dims = [total as isize].into_iter().chain(sizes[batch_dims + 2..].iter().copied()).collect();
     let values = op!(RESHAPE, &contiguous(&parts.values.detach())?, sizes_value(&of_values))?;
     let by_rows = !parts.format.columns && !parts.format.blocks;
     Ok(SparseParts { indices, values, coalesced: by_rows && ordered })
+}
+
+/// Whether a device converts these itself: matrices of single entries. The host converts the indices of batches and blocks.
+fn stays_there(device: Device, format: CompressedFormat, batch_dims: usize) -> bool {
+    matches!(device, Device::Cuda(_)) && batch_dims == 0 && !format.blocks
+}
+
+/// Rows and columns exchanged for a format of columns, in which the compressed ones are first.
+fn lines_first(indices: &Tensor, format: CompressedFormat) -> Result<Tensor> {
+    if format.columns { op!(FLIP, indices, &[0i64][..]) } else { Ok(indices.clone()) }
+}
+
+/// `expanded`, on a device.
+fn expanded_there(parts: &CompressedParts, sizes: &[isize]) -> Result<SparseParts> {
+    let long = |index: &Tensor| to_dtype(&index.detach(), DType::I64);
+    // A line begins after as many entries as are before it.
+    let lines =
+        op!(SEARCHSORTED, &long(&parts.compressed)?, &numbers(parts.count(), parts.plain.device())?, false, true)?;
+    let lines = op!(ADD, &lines, -1i64)?;
+    let indices = lines_first(&op!(STACK, vec![lines, long(&parts.plain)?], 0i64)?, parts.format)?;
+    check(&bounds(&indices)?, sizes).map_err(|_| changed(parts))?;
+    let found = SparseParts { indices, values: contiguous(&parts.values.detach())?, coalesced: false };
+    let coalesced = !parts.format.columns && is_ascending(&keys(&found, sizes)?)?;
+    Ok(SparseParts { coalesced, ..found })
+}
+
+/// `compress`, on a device.
+fn compress_there(entries: &SparseParts, sizes: &[isize], format: CompressedFormat) -> Result<CompressedParts> {
+    check(&bounds(&entries.indices.detach())?, sizes)?;
+    let mut sizes = Dims::from_slice(sizes);
+    if format.columns {
+        sizes.swap(0, 1);
+    }
+    let turned = SparseParts {
+        indices: lines_first(&entries.indices.detach(), format)?,
+        values: entries.values.detach(),
+        coalesced: entries.coalesced && !format.columns,
+    };
+    let sorted = coalesced(&turned, &sizes)?;
+    // Copies, which share no memory with the entries.
+    let [lines, plain] = [0i64, 1].map(|row| copy::clone(&op!(SELECT, &sorted.indices, 0i64, row)?));
+    let is_shared = sorted.values.storage().same(entries.values.storage());
+    let values = if is_shared { copy::clone(&sorted.values)? } else { sorted.values };
+    let starts = op!(SEARCHSORTED, &lines?, &numbers(sizes[0] + 1, entries.indices.device())?)?;
+    Ok(CompressedParts { format, compressed: starts, plain: plain?, values })
 }
 
 /// The error for indices that a program has overwritten.
@@ -172,6 +236,10 @@ pub fn compress(
     batch_dims: usize,
     [height, width]: [isize; 2],
 ) -> Result<CompressedParts> {
+    let device = entries.values.device();
+    if stays_there(device, format, batch_dims) {
+        return compress_there(entries, sizes, format);
+    }
     let (batch, rows, columns) = (&sizes[..batch_dims], sizes[batch_dims], sizes[batch_dims + 1]);
     let total = entries.indices.sizes()[1] as usize;
     let places = to_vec::<i64>(&contiguous(&entries.indices.detach())?)?;
@@ -217,12 +285,12 @@ pub fn compress(
     }
     let entry_values = entries.values.detach();
     let values = if height * width == 1 && firsts.len() == total {
-        op!(INDEX_SELECT, &entry_values, 0i64, &from_slice(&firsts)?)?
+        op!(INDEX_SELECT, &entry_values, 0i64, &placed(&firsts, device)?)?
     } else {
         let mut of_values = Dims::from_slice(entry_values.sizes());
         of_values[0] = plain.len() as isize * height * width;
         let none = zeros(&of_values, entry_values.dtype(), entry_values.device())?;
-        op!(INDEX_ADD, &none, 0i64, &from_slice(&positions)?, &entry_values)?
+        op!(INDEX_ADD, &none, 0i64, &placed(&positions, device)?, &entry_values)?
     };
     let shaped = |tensor: &Tensor, tail: &[isize]| -> Result<Tensor> {
         let shape: Dims = batch.iter().chain(tail).copied().collect();
@@ -235,8 +303,8 @@ pub fn compress(
     of_values.extend_from_slice(&sizes[batch_dims + 2..]);
     Ok(CompressedParts {
         format,
-        compressed: shaped(&from_slice(&starts)?, &[lines as isize + 1])?,
-        plain: shaped(&from_slice(&plain)?, &[count as isize])?,
+        compressed: shaped(&placed(&starts, device)?, &[lines as isize + 1])?,
+        plain: shaped(&placed(&plain, device)?, &[count as isize])?,
         values: shaped(&values, &of_values)?,
     })
 }
