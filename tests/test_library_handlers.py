@@ -134,3 +134,36 @@ def test_rules_must_return_a_result_and_its_dimension(result, error, message):
 
     with pytest.raises(error, match=message):
         torch.vmap(Doubled.apply)(torch.ones(2))
+
+
+def test_torch_function_sees_the_operators_of_programs():
+    seen = []
+
+    class Seen(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    class Named(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    custom = custom_op("tests::seen", lambda x: x * 3, mutates_args=(), schema="(Tensor x) -> Tensor")
+    calls = [torch.ops.tests.seen, torch.ops.tests.seen.default, custom]
+    x = torch.ones(1)
+    with Seen():
+        assert [call(x).item() for call in calls] == [3, 3, 3]
+    named = x.as_subclass(Named)
+    found = [call(named) for call in calls]
+    assert seen[:3] == ["tests.seen", "tests.seen.default", "tests.seen.default"]
+    assert [name for name in seen[3:] if "seen" in name] == seen[:3]
+    assert all(type(result) is Named and result.tolist() == [3] for result in found)
+
+
+def test_schemas_of_operators():
+    schema = torch.ops.aten.add.Tensor._schema
+    assert str(schema) == "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
+    assert torch.ops.aten.relu_.default._schema.is_mutable and not schema.is_mutable
+    assert not hasattr(torch.ops.aten.add.absent, "_schema")

@@ -63,13 +63,13 @@ class OpOverload:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         operator = self._operator
         if operator is not None:
-            # Its handlers run below mixed precision, `vmap` and recording.
-            return operator(*args, **kwargs)
+            # Its handlers of `__torch_dispatch__` run below mixed precision, `vmap` and recording.
+            return _answered(self, operator, args, kwargs)
         if _overridden((*args, *kwargs.values()) if kwargs else args):
             handled = load("rushlight._torch_dispatch").handle(self, args, kwargs)
             if handled is not None:
                 return handled[0]
-        return self.overloadpacket._run(args, kwargs)
+        return self.overloadpacket._function(*args, **kwargs)
 
     @property
     def _overloadpacket(self) -> OpOverloadPacket:
@@ -86,11 +86,13 @@ class OpOverload:
 
     @property
     def _schema(self) -> Any:
-        if self._operator is None:
-            raise AttributeError(
-                "'OpOverload' object has no attribute '_schema': it is that of an operator of the engine"
-            )
-        return self._operator.schema
+        operator = self._operator
+        if operator is not None:
+            return operator.schema
+        try:
+            return load("rushlight._library.stable").schema_of(self.name())
+        except RuntimeError as error:
+            raise AttributeError(f"'{self}' has no attribute '_schema': {error}") from None
 
     def name(self) -> str:
         qualified = self.overloadpacket._qualified_op_name
@@ -131,11 +133,12 @@ class OpOverloadPacket:
         if _overridden(args) and self._function is not None:
             name = load("rushlight._aten_names").own_name(self.__name__, args, kwargs)
             return getattr(self, name.partition(".")[2])(*args, **kwargs)
-        return self._run(args, kwargs)
+        if self._function is None:
+            return _answered(self, self._run_operator, args, kwargs)
+        return self._function(*args, **kwargs)
 
-    def _run(self, args: Any, kwargs: dict[str, Any]) -> Any:
-        if self._function is not None:
-            return self._function(*args, **kwargs)
+    def _run_operator(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the program's operator that takes the arguments, or the last one, which says why it does not."""
         several = list(self._operators.values())
         for operator in several[:-1]:
             try:
@@ -182,6 +185,16 @@ class _OpNamespace(ModuleType):
 
 #: The namespace of torch's own operators, which `__getattr__` makes.
 aten: _OpNamespace
+
+
+def _answered(member: Any, run: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    """The call of a program's operator: by ``__torch_function__`` of a mode or of an argument's class, or else ``run``."""
+    given = (*args, *kwargs.values()) if kwargs else args
+    if _overridden(given):
+        overrides = load("rushlight.overrides")
+        if overrides.has_torch_function(given):
+            return overrides.handle_torch_function(member, given, *args, **kwargs)
+    return run(*args, **kwargs)
 
 
 def _packet_of(namespace: str, name: str) -> OpOverloadPacket:

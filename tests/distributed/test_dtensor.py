@@ -351,6 +351,9 @@ def _lie(rank):
         (lambda a: a.softmax(0), Shard(0), Replicate()),
         (lambda a: a.relu(), Partial(), Replicate()),
         (lambda a: a.maximum(a), Partial(), Replicate()),
+        (lambda a: torch.special.i0e(a), Shard(0), Shard(0)),
+        (lambda a: a.arcsinh(), Shard(1), Shard(1)),
+        (lambda a: torch.logaddexp(a, a), Shard(0), Shard(0)),
         (lambda a: a[:, 1], Shard(0), Shard(0)),
         (lambda a: a.chunk(2, 1)[1], Shard(0), Shard(0)),
     ):

@@ -5,6 +5,7 @@ import pytest
 import rushlight as torch
 from rushlight import nn
 from rushlight.nn.utils import rnn
+from rushlight.utils._python_dispatch import TorchDispatchMode
 
 LENGTHS = [2, 5, 1, 4]
 
@@ -166,3 +167,25 @@ def test_a_cell_takes_a_pair_of_states():
     sentence = r"lstm_cell\(\): argument 'hx' \(position 2\) must be tuple of Tensors, not Tensor"
     with pytest.raises(TypeError, match=sentence):
         nn.LSTMCell(3, 4)(torch.rand(2, 3), torch.rand(2, 4))
+
+
+@pytest.mark.parametrize("exception", [ValueError, KeyboardInterrupt])
+def test_exceptions_of_handlers_pass(exception):
+    calls, last = 0, None
+
+    class Raises(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            nonlocal calls
+            calls += 1
+            if calls == last:
+                raise exception("stop")
+            return func(*args, **(kwargs or {}))
+
+    lstm, x = nn.LSTM(2, 3), torch.ones(4, 1, 2)
+    with Raises():
+        lstm(x)
+    for last in range(1, calls + 1):
+        calls = 0
+        with Raises(), pytest.raises(exception, match="stop"):
+            lstm(x)
+        assert calls == last

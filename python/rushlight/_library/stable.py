@@ -158,6 +158,21 @@ def _schemas() -> dict[str, str]:
     return {f"aten::{line.partition('(')[0]}": f"aten::{line}" for line in lines}
 
 
+@cache
+def schema_of(qualified: str) -> Schema:
+    """The schema of an operator of the engine, by its name with overload.
+
+    Raises:
+        RuntimeError: it is not known.
+    """
+    if qualified not in _schemas():
+        raise RuntimeError(
+            f"Could not find schema for {qualified}\n  A library can call the operators of programs, and those listed in "
+            "rushlight/_library/aten_schemas.txt."
+        )
+    return parse(_schemas()[qualified])
+
+
 def operator_of(name: str, overload: str) -> tuple[Callable[..., Any], list[str], list[str]]:
     """An operator that a library calls: a function of all arguments in their order, whose results are a list, and the
     types of arguments and results.
@@ -172,12 +187,7 @@ def operator_of(name: str, overload: str) -> tuple[Callable[..., Any], list[str]
 
 @cache
 def _of_engine(qualified: str) -> tuple[Callable[..., Any], list[str], list[str]]:
-    if qualified not in _schemas():
-        raise RuntimeError(
-            f"Could not find schema for {qualified}\n  A library can call the operators of programs, and those listed in "
-            "rushlight/_library/aten_schemas.txt."
-        )
-    schema = parse(_schemas()[qualified])
+    schema = schema_of(qualified)
     packet = getattr(torch.ops.aten, schema.name.removeprefix("aten::"))
     return _in_order(getattr(packet, schema.overload_name or "default"), schema)
 

@@ -1,6 +1,7 @@
-"""The companion of a group that spans several machines: the process that exchanges with the other machines through MPI.
+"""The companion of a group that spans several machines: two processes of each machine, the control, which this module starts,
+and the one that calls MPI, which exchanges with the other machines.
 
-The first rank of each machine starts one. It ends with the ranks of its machine.
+The first rank of each machine starts it. It ends with the ranks of its machine.
 """
 
 import contextlib

@@ -178,6 +178,12 @@ impl Error {
         self.0.class
     }
 
+    /// Whether other operands could prevent it: it is neither a Python exception nor a failure of memory or a device.
+    pub fn concerns_operands(&self) -> bool {
+        let elsewhere = [Class::Memory, Class::Accelerator, Class::DeviceMemory, Class::Unreachable, Class::DistBackend];
+        self.0.foreign.is_none() && !elsewhere.contains(&self.0.class)
+    }
+
     /// torch's sentence: the first line.
     pub fn sentence(&self) -> &str {
         &self.0.sentence

@@ -4,7 +4,7 @@ import functools
 import inspect
 
 import rushlight as torch
-from rushlight import Tensor
+from rushlight import _C, Tensor
 from rushlight._C import DisableTorchFunctionSubclass
 from rushlight._handlers import (
     OF_THE_ELEMENTS,
@@ -24,18 +24,18 @@ from ._rules import elementwise
 from ._sharded import SHARDED
 from .placement_types import Partial, Replicate
 
-#: Functions of each element alone. Their results lie like their arguments.
+#: Functions of each element alone. Their results lie like their arguments. The table has those that are loops of the engine.
 ELEMENTWISE = frozenset(
-    """abs acos add addcdiv addcmul asin atan atan2 bernoulli bfloat16 bool byte char bitwise_and bitwise_left_shift bitwise_not bitwise_or
-    bitwise_right_shift bitwise_xor ceil celu clamp clamp_max clamp_min copysign cos cosh deg2rad div double elu empty_like eq erf erfc erfinv exp exp2 expm1
-    fill float float_power floor floor_divide fmax fmin fmod frac full_like ge gelu gt half hardsigmoid hardswish hardtanh
-    heaviside hypot int isclose isfinite isinf isnan isneginf isposinf ldexp le leaky_relu lerp lgamma log log10 log1p log2
-    logical_and logical_not logical_or logical_xor logit logsigmoid long lt masked_fill maximum minimum mish mul multiply
-    nan_to_num ne neg negative nextafter ones_like pow rad2deg reciprocal relu relu6 remainder round rsqrt rsub selu sgn
-    short sigmoid sign signbit silu sin sinc sinh softplus softsign sqrt square sub subtract tan tanh threshold to true_divide
-    trunc type type_as where xlogy zero zeros_like __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__
-    __rtruediv__ __div__ __rdiv__ __pow__ __rpow__ __neg__ __abs__ __lt__ __le__ __gt__ __ge__ __and__ __or__ __xor__
-    __invert__ __floordiv__ __mod__""".split()
+    name.rpartition(".")[2]
+    for entry in _C._table()
+    if entry["implementation"] == "pointwise"
+    for name in (entry["python_name"], *entry["aliases"])
+) | frozenset(
+    """bernoulli bfloat16 bool byte celu char clamp clip double elu empty_like fill fix float float_power full_like gelu half int
+    isclose ldexp long masked_fill multiply nan_to_num negative ones_like relu6 rsub selu short softsign square subtract to
+    true_divide type type_as where zero zeros_like __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__
+    __div__ __rdiv__ __pow__ __rpow__ __neg__ __abs__ __lt__ __le__ __gt__ __ge__ __and__ __or__ __xor__ __invert__ __floordiv__
+    __mod__""".split()
 )
 #: Functions that keep a part as it is, whatever it means.
 OF_THE_PART = frozenset("detach clone alias contiguous cpu cuda data pin_memory".split())

@@ -366,8 +366,7 @@ class RNN(RNNBase):
 class LSTM(RNNBase):
     """Layers of long short-term memory along a sequence (Hochreiter and Schmidhuber 1997). Arguments as in `RNNBase`.
 
-    Shapes: input ``(L, N, input_size)`` (``(N, L, *)`` with ``batch_first``), ``(L, input_size)`` or a packed sequence;
-        the
+    Shapes: input ``(L, N, input_size)`` (``(N, L, *)`` with ``batch_first``), ``(L, input_size)`` or a packed sequence; the
     state is a pair: hidden ``(layers * directions, N, proj_size or hidden_size)`` and cell ``(..., hidden_size)``,
     zeros by default. Returns the output of the last layer and the pair of final states.
 

@@ -192,7 +192,7 @@ impl Arena {
         ring_bytes(&self.places)
     }
 
-    /// How many bytes `from` sends to `to` in a call of parity `side`.
+    /// How many bytes `from` sends to `to` in the buffer of parity `side`.
     pub fn length(&self, side: usize, from: usize, to: usize) -> &AtomicU64 {
         let index = (side % 2 * self.ranks + from) * self.ranks + to;
         // SAFETY: as above, within the table of lengths.

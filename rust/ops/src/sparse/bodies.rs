@@ -1,7 +1,7 @@
 //! What the table's operators do instead if an operand is sparse: a body for each that declares `Sparse::ExplicitAutograd` or
 //! `Sparse::CompositeImplicit`.
 //!
-//! The bodies call operators of many families. The definitions are below them and do not name them.
+//! The bodies call operators of many families. Their definitions are in layers below this one, and do not name it.
 
 use rushlight_dispatch::operator::Operator;
 use rushlight_dispatch::primitives::SparseBody;

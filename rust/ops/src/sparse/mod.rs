@@ -1,9 +1,9 @@
 //! Sparse tensors, with coordinates (COO) and compressed: their construction, and how calls handle them.
 //!
 //! Their operators are here and not in the table, because code that iterates over the table assumes dense values;
-//! Python has them as methods. A few of the table's operators declare support of sparse operands (`Operator::sparse`), with a
-//! body in `bodies` if they need one; for all others a call raises an error before it uses their geometry. Code that reads indices checks them, because
-//! programs may write to them: with the operators that gather and scatter, or by `coalesce::keys`.
+//! Python has them as methods. Operators of the table that take sparse operands declare it (`Operator::sparse`), with a
+//! body in `bodies` if they need one; for all others a call raises an error before it uses their geometry. Programs may
+//! write to indices. So they are checked where they are read: by `coalesce::keys`, or by the operators that gather and scatter.
 
 pub mod add;
 pub mod bodies;

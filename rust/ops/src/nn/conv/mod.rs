@@ -84,7 +84,7 @@ impl ConvParams {
             .hint("Convert one of them: x.to(weight.dtype)."));
         }
         if input.dtype().is_complex() {
-            check_types(input, weight, bias)?;
+            check_complex_dtypes(input, weight, bias)?;
         }
         let rank = input.rank();
         if rank != dims + 1 && rank != dims + 2 {
@@ -304,9 +304,8 @@ fn narrow(size: i128) -> Result<i64> {
     i64::try_from(size).map_err(|_| too_many())
 }
 
-/// The dtypes, which torch compares after all sizes, and the bias in the input's dtype.
-/// Complex inputs are compared with the parameters before anything else.
-fn check_types(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<()> {
+/// Compares a complex input's dtype with those of the parameters, which torch does before anything else.
+fn check_complex_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<()> {
     for (what, other) in [("weight", Some(weight)), ("bias", bias)] {
         let Some(other) = other.filter(|other| other.dtype() != input.dtype()) else { continue };
         let [own, theirs] = [input, other].map(|tensor| tensor.dtype().class_name(tensor.device()));
@@ -316,6 +315,7 @@ fn check_types(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result
     Ok(())
 }
 
+/// Compares the dtypes, which torch does after all sizes. Returns the bias in the input's dtype.
 fn check_dtypes(
     params: &ConvParams,
     weight: &Tensor,

@@ -36,10 +36,11 @@ impl Network<'_> {
     /// One layer in one direction. Operands that the fast form does not take have the results and the errors of the steps
     /// that torch composes.
     fn run_layer(&self, input: &Tensor, weights: &Weights, first: &State, backwards: bool) -> Result<(Tensor, State)> {
-        if self.is_regular(input, weights, first)
-            && let Ok(found) = self.run_fast(input, weights, first, backwards)
-        {
-            return Ok(found);
+        if self.is_regular(input, weights, first) {
+            match self.run_fast(input, weights, first, backwards) {
+                Err(error) if error.concerns_operands() => {}
+                finished => return finished,
+            }
         }
         let products = op!(LINEAR, input, weights.input, weights.biases.map(|[input, _]| input))?;
         let step = |input: &Tensor, state: &State| composed::step(self.kind, weights, input, state);
