@@ -154,7 +154,8 @@ def test_torch_function_sees_the_operators_of_programs():
     calls = [torch.ops.tests.seen, torch.ops.tests.seen.default, custom]
     x = torch.ones(1)
     with Seen():
-        assert [call(x).item() for call in calls] == [3, 3, 3]
+        found = [call(x) for call in calls]
+    assert [one.item() for one in found] == [3, 3, 3]
     named = x.as_subclass(Named)
     found = [call(named) for call in calls]
     assert seen[:3] == ["tests.seen", "tests.seen.default", "tests.seen.default"]

@@ -117,7 +117,8 @@ class OpOverloadPacket:
     def __init__(self, namespace: str, name: str, function: Callable[..., Any] | None) -> None:
         self._qualified_op_name = f"{namespace}::{name}"
         self.__name__ = name
-        self._function = function
+        #: What calls an operator of the engine; None for the operators of a program.
+        self._function: Any = function
         #: Operators of a program, by the names of overloads.
         self._operators: dict[str, Any] = {}
 
@@ -192,9 +193,17 @@ def _answered(member: Any, run: Callable[..., Any], args: Any, kwargs: dict[str,
     given = (*args, *kwargs.values()) if kwargs else args
     if _overridden(given):
         overrides = load("rushlight.overrides")
+        given = [one for one in given if not _has_dispatch_alone(type(one))]
         if overrides.has_torch_function(given):
             return overrides.handle_torch_function(member, given, *args, **kwargs)
     return run(*args, **kwargs)
+
+
+def _has_dispatch_alone(kind: type) -> bool:
+    """Whether a class of tensors handles operators by `__torch_dispatch__` and has no ``__torch_function__`` of its own."""
+    function = getattr(kind, "__torch_function__", None)
+    inherited = getattr(function, "__func__", None) is getattr(torch.Tensor.__torch_function__, "__func__", None)
+    return inherited and load("rushlight._torch_dispatch").handles_operators(kind)
 
 
 def _packet_of(namespace: str, name: str) -> OpOverloadPacket:

@@ -180,7 +180,8 @@ impl Error {
 
     /// Whether other operands could prevent it: it is neither a Python exception nor a failure of memory or a device.
     pub fn concerns_operands(&self) -> bool {
-        let elsewhere = [Class::Memory, Class::Accelerator, Class::DeviceMemory, Class::Unreachable, Class::DistBackend];
+        let elsewhere =
+            [Class::Memory, Class::Accelerator, Class::DeviceMemory, Class::Unreachable, Class::DistBackend];
         self.0.foreign.is_none() && !elsewhere.contains(&self.0.class)
     }
 
