@@ -1,9 +1,10 @@
 //! Operators on tensors of a GPU, whose memory is simulated by a number.
 
-use rushlight::{DType, Device, Layout, Operator, Storage, Tensor};
+use rushlight::{DType, Device, Layout, Operator, Output, Storage, Tensor};
 use rushlight_core::Class;
 use rushlight_core::block::Block;
 use rushlight_core::device_memory::{DeviceMemory, StreamId};
+use rushlight_dispatch::operator::{ExplicitAutograd, Implementation};
 
 struct Memory;
 
@@ -30,11 +31,15 @@ fn on_card() -> Tensor {
     Tensor::new(storage, Layout::contiguous(&[2, 3]), DType::F32, Device::Cuda(0))
 }
 
-fn refused(op: &'static Operator, x: &Tensor) {
-    let error = op.call([x.into()]).err().unwrap_or_else(|| panic!("{} ran on a GPU", op.name));
-    let sentence = format!("Could not run 'aten::{}' with arguments from the 'CUDA' backend.", op.name);
-    assert_eq!((error.class(), error.sentence()), (Class::NotImplemented, &*sentence));
-}
+/// An operator that has no form for GPUs.
+static ON_HOST_ALONE: Operator = Operator {
+    name: "on_host_alone",
+    signature: "(Tensor self) -> Tensor",
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone("Call x.cpu().", |_| {
+        Ok(Output::Nothing)
+    })),
+    ..Operator::BASE
+};
 
 #[test]
 fn views_run_on_any_device() {
@@ -46,8 +51,9 @@ fn views_run_on_any_device() {
 #[test]
 fn an_operator_without_a_kernel_for_the_device_is_refused() {
     let x = on_card();
-    refused(&rushlight::sparse::TO_DENSE, &x);
-    refused(&rushlight::sparse::TO_SPARSE, &x);
+    let error = ON_HOST_ALONE.call([(&x).into()]).err().unwrap();
+    let sentence = "Could not run 'aten::on_host_alone' with arguments from the 'CUDA' backend.";
+    assert_eq!((error.class(), error.sentence()), (Class::NotImplemented, sentence));
     let error = x.storage().pin().err().unwrap();
     assert_eq!(error.sentence(), "the host cannot reach memory on cuda:0");
 }
