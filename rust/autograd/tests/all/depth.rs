@@ -1,5 +1,3 @@
-use std::time::{Duration, Instant};
-
 use crate::toy::*;
 use rushlight_autograd::*;
 
@@ -20,12 +18,10 @@ fn deep_chains_run_and_end() {
             // Each node saves the previous output, so that both paths down the chain are deep.
             y = mul(&y, &one).unwrap();
         }
-        let start = Instant::now();
         let second = add(&y, &y).unwrap();
         run(&sum(&second).unwrap()).unwrap();
         assert_eq!(grad_of(&x), [2.0]);
         drop((y, second));
-        assert!(cfg!(sanitized) || start.elapsed() < Duration::from_secs(5));
         // Backward does not run: the saved tensors still exist when the chain is dropped.
         let mut y = x.clone();
         for _ in 0..DEPTH {
