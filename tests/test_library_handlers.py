@@ -161,6 +161,8 @@ def test_torch_function_sees_the_operators_of_programs():
     assert seen[:3] == ["tests.seen", "tests.seen.default", "tests.seen.default"]
     assert [name for name in seen[3:] if "seen" in name] == seen[:3]
     assert all(type(result) is Named and result.tolist() == [3] for result in found)
+    several = custom_op("tests::seen_in_lists", lambda xs: xs[0] * 1, mutates_args=(), schema="(Tensor[] xs) -> Tensor")
+    assert type(several([x, named])) is Named and "tests.seen_in_lists.default" in seen
 
 
 def test_schemas_of_operators():

@@ -39,6 +39,11 @@ def test_removed_functions(name, arguments, told):
 def test_range():
     assert torch.range(0, 4).tolist() == [0, 1, 2, 3, 4] and torch.range(0, 4).dtype is torch.float32
     assert torch.range(0, -3, -1).tolist() == [0, -1, -2, -3] and torch.range(0.0, 2.5).tolist() == [0, 1, 2]
+    steps = torch.zeros(2, 4)
+    assert torch.range(0, 3, out=steps[:, ::2]).shape == (2, 2) and steps.tolist() == [[0, 0, 1, 0], [2, 0, 3, 0]]
+    assert torch.range(0, 3, out=torch.empty(4), requires_grad=True).requires_grad
+    with pytest.raises(RuntimeError, match="dtype Double does not match dtype of out parameter"):
+        torch.range(0, 3, dtype=torch.float64, out=torch.empty(4))
     whole = torch.range(0, 3, dtype=torch.int64)
     assert whole.tolist() == [0, 1, 2, 3] and whole.dtype is torch.int64
     assert torch.range(start=0, end=3, step=2, requires_grad=True).requires_grad

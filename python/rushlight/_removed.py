@@ -153,16 +153,19 @@ def range(
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    count = math.floor((end - start) / step) + 1
     if out is not None:
+        # It compares the other arguments with `out`, and resizes it.
+        torch.arange(count, dtype=dtype, device=device, requires_grad=requires_grad, out=out)
         dtype, device = out.dtype, out.device
     dtype = torch.get_default_dtype() if dtype is None else dtype
-    count = math.floor((end - start) / step) + 1
     # In the precision of Python's numbers, as torch does, so that rounding happens once.
     whole = not (dtype.is_floating_point or dtype.is_complex)
     places = torch.arange(count, dtype=torch.int64 if whole else torch.float64, device=device)
     numbers = (int(start) + int(step) * places) if whole else (start + step * places)
     if out is not None:
-        return out.resize_(count).copy_(numbers)
+        with torch.no_grad():
+            return out.copy_(numbers.view(out.shape))
     result = numbers.to(dtype)
     return result.requires_grad_() if requires_grad else result
 

@@ -6,6 +6,7 @@ namespace calls the functions that a program has registered (`torch.library`).
 
 from __future__ import annotations
 
+from itertools import chain
 from types import ModuleType
 
 import rushlight as torch
@@ -193,7 +194,8 @@ def _answered(member: Any, run: Callable[..., Any], args: Any, kwargs: dict[str,
     given = (*args, *kwargs.values()) if kwargs else args
     if _overridden(given):
         overrides = load("rushlight.overrides")
-        given = [one for one in given if not _has_dispatch_alone(type(one))]
+        each = chain.from_iterable(one if isinstance(one, (list, tuple)) else (one,) for one in given)
+        given = [one for one in each if not _has_dispatch_alone(type(one))]
         if overrides.has_torch_function(given):
             return overrides.handle_torch_function(member, given, *args, **kwargs)
     return run(*args, **kwargs)

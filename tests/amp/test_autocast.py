@@ -324,3 +324,11 @@ def test_blocks_of_mixed_precision_are_counted():
     assert torch.autocast_decrement_nesting() == 0
     with pytest.warns(DeprecationWarning):
         assert torch.is_autocast_xla_enabled() is False
+
+
+@pytest.mark.filterwarnings("ignore:In CPU autocast")
+def test_a_refused_beginning_changes_nothing():
+    with pytest.raises(TypeError, match="set_autocast_dtype"), torch.autocast("cpu", dtype=3):
+        pass
+    assert torch.autocast_increment_nesting() == 1 and not torch.is_autocast_enabled("cpu")
+    torch.autocast_decrement_nesting()

@@ -141,3 +141,8 @@ def test_refusals(tensors):
         with pytest.raises(error) as caught:
             flex(*arguments)
         assert told in str(caught.value)
+
+
+def test_block_masks_are_made_of_truth_values():
+    with pytest.raises(AssertionError, match="^mask.dtype must be torch.bool, got torch.int64$"):
+        create_block_mask(lambda b, h, q, k: q - k, 1, 1, 8, 8)

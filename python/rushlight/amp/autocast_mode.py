@@ -301,9 +301,10 @@ class autocast:
 
     def __enter__(self) -> Self:
         before = is_autocast_enabled(self.device), get_autocast_dtype(self.device), is_autocast_cache_enabled()
+        self._set(self._enabled, self.fast_dtype, self._cache_enabled)
+        # What raises changes nothing, since `__exit__` does not run then.
         self._before.append(before)
         autocast_increment_nesting()
-        self._set(self._enabled, self.fast_dtype, self._cache_enabled)
         return self
 
     def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
@@ -311,8 +312,8 @@ class autocast:
         self._set(*self._before.pop())
 
     def _set(self, enabled: bool, dtype: torch.dtype, cache: bool) -> None:
-        set_autocast_enabled(self.device, enabled)
         set_autocast_dtype(self.device, dtype)
+        set_autocast_enabled(self.device, enabled)
         set_autocast_cache_enabled(cache)
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:

@@ -96,6 +96,8 @@ def create_block_mask(
     """
     size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
     mask = create_mask(mask_mod, B, H, Q_LEN, KV_LEN, device)
+    if mask.dtype != torch.bool:
+        raise AssertionError(f"mask.dtype must be torch.bool, got {mask.dtype}")
     mask = torch.nn.functional.pad(mask, (0, -KV_LEN % size[1], 0, -Q_LEN % size[0]))
     rows, columns = mask.size(2) // size[0], mask.size(3) // size[1]
     counts = mask.view(*mask.shape[:2], rows, size[0], columns, size[1]).sum((3, 5))
