@@ -107,9 +107,10 @@ def remember_forms(ctx: Any, args: Sequence[Any]) -> None:
 
 
 def _transposed(kind: Any, ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-    """The gradients of the arguments by the ``jvp``: as it is linear, its derivative at zero holds everywhere."""
+    """The gradients of the arguments by the ``jvp``: as it is linear, its derivative at ones holds everywhere. Zeros would not
+    do, for which a ``jvp`` may return early, or divide by their norm."""
     starts = [
-        None if form is None else lifted(torch.zeros(form[0], dtype=form[1], device=form[2])).detach().requires_grad_()
+        None if form is None else lifted(torch.ones(form[0], dtype=form[1], device=form[2])).detach().requires_grad_()
         for form in ctx._forms
     ]
     with torch.enable_grad(), pushing(False):
