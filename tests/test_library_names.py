@@ -237,12 +237,15 @@ def test_older_functions_for_operators():
 
 
 def test_functions_for_classes_may_come_before_the_operator():
-    class Named(torch.Tensor): ...
+    class Named(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return NotImplemented
 
-    torch.library.register_torch_dispatch("tests_later::twice", Named, lambda mode, func, types, args, kwargs: "named")
+    torch.library.register_torch_dispatch("tests_later::twice", Named, lambda *_: torch.zeros(1))
     library = torch.library.Library("tests_later", "DEF")
     library.define("twice(Tensor x) -> Tensor")
-    assert torch.ops.tests_later.twice(torch.ones(1).as_subclass(Named)) == "named"
+    assert torch.ops.tests_later.twice(torch.ones(1).as_subclass(Named)).tolist() == [0]
     library._destroy()
     for register in (
         lambda name: torch.library.register_torch_dispatch(name, Named, None),
