@@ -63,7 +63,8 @@ _RENAMED = {
 }
 
 
-def _leaves(arguments: Iterable[Any]) -> Iterable[Any]:
+def leaves(arguments: Iterable[Any]) -> Iterable[Any]:
+    """The arguments, and the elements of lists among them."""
     for argument in arguments:
         if isinstance(argument, (list, tuple)):
             yield from argument
@@ -74,7 +75,7 @@ def _leaves(arguments: Iterable[Any]) -> Iterable[Any]:
 def _handling_classes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[type]:
     """The classes among the arguments that handle operators, subclasses before their bases."""
     found: list[type] = []
-    for argument in _leaves((*args, *kwargs.values())):
+    for argument in leaves((*args, *kwargs.values())):
         kind = type(argument)
         if kind is not Tensor and isinstance(argument, Tensor) and kind not in found and handles_operators(kind):
             place = next((place for place, other in enumerate(found) if issubclass(kind, other)), len(found))
@@ -105,7 +106,7 @@ def handle(overload: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     classes, modes = _handling_classes(args, kwargs), active_dispatch_modes()
     if not classes and not modes:
         return None
-    operands = [one for one in _leaves((*args, *kwargs.values())) if isinstance(one, Tensor)]
+    operands = [one for one in leaves((*args, *kwargs.values())) if isinstance(one, Tensor)]
     has_elements = not modes and not any(map(_C._is_handled, operands))
     if overload._operator is not None or has_elements:
         return (_first_result(overload, classes, modes, args, kwargs),)

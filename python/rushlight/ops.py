@@ -6,7 +6,6 @@ namespace calls the functions that a program has registered (`torch.library`).
 
 from __future__ import annotations
 
-from itertools import chain
 from types import ModuleType
 
 import rushlight as torch
@@ -194,8 +193,8 @@ def _answered(member: Any, run: Callable[..., Any], args: Any, kwargs: dict[str,
     given = (*args, *kwargs.values()) if kwargs else args
     if _overridden(given):
         overrides = load("rushlight.overrides")
-        each = chain.from_iterable(one if isinstance(one, (list, tuple)) else (one,) for one in given)
-        given = [one for one in each if not _has_dispatch_alone(type(one))]
+        leaves = load("rushlight._torch_dispatch").leaves(given)
+        given = [one for one in leaves if not _has_dispatch_alone(type(one))]
         if overrides.has_torch_function(given):
             return overrides.handle_torch_function(member, given, *args, **kwargs)
     return run(*args, **kwargs)

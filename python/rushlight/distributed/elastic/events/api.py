@@ -77,8 +77,6 @@ class Event(_Line):
     timestamp: int = 0
     metadata: dict[str, EventMetadataValue] = field(default_factory=dict)
 
-    __str__ = _Line.__str__
-
     @staticmethod
     def deserialize(data):
         """The event of a line of JSON; an event as it is.
@@ -114,8 +112,6 @@ class RdzvEvent(_Line):
     rank: int | None = None
     local_id: int | None = None
     error_trace: str = ""
-
-    __str__ = _Line.__str__
 
     @staticmethod
     def deserialize(data):
