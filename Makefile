@@ -18,7 +18,7 @@ digits: build ## install rushlight and train on real handwritten digits with two
 
 test: build $(BIN)/pytest ## install rushlight and run the Rust and Python tests
 	.ci/test-rust
-	$(BIN)/python -m pytest --numprocesses 2
+	.ci/test-python
 
 check: ## everything that CI checks, cheapest first
 	.ci/run

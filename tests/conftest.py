@@ -6,9 +6,11 @@ import signal
 import pytest
 from ranks import ranks as ranks
 
-# If the tests run in the background, Ctrl-C may be ignored in them and in all child processes.
+# If the tests run in the background or without a terminal, these signals may be ignored in them and in all child processes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 try:
     from hypothesis import settings
