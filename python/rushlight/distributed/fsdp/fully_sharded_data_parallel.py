@@ -1,6 +1,6 @@
 """`FullyShardedDataParallel`: a module whose parameters are spread over ranks as flat parameters (Zhao and others 2023).
 
-`fully_shard` cuts each parameter into rows instead. Both have the same engine, `_unit`.
+`fully_shard` cuts each parameter into rows instead. Both work in units, `_unit`.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-//! The process that starts the engine and never calls MPI, so that it lives whatever happens there.
+//! The process that starts the carrier and never calls MPI, so that it lives whatever happens there.
 //!
 //! The controls of all machines are connected to that of the first one, the hub. Through these connections they exchange
 //! what MPI asks for when it begins (a table of texts and a barrier, in the PMI-1 protocol that MPICH speaks), which rank
@@ -14,18 +14,18 @@ use super::line::Link;
 use super::settings::Settings;
 use crate::group::arena::{ABSENT, Arena, LOST, PARTING, SERVING};
 
-/// How often the ranks and the engine are looked at.
+/// How often the ranks and the carrier are looked at.
 const LOOK: Duration = Duration::from_millis(10);
 /// How long a stranger may stay.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long the engine may take to part from the others after the last rank, and how long a failure may take to spread.
+/// How long the carrier may take to part from the others after the last rank, and how long a failure may take to spread.
 const FAREWELL: Duration = Duration::from_secs(6);
 const SPREAD: Duration = Duration::from_millis(200);
-/// How long to wait for the cause when the engine has ended.
+/// How long to wait for the cause when the carrier has ended.
 const CAUSE: Duration = Duration::from_millis(300);
 
-/// In place of the engine's number once it has ended.
-const NO_ENGINE: libc::pid_t = 0;
+/// In place of the carrier's number once it has ended.
+const NO_CARRIER: libc::pid_t = 0;
 
 struct Peer {
     link: Link,
@@ -37,14 +37,14 @@ struct Peer {
 pub struct Control<'a> {
     arena: &'a Arena,
     settings: &'a Settings,
-    engine: libc::pid_t,
-    /// The engine's connection, on which it speaks PMI.
+    carrier: libc::pid_t,
+    /// The carrier's connection, on which it speaks PMI.
     pmi: Link,
     listener: Option<TcpListener>,
     /// The hub, or on the hub all others.
     peers: Vec<Peer>,
     keys: HashMap<String, String>,
-    /// How many engines wait in the barrier. Counted by the hub.
+    /// How many carriers wait in the barrier. Counted by the hub.
     inside: usize,
     parted: Vec<bool>,
     told: bool,
@@ -81,14 +81,14 @@ impl<'a> Control<'a> {
     pub fn new(
         arena: &'a Arena,
         settings: &'a Settings,
-        engine: libc::pid_t,
+        carrier: libc::pid_t,
         pmi: OwnedFd,
         listener: Option<TcpListener>,
     ) -> Control<'a> {
         Control {
             arena,
             settings,
-            engine,
+            carrier,
             pmi: Link::new(pmi),
             listener,
             peers: Vec::new(),
@@ -157,9 +157,9 @@ impl<'a> Control<'a> {
         while began.elapsed() < SPREAD && self.peers.iter().any(|peer| peer.link.has_output()) {
             self.exchange();
         }
-        if self.engine != NO_ENGINE {
-            // SAFETY: the engine is this process's child, which has not been waited for.
-            unsafe { libc::kill(self.engine, libc::SIGKILL) };
+        if self.carrier != NO_CARRIER {
+            // SAFETY: the carrier is this process's child, which has not been waited for.
+            unsafe { libc::kill(self.carrier, libc::SIGKILL) };
         }
         self.remove_files();
     }
@@ -171,7 +171,7 @@ impl<'a> Control<'a> {
             self.exchange();
             self.tidy_up();
             if ended.is_none() {
-                ended = self.engine_end().map(|why| (Instant::now(), why));
+                ended = self.carrier_end().map(|why| (Instant::now(), why));
             }
             if let Some((since, why)) = &ended
                 && !why.is_empty()
@@ -197,14 +197,14 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Removes the names of the shared memory that MPI makes when it begins, which would stay if the engine were killed. No
+    /// Removes the names of the shared memory that MPI makes when it begins, which would stay if the carrier were killed. No
     /// other process opens it, because there is one on each machine.
     fn tidy_up(&mut self) {
         if self.tidy {
             return;
         }
         self.tidy = self.arena.header().served.load(Ordering::Acquire) != 0;
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.engine)).unwrap_or_default();
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.carrier)).unwrap_or_default();
         let names = maps.lines().filter_map(|line| line.find("/dev/shm/mpich_shm_").map(|at| line[at..].to_owned()));
         self.files.extend(names.filter(|name| !name.ends_with(" (deleted)")));
         if self.tidy {
@@ -218,15 +218,15 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// How the engine ended, if it has; nothing if it ended well.
-    fn engine_end(&mut self) -> Option<String> {
+    /// How the carrier ended, if it has; nothing if it ended well.
+    fn carrier_end(&mut self) -> Option<String> {
         let mut status = 0;
-        // SAFETY: the engine is this process's child.
-        if unsafe { libc::waitpid(self.engine, &raw mut status, libc::WNOHANG) } != self.engine {
+        // SAFETY: the carrier is this process's child.
+        if unsafe { libc::waitpid(self.carrier, &raw mut status, libc::WNOHANG) } != self.carrier {
             return None;
         }
         // Its number may be another process's from now on.
-        self.engine = NO_ENGINE;
+        self.carrier = NO_CARRIER;
         Some(match (libc::WIFSIGNALED(status), libc::WEXITSTATUS(status)) {
             (true, _) => format!("ended with signal {}", libc::WTERMSIG(status)),
             (_, 0) => String::new(),
@@ -359,7 +359,7 @@ impl<'a> Control<'a> {
         self.fail(&format!("the machine of {} was lost", listed(self.arena, machine)));
     }
 
-    /// Counts an engine that came to the barrier.
+    /// Counts a carrier that came to the barrier.
     fn enter_barrier(&mut self) {
         self.inside += 1;
         if self.inside == self.parted.len() {
@@ -369,7 +369,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Answers a line of the engine in the PMI-1 protocol.
+    /// Answers a line of the carrier in the PMI-1 protocol.
     fn answer(&mut self, line: &str) {
         let fields: HashMap<&str, &str> = line.split(' ').filter_map(|field| field.split_once('=')).collect();
         let field = |name| fields.get(name).copied().unwrap_or_default();

@@ -1,12 +1,12 @@
 //! The companion: two processes on each machine of a group that spans several, which connect its arena with the others.
 //!
-//! A library for MPI may hang or crash when a peer dies, and must not take a trainer with it. So one process, the engine
-//! (`engine`), calls MPI (`mpi`), and another one, the control (`control`), starts it, watches it and the ranks, and talks
-//! to the controls of the other machines in lines of text (`line`). Both end with the ranks. `settings` has the
-//! settings of a companion.
+//! A library for MPI may hang or crash when a peer dies, and must not take a trainer with it. So one process, the carrier
+//! (`carrier`), calls MPI (`mpi`) to carry bytes between the machines, and another one, the control (`control`), starts
+//! it, watches it and the ranks, and talks to the controls of the other machines in lines of text (`line`). Both end with
+//! the ranks. `settings` has the settings of a companion.
 
+mod carrier;
 mod control;
-mod engine;
 mod line;
 mod mpi;
 mod settings;
@@ -22,8 +22,8 @@ use rushlight_core::storage::Storage;
 
 use crate::group::Places;
 use crate::group::arena::{Arena, SERVING};
+use carrier::Carrier;
 use control::Control;
-use engine::Engine;
 use mpi::Mpi;
 
 pub use settings::Settings;
@@ -53,19 +53,19 @@ pub fn run(storage: Storage, places: Places, settings: &Settings, listener: Opti
         -1 => Err(tell(&arena, &std::io::Error::last_os_error().to_string())),
         0 => {
             drop((listener, near));
-            let code = match run_engine(&arena, settings, far) {
+            let code = match run_carrier(&arena, settings, far) {
                 Ok(()) => 0,
                 Err(why) => {
                     tell(&arena, &why);
                     1
                 }
             };
-            // SAFETY: the engine does not return to the program that it was copied from.
+            // SAFETY: the carrier does not return to the program that it was copied from.
             unsafe { libc::_exit(code) }
         }
-        engine => {
+        carrier => {
             drop(far);
-            Control::new(&arena, settings, engine, near.into(), listener).serve();
+            Control::new(&arena, settings, carrier, near.into(), listener).serve();
             arena.leave();
             Ok(())
         }
@@ -79,7 +79,7 @@ fn tell(arena: &Arena, why: &str) -> rushlight_core::Error {
 }
 
 #[expect(clippy::disallowed_methods, reason = "MPI reads the environment of this process, which has one thread")]
-fn run_engine(arena: &Arena, settings: &Settings, pmi: UnixStream) -> std::result::Result<(), String> {
+fn run_carrier(arena: &Arena, settings: &Settings, pmi: UnixStream) -> std::result::Result<(), String> {
     let descriptor = std::os::fd::IntoRawFd::into_raw_fd(pmi);
     // SAFETY: the kernel only notes numbers. Short naps need a fine timer.
     unsafe {
@@ -94,7 +94,7 @@ fn run_engine(arena: &Arena, settings: &Settings, pmi: UnixStream) -> std::resul
     }
     let mpi = Mpi::load(&settings.library)?;
     arena.header().served.store(SERVING, Ordering::Release);
-    let served = Engine::new(arena, mpi).serve();
+    let served = Carrier::new(arena, mpi).serve();
     if let Err(why) = served {
         tell(arena, &why);
     }

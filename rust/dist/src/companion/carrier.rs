@@ -58,7 +58,7 @@ struct Peer {
     heard_bye: bool,
 }
 
-pub struct Engine<'a> {
+pub struct Carrier<'a> {
     arena: &'a Arena,
     mpi: Mpi,
     peers: Vec<Peer>,
@@ -102,10 +102,10 @@ fn read_words<const N: usize>(words: &[AtomicU64; N]) -> [u64; N] {
     std::array::from_fn(|index| words[index].load(Ordering::Relaxed))
 }
 
-impl<'a> Engine<'a> {
-    pub fn new(arena: &'a Arena, mpi: Mpi) -> Engine<'a> {
+impl<'a> Carrier<'a> {
+    pub fn new(arena: &'a Arena, mpi: Mpi) -> Carrier<'a> {
         let (local, ranks) = (arena.places.local().len(), arena.ranks);
-        Engine {
+        Carrier {
             arena,
             mpi,
             peers: (0..arena.places.machines()).map(|_| Peer::default()).collect(),
