@@ -23,7 +23,7 @@ from rushlight._aten_functions import FUNCTIONS, SEVERAL_OPERATORS
 from rushlight._aten_names import own_name
 from rushlight._C import Tensor
 from rushlight._decompositions import ATTRIBUTES, DECOMPOSITIONS
-from rushlight._library.results import checked, handled
+from rushlight._library.results import checked, checked_by_name
 from rushlight._overridable import OVERRIDABLE_MARK
 from rushlight.overrides import active_dispatch_modes, handles_operators, without_dispatch_modes
 
@@ -178,7 +178,7 @@ def _first_result(
 ) -> Any:
     """The result of the first handler of an operator: the innermost mode, and then the classes."""
     refused = []
-    registered = {} if overload._operator is None else overload._operator.dispatched
+    registered = {} if overload._operator is None else overload._operator.handlers
     for count in range(len(modes), 0, -1):
         mode = modes[count - 1]
         kind = type(mode)
@@ -205,7 +205,7 @@ def _checked(overload: Any, result: Any) -> Any:
     """What a handler has returned, if it fits the operator."""
     if overload._operator is not None:
         return checked(overload.name(), overload._schema.returns, result)
-    return handled(overload.overloadpacket.__name__, result)
+    return checked_by_name(overload.overloadpacket.__name__, result)
 
 
 def without_handlers(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
