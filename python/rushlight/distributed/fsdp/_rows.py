@@ -1,7 +1,7 @@
 """Parameters of which each rank keeps rows, as `fully_shard` cuts them."""
 
 import rushlight as torch
-from rushlight._handlers import elements
+from rushlight._answers import elements
 from rushlight.distributed.tensor import DTensor, Replicate, Shard
 from rushlight.distributed.tensor._api import leaf
 from rushlight.distributed.tensor._layout import Spec, cut
