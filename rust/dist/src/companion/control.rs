@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::line::Link;
 use super::settings::Settings;
-use crate::group::arena::{ABSENT, Arena, LOST, PARTING, SERVING};
+use crate::group::memory::{ABSENT, GroupMemory, LOST, PARTING, SERVING};
 
 /// How often the ranks and the carrier are looked at.
 const LOOK: Duration = Duration::from_millis(10);
@@ -35,7 +35,7 @@ struct Peer {
 }
 
 pub struct Control<'a> {
-    arena: &'a Arena,
+    memory: &'a GroupMemory,
     settings: &'a Settings,
     carrier: libc::pid_t,
     /// The carrier's connection, on which it speaks PMI.
@@ -55,8 +55,8 @@ pub struct Control<'a> {
 }
 
 /// The ranks of a machine, for a sentence.
-pub fn listed(arena: &Arena, machine: usize) -> String {
-    let ranks: Vec<String> = arena.places.members(machine).iter().map(usize::to_string).collect();
+pub fn listed(memory: &GroupMemory, machine: usize) -> String {
+    let ranks: Vec<String> = memory.places.members(machine).iter().map(usize::to_string).collect();
     format!("rank{} {}", if ranks.len() == 1 { "" } else { "s" }, ranks.join(", "))
 }
 
@@ -79,14 +79,14 @@ fn keep_alive(stream: &TcpStream) {
 
 impl<'a> Control<'a> {
     pub fn new(
-        arena: &'a Arena,
+        memory: &'a GroupMemory,
         settings: &'a Settings,
         carrier: libc::pid_t,
         pmi: OwnedFd,
         listener: Option<TcpListener>,
     ) -> Control<'a> {
         Control {
-            arena,
+            memory,
             settings,
             carrier,
             pmi: Link::new(pmi),
@@ -94,7 +94,7 @@ impl<'a> Control<'a> {
             peers: Vec::new(),
             keys: HashMap::new(),
             inside: 0,
-            parted: vec![false; arena.places.machines()],
+            parted: vec![false; memory.places.machines()],
             told: false,
             files: BTreeSet::new(),
             tidy: false,
@@ -107,16 +107,16 @@ impl<'a> Control<'a> {
 
     /// Whether all ranks of this machine that ever came are gone.
     fn is_alone(&self) -> bool {
-        let arena = self.arena;
-        let absent = |rank| arena.cell(rank).state.load(Ordering::Acquire) == ABSENT;
-        arena.places.local().iter().all(|&rank| absent(rank) || arena.gone(rank).is_some())
+        let memory = self.memory;
+        let absent = |rank| memory.cell(rank).state.load(Ordering::Acquire) == ABSENT;
+        memory.places.local().iter().all(|&rank| absent(rank) || memory.gone(rank).is_some())
     }
 
     /// Ends the group with a reason that is not a rank's.
     fn fail(&self, why: &str) {
-        if self.arena.failure().is_none() {
-            self.arena.record_failure(self.arena.ranks, why);
-            self.arena.wake_all();
+        if self.memory.failure().is_none() {
+            self.memory.record_failure(self.memory.ranks, why);
+            self.memory.wake_all();
         }
     }
 
@@ -132,7 +132,7 @@ impl<'a> Control<'a> {
                     }
                     keep_alive(&stream);
                     let mut link = Link::new(stream.into());
-                    link.send(&format!("hello {} {}", self.arena.places.own_machine(), self.settings.secret));
+                    link.send(&format!("hello {} {}", self.memory.places.own_machine(), self.settings.secret));
                     self.peers.push(Peer { link, came: Instant::now(), machine: Some(0) });
                     return true;
                 }
@@ -140,7 +140,7 @@ impl<'a> Control<'a> {
             std::thread::sleep(LOOK * 10);
         }
         let tried: Vec<String> = self.settings.addresses.iter().map(|(host, port)| format!("{host}:{port}")).collect();
-        self.fail(&format!("the machine of {} cannot be reached at {}", listed(self.arena, 0), tried.join(", ")));
+        self.fail(&format!("the machine of {} cannot be reached at {}", listed(self.memory, 0), tried.join(", ")));
         false
     }
 
@@ -150,7 +150,7 @@ impl<'a> Control<'a> {
             self.watch();
         }
         self.tell_failure();
-        if self.arena.failure().is_none() {
+        if self.memory.failure().is_none() {
             self.broadcast("bye", None);
         }
         let began = Instant::now();
@@ -177,14 +177,14 @@ impl<'a> Control<'a> {
                 && !why.is_empty()
                 && since.elapsed() >= CAUSE
             {
-                let ranks = listed(self.arena, self.arena.places.own_machine());
+                let ranks = listed(self.memory, self.memory.places.own_machine());
                 self.fail(&format!("the MPI process of the machine of {ranks} {why}"));
             }
             self.tell_failure();
             if self.is_alone() {
                 let since = alone.get_or_insert_with(Instant::now).elapsed();
-                let limit = match self.arena.header().served.load(Ordering::Acquire) {
-                    _ if self.arena.failure().is_some() => SPREAD,
+                let limit = match self.memory.header().served.load(Ordering::Acquire) {
+                    _ if self.memory.failure().is_some() => SPREAD,
                     // What the ranks sent is not delivered yet.
                     SERVING => Duration::MAX,
                     PARTING => FAREWELL,
@@ -203,7 +203,7 @@ impl<'a> Control<'a> {
         if self.tidy {
             return;
         }
-        self.tidy = self.arena.header().served.load(Ordering::Acquire) != 0;
+        self.tidy = self.memory.header().served.load(Ordering::Acquire) != 0;
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.carrier)).unwrap_or_default();
         let names = maps.lines().filter_map(|line| line.find("/dev/shm/mpich_shm_").map(|at| line[at..].to_owned()));
         self.files.extend(names.filter(|name| !name.ends_with(" (deleted)")));
@@ -236,7 +236,7 @@ impl<'a> Control<'a> {
 
     fn tell_failure(&mut self) {
         if !self.told
-            && let Some((rank, why)) = self.arena.failure()
+            && let Some((rank, why)) = self.memory.failure()
         {
             self.told = true;
             self.broadcast(&format!("failed {rank} {}", why.replace('\n', " ")), None);
@@ -309,7 +309,7 @@ impl<'a> Control<'a> {
         peer.machine = machine;
         self.keys.iter().for_each(|(key, value)| peer.link.send(&format!("put {key} {value}")));
         if self.told
-            && let Some((rank, why)) = self.arena.failure()
+            && let Some((rank, why)) = self.memory.failure()
         {
             peer.link.send(&format!("failed {rank} {why}"));
         }
@@ -327,11 +327,11 @@ impl<'a> Control<'a> {
             "inside" => return self.enter_barrier(),
             "outside" => return self.pmi.send("cmd=barrier_out"),
             "failed" => {
-                let Some(rank) = number_below(self.arena.ranks + 1) else { return };
+                let Some(rank) = number_below(self.memory.ranks + 1) else { return };
                 self.told = true;
-                if self.arena.failure().is_none() {
-                    self.arena.record_failure(rank, text);
-                    self.arena.wake_all();
+                if self.memory.failure().is_none() {
+                    self.memory.record_failure(rank, text);
+                    self.memory.wake_all();
                 }
             }
             "lost" => {
@@ -352,11 +352,11 @@ impl<'a> Control<'a> {
 
     /// Notes that a machine, or its companion, is gone.
     fn lose(&mut self, machine: usize) {
-        for &rank in self.arena.places.members(machine) {
-            self.arena.cell(rank).state.store(LOST, Ordering::Release);
+        for &rank in self.memory.places.members(machine) {
+            self.memory.cell(rank).state.store(LOST, Ordering::Release);
         }
         self.told = true;
-        self.fail(&format!("the machine of {} was lost", listed(self.arena, machine)));
+        self.fail(&format!("the machine of {} was lost", listed(self.memory, machine)));
     }
 
     /// Counts a carrier that came to the barrier.
