@@ -207,7 +207,7 @@ def _convolution_gradients(
     return list(found[: len(wanted)])
 
 
-#: The functions of operators whose gradients torch computes together. `TOGETHER` in `py/src/autograd/handled.rs` has their names.
+#: The functions of operators whose gradients torch computes together. The engine calls `gradients` for no others.
 _GRADIENTS: dict[str, Callable[..., list[Tensor | None] | None]] = {
     "_conv": _convolution_gradients,
     "_conv_input": partial(_convolution_gradients, transposed=True),

@@ -62,7 +62,7 @@ def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
     >>> x
     tensor([-1., -1.])
     """
-    return _C._without_handlers(func, tuple(args), kwargs or {})
+    return _C._without_class_handlers(func, tuple(args), kwargs or {})
 
 
 def _make_wrapper_subclass(cls, size, *args, **options):
@@ -102,7 +102,7 @@ def __deepcopy__(self, memo):
         return memo[id(self)]
     from copy import deepcopy
 
-    if _C._is_handled(self):
+    if _C._is_wrapper(self):
         made = self.clone()
         if type(made) is not type(self):
             raise RuntimeError(

@@ -23,7 +23,7 @@ from rushlight._aten_functions import FUNCTIONS, SEVERAL_OPERATORS
 from rushlight._aten_names import own_name
 from rushlight._C import Tensor
 from rushlight._decompositions import ATTRIBUTES, DECOMPOSITIONS
-from rushlight._library.results import checked, handled
+from rushlight._library.results import checked, checked_by_name
 from rushlight._overridable import OVERRIDABLE_MARK
 from rushlight.overrides import active_dispatch_modes, handles_operators, without_dispatch_modes
 
@@ -107,7 +107,7 @@ def handle(overload: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     if not classes and not modes:
         return None
     operands = [one for one in leaves((*args, *kwargs.values())) if isinstance(one, Tensor)]
-    has_elements = not modes and not any(map(_C._is_handled, operands))
+    has_elements = not modes and not any(map(_C._is_wrapper, operands))
     if overload._operator is not None or has_elements:
         return (_first_result(overload, classes, modes, args, kwargs),)
     requires_grad = kwargs.get("requires_grad", False)
@@ -120,13 +120,13 @@ def handle(overload: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     name = overload.overloadpacket.__name__
     function = overload.overloadpacket._function
     if name in _COMPOSED_BY_TORCH:
-        result = _C._decompose(function, args, kwargs)
+        result = _C._handling_parts(function, args, kwargs)
     elif name in _WITHOUT_HISTORY:
         result = _C._below_autograd(compute, (), {})
     elif name in _NOT_RECORDED or not _C._is_recorded(operands):
         result = _C._as_views(operands, _C._below_autograd(compute, (), {}))
     elif isinstance(function, FunctionType) and not _calls_one_operator(name):
-        result = _C._decompose(function, args, kwargs)
+        result = _C._handling_parts(function, args, kwargs)
     else:
         given = _with_places(args) if name in _INDEXED else args
         result = _recorded(function, operands[0], given, kwargs, compute)
@@ -149,7 +149,7 @@ def _recorded(
         missing.extend(place for place, one in enumerate(found) if one is None)
         return [torch.empty(0, dtype=torch.int64, device="meta") if one is None else one for one in found]
 
-    result = _C._handled(function, operand, args, kwargs, complete)
+    result = _C._with_supplier(function, operand, args, kwargs, complete)
     if missing:
         result = tuple(None if place in missing else one for place, one in enumerate(result))
     return result
@@ -168,7 +168,7 @@ def _with_places(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments that are recorded for masks without elements among the indices: places instead."""
     indices: list[Any] = []
     for one in args[1]:
-        is_mask = one is not None and one.dtype == torch.bool and _C._is_handled(one)
+        is_mask = one is not None and one.dtype == torch.bool and _C._is_wrapper(one)
         indices.extend(aten.unbind.int(aten.nonzero.default(one), 1) if is_mask else [one])
     return (args[0], indices, *args[2:])
 
@@ -178,7 +178,7 @@ def _first_result(
 ) -> Any:
     """The result of the first handler of an operator: the innermost mode, and then the classes."""
     refused = []
-    registered = {} if overload._operator is None else overload._operator.dispatched
+    registered = {} if overload._operator is None else overload._operator.handlers
     for count in range(len(modes), 0, -1):
         mode = modes[count - 1]
         kind = type(mode)
@@ -205,7 +205,7 @@ def _checked(overload: Any, result: Any) -> Any:
     """What a handler has returned, if it fits the operator."""
     if overload._operator is not None:
         return checked(overload.name(), overload._schema.returns, result)
-    return handled(overload.overloadpacket.__name__, result)
+    return checked_by_name(overload.overloadpacket.__name__, result)
 
 
 def without_handlers(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -388,7 +388,7 @@ def _make_wrapper_subclass(
     data = _meta_tensor(size, strides, storage_offset, dtype, storage_size)
     if requires_grad and not (data.is_floating_point() or data.is_complex()):
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
-    return _C._make_handled(cls, data, torch.device("cpu" if device is None else device), requires_grad)
+    return _C._make_wrapper(cls, data, torch.device("cpu" if device is None else device), requires_grad)
 
 
 def _check_form(size: Any, dtype: Any, layout: Any) -> None:

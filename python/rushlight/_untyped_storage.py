@@ -82,7 +82,7 @@ def _bytes(storage):
 
 
 def _check_reachable(storage):
-    if storage._is_handled():
+    if storage._is_wrapper():
         raise RuntimeError("The tensor has a non-zero number of elements, but its data is not allocated yet.")
     if storage.device.type == "meta":
         raise NotImplementedError(f"Not available for '{storage.device.type}' device type")

@@ -102,7 +102,7 @@ def wrapper_form(tensor):
 
 def taken_apart(tensor):
     """The function that rebuilds a plain tensor, and its arguments, for pickles and messages."""
-    if _C._is_handled(tensor):
+    if _C._is_wrapper(tensor):
         return wrapper_of, wrapper_form(tensor)
     if is_sparse(tensor):
         return sparse_of, (tensor.layout, sparse_parts(tensor))

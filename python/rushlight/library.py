@@ -13,7 +13,7 @@ from rushlight._library.opcheck import opcheck as opcheck
 from rushlight._library.operator import fallbacks
 from rushlight._library.register import CustomOpDef as CustomOpDef
 from rushlight._library.register import custom_op as custom_op
-from rushlight._library.register import define_operator, kernels_of, qualified, remove_kernel, remove_operator
+from rushlight._library.register import define_operator, qualified, registered_for, remove_kernel, remove_operator
 from rushlight._library.register import register_autocast as register_autocast
 from rushlight._library.register import register_autograd as register_autograd
 from rushlight._library.register import register_fake as register_fake
@@ -185,7 +185,7 @@ class Library:
             remove_kernel(qualified, key)
             return
         check_runs(key)
-        kernels_of(qualified)[key] = _with_keys(fn) if with_keyset else fn
+        registered_for(qualified).kernels[key] = _with_keys(fn) if with_keyset else fn
         self._taken.append((qualified, key))
 
     def fallback(self, fn: Callable[..., Any], dispatch_key: str = "", *, with_keyset: bool = False) -> None:

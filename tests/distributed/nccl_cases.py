@@ -294,11 +294,11 @@ def options(rank, size, place):
     card = torch.ones(2, device="cuda")
     dist.all_reduce(card)
     assert card.tolist() == [size, size]
-    made = dist.group.WORLD._engines["cuda"]._all[rank]
+    made = dist.group.WORLD._backends["cuda"]._all[rank]
     assert made.priority() == torch.cuda.Stream(priority=-1).priority < torch.cuda.Stream().priority
     own = dist.new_group(pg_options=dist.ProcessGroupNCCL.Options())
     dist.all_reduce(card, group=own)
-    assert own._engines["cuda"]._all[rank].priority() == torch.cuda.Stream().priority
+    assert own._backends["cuda"]._all[rank].priority() == torch.cuda.Stream().priority
     refused = error_of(lambda: dist.new_group(pg_options={"a": 1}))
     # The library gets the settings, and refuses these.
     chosen.config.min_ctas = -3

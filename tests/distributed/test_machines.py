@@ -21,10 +21,10 @@ pytestmark = pytest.mark.parametrize("ranks", [2], indirect=True, ids=["two_mach
 
 def _control():
     """The process of this rank's companion that never calls MPI."""
-    return _groups._world.default._engines["cpu"]._process.pid
+    return _groups._world.default._backends["cpu"]._process.pid
 
 
-def _engine():
+def _carrier():
     """The process that does."""
     control = _control()
     return int(pathlib.Path(f"/proc/{control}/task/{control}/children").read_text())
@@ -89,9 +89,9 @@ def test_ranks_do_not_load_mpi(ranks):
 def _breaks(rank, what):
     dist.barrier()
     if rank == 1:
-        # The others may still wait for what its engine sends.
+        # The others may still wait for what its carrier sends.
         time.sleep(0.3)
-        victims = {"control": [_control()], "engine": [_engine()]}.get(what) or [_control(), _engine(), os.getpid()]
+        victims = {"control": [_control()], "carrier": [_carrier()]}.get(what) or [_control(), _carrier(), os.getpid()]
         for victim in victims:
             os.kill(victim, signal.SIGKILL)
     began = time.monotonic()
@@ -105,7 +105,7 @@ def _breaks(rank, what):
     return str(error.value).splitlines()[0]
 
 
-@pytest.mark.parametrize("what", ["control", "engine", "machine"])
+@pytest.mark.parametrize("what", ["control", "carrier", "machine"])
 def test_a_failure_of_a_machine_is_told_to_all(ranks, nothing_stays, what):
     ranks.places = [0, 1, 0]
     told = ranks(_breaks, 3, what)
@@ -216,7 +216,7 @@ def _partition(rank, network, size, dies):
         network.change(apart=[rank])
         if dies:
             # As if the power failed: nobody hears of it.
-            for victim in (_control(), _engine(), os.getpid()):
+            for victim in (_control(), _carrier(), os.getpid()):
                 os.kill(victim, signal.SIGKILL)
     began = time.monotonic()
     with pytest.raises(RuntimeError) as error:

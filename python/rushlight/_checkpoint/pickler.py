@@ -130,7 +130,7 @@ class Pickler(pickle._Pickler):
 
     def _describe(self, tensor):
         """The function that rebuilds a tensor, and its arguments."""
-        if _C._is_handled(tensor):
+        if _C._is_wrapper(tensor):
             return named("torch._utils", "_rebuild_wrapper_subclass"), wrapper_form(tensor)
         if tensor.device.type == "meta":
             shape = (tensor.dtype, tuple(tensor.size()), tuple(tensor.stride()), tensor.requires_grad)

@@ -13,7 +13,6 @@ from rushlight._C import _overridden
 from rushlight._library.results import checked
 from rushlight._loading import load
 from rushlight.autograd import Function
-from rushlight.overrides import active_dispatch_modes
 from rushlight.utils import _pytree as pytree
 
 TYPE_CHECKING = False
@@ -40,20 +39,27 @@ class VmapInfo(NamedTuple):
     randomness: str
 
 
-class Operator:
-    """An operator, by its schema, and the functions that programs have registered for it.
+class Registered:
+    """The functions that programs have registered for an operator, which may be defined later.
 
-    The functions are kept by torch's names of dispatch keys: those of backends (``CPU``), ``CompositeExplicitAutograd``
+    The kernels are kept by torch's names of dispatch keys: those of backends (``CPU``), ``CompositeExplicitAutograd``
     for all of them, and ``Autograd`` or ``CompositeImplicitAutograd`` for functions that see the call before it is recorded.
+    The handlers stand for ``__torch_dispatch__`` of a class or mode.
     """
 
+    def __init__(self) -> None:
+        self.kernels: dict[str, Callable[..., Any]] = {}
+        self.handlers: dict[type, Callable[..., Any]] = {}
+
+
+class Operator(Registered):
+    """An operator, by its schema, with all that programs have registered for it."""
+
     def __init__(self, schema: Schema, owner: Any = None) -> None:
+        super().__init__()
         self.schema = schema
         #: The object that messages name, a `CustomOpDef`, if `custom_op` has made the operator.
         self.owner = owner
-        self.kernels: dict[str, Callable[..., Any]] = {}
-        #: What stands for ``__torch_dispatch__`` of a class or mode.
-        self.dispatched: dict[type, Callable[..., Any]] = {}
         self.disabled: set[str] = set()
         self.fake: Callable[..., Any] | None = None
         self.backward: Callable[..., Any] | None = None
@@ -99,7 +105,8 @@ class Operator:
         return pytree.tree_unflatten(results, structure)
 
     def _run(self, tensors: list[torch.Tensor], args: Any, kwargs: Any) -> Any:
-        if active_dispatch_modes() or _overridden(tuple(tensors)):
+        # `torch.ops` has asked for ``__torch_function__``; these handlers run below recording.
+        if _overridden(tuple(tensors)):
             handled = load("rushlight._torch_dispatch").handle(self._member(), args, kwargs)
             if handled is not None:
                 return handled[0]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import rushlight as torch
 from rushlight import ops
 from rushlight._library.keys import backend_key, key_of
-from rushlight._library.operator import Operator, find, registry
+from rushlight._library.operator import Operator, Registered, find, registry
 from rushlight._library.schema import infer_schema, parse
 from rushlight._set_module import set_module
 
@@ -23,7 +23,7 @@ __all__ = [
     "custom_op",
     "define_operator",
     "found",
-    "kernels_of",
+    "registered_for",
     "qualified",
     "register_autocast",
     "register_autograd",
@@ -36,29 +36,19 @@ __all__ = [
 ]
 
 
-#: Functions that were registered for operators before these were defined, by names and dispatch keys.
-_waiting: dict[str, dict[str, Callable[..., Any]]] = {}
+#: What was registered for operators before these were defined, by their names.
+_waiting: dict[str, Registered] = {}
 
 
-#: The same for tensors of classes.
-_waiting_dispatched: dict[str, dict[type, Callable[..., Any]]] = {}
-
-
-def kernels_of(name: str) -> dict[str, Callable[..., Any]]:
-    """The functions of an operator by its name, which may be defined later."""
+def registered_for(name: str) -> Registered:
+    """What programs have registered for an operator by its name, which may be defined later."""
     name = name.removesuffix(".default")
-    return registry[name].kernels if name in registry else _waiting.setdefault(name, {})
-
-
-def _dispatched_of(name: str) -> dict[type, Callable[..., Any]]:
-    """The functions of an operator for tensors of classes, by its name, which may be defined later."""
-    return registry[name].dispatched if name in registry else _waiting_dispatched.setdefault(name, {})
+    return registry[name] if name in registry else _waiting.setdefault(name, Registered())
 
 
 def remove_kernel(name: str, key: str) -> None:
     """Takes back the function of an operator, which may not be defined yet, for a dispatch key."""
-    kernels = registry[name].kernels if name in registry else _waiting.get(name, {})
-    kernels.pop(key, None)
+    registered_for(name).kernels.pop(key, None)
 
 
 def define_operator(text: str, owner: Any = None) -> Operator:
@@ -76,8 +66,9 @@ def define_operator(text: str, owner: Any = None) -> Operator:
         )
     made = registry[name] = Operator(schema, owner)
     if owner is None:
-        made.kernels.update(_waiting.pop(name, {}))
-        made.dispatched.update(_waiting_dispatched.pop(name, {}))
+        waiting = _waiting.pop(name, Registered())
+        made.kernels.update(waiting.kernels)
+        made.handlers.update(waiting.handlers)
     namespace, short = schema.name.split("::")
     home = getattr(ops, namespace)
     packet = vars(home).get(short)
@@ -270,11 +261,11 @@ def register_kernel(
     def register(kernel: Callable[..., Any]) -> Callable[..., Any]:
         later = isinstance(op, str) and qualified(op).removesuffix(".default") not in registry
         operator = None if later else found(op, "register_kernel")
-        kernels, owner = (operator.kernels, operator.owner) if operator else (kernels_of(op), None)
+        registered, owner = (operator, operator.owner) if operator else (registered_for(op), None)
         devices = [device_types] if isinstance(device_types, str) else device_types
         key = key_of if owner is None else backend_key
         keys = ["CompositeExplicitAutograd"] if devices is None else [key(device) for device in devices]
-        kernels.update(dict.fromkeys(keys, kernel))
+        registered.kernels.update(dict.fromkeys(keys, kernel))
         return kernel
 
     return register if func is None else register(func)
@@ -395,10 +386,10 @@ def register_torch_dispatch(
     tensor([-1.])
     """
     named = _named(op, "register_torch_dispatch")
-    dispatched = named.dispatched if isinstance(named, Operator) else _dispatched_of(qualified(named))
+    registered = named if isinstance(named, Operator) else registered_for(qualified(named))
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        dispatched[torch_dispatch_class] = function
+        registered.handlers[torch_dispatch_class] = function
         return function
 
     return register if func is None else register(func)

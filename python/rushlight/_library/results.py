@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-__all__ = ["checked", "handled"]
+__all__ = ["checked", "checked_by_name"]
 
 
 def checked(name: str, kinds: tuple[str, ...], result: Any) -> Any:
@@ -133,8 +133,8 @@ def _engine_results() -> dict[str, set[Any]]:
     return found
 
 
-def handled(name: str, result: Any) -> Any:
-    """The result of a handler of an operator of the engine. It fits one of the operators of the name.
+def checked_by_name(name: str, result: Any) -> Any:
+    """The same for an operator of the engine, which has no schema here. It fits one of the operators of the name.
 
     Raises:
         RuntimeError: the operators return something of another kind.

@@ -15,8 +15,8 @@ from rushlight.distributed._coalescing import _CoalescingManager as _CoalescingM
 from rushlight.distributed._collectives import _all_gather_base as _all_gather_base
 from rushlight.distributed._collectives import _reduce_scatter_base as _reduce_scatter_base
 from rushlight.distributed._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
-from rushlight.distributed._engine_group import DistBackendError
 from rushlight.distributed._file_store import FileStore
+from rushlight.distributed._host_group import DistBackendError
 from rushlight.distributed._options import (
     AllreduceCoalescedOptions,
     AllreduceOptions,

@@ -1,4 +1,4 @@
-"""The names of backends. One engine serves all of them on the CPU, and NCCL serves GPUs."""
+"""The names of backends. One group serves all of them on the CPU, and NCCL serves GPUs."""
 
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ from rushlight._set_module import set_module
 class Backend(str):
     """The name of a backend, in lower case: ``mpi``, ``gloo`` or ``nccl``.
 
-    ``mpi`` and ``gloo`` are the same engine, for tensors on the CPU. ``nccl`` is for tensors on GPUs.
+    ``mpi`` and ``gloo`` are the same code, for tensors on the CPU. ``nccl`` is for tensors on GPUs.
 
     >>> torch.distributed.Backend("GLOO")
     'gloo'
@@ -85,7 +85,7 @@ def check(config):
 
 
 def is_gloo_available():
-    """Whether the backend `gloo` exists: always True. It is the engine of `mpi`.
+    """Whether the backend `gloo` exists: always True. It is the same as `mpi`.
 
     >>> torch.distributed.is_gloo_available()
     True

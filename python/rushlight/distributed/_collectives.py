@@ -1,6 +1,6 @@
 """The calls of all ranks of a group together.
 
-Tensors may have any strides. The engines work on contiguous bytes, so that others are copied there and back. So are tensors on GPUs in
+Tensors may have any strides. Backends work on contiguous bytes, so that others are copied there and back. So are tensors on GPUs in
 a group whose backend for them is not NCCL.
 """
 
@@ -72,8 +72,8 @@ def root_rank(group, global_rank, given, default=None):
 
 def _refused(group, kind, name, problem):
     """torch's error for the arguments of a call with tensors on a type of device."""
-    engine = group._engine_of(kind)
-    return engine.argument_error(f"{engine.process_group}::{name}: {problem}")
+    backend = group._backend_of(kind)
+    return backend.argument_error(f"{backend.process_group}::{name}: {problem}")
 
 
 def check_root(group, name, root, device):
@@ -97,7 +97,7 @@ def _packed(tensor, on_host=False):
 def kind_of_device(group, tensors):
     """The type of the tensors' device, and whether they are exchanged in memory of the host."""
     kind = tensors[0].device.type
-    group._engine_of(kind)
+    group._backend_of(kind)
     return kind, group._exchanges_on_host(kind)
 
 
@@ -124,7 +124,7 @@ def call(group, name, inputs, outputs, root=0, reduction=None, async_op=False, t
     given = [_packed(tensor, on_host) for tensor in inputs]
     got = Outputs(outputs, on_host)
     seconds = group._seconds if timeout is None else timeout.total_seconds()
-    work = group._engine_of(kind).call(name, given, got.packed, root, reduction, seconds, bool(async_op))
+    work = group._backend_of(kind).call(name, given, got.packed, root, reduction, seconds, bool(async_op))
 
     def end():
         got.finish()
@@ -559,7 +559,7 @@ def barrier(group=None, async_op=False, device_ids=None, timeout=None):
     kind = group._object_device().type
     if kind == "cuda" or ((device_ids or group.bound_device_id) and not group._exchanges_on_host("cuda")):
         device = torch.device("cuda", device_ids[0]) if device_ids else group.bound_device_id
-        work = group._engine_of("cuda").barrier(device, seconds, bool(async_op))
+        work = group._backend_of("cuda").barrier(device, seconds, bool(async_op))
     else:
-        work = group._engine_of(kind).call("barrier", [], [], 0, None, seconds, bool(async_op))
+        work = group._backend_of(kind).call("barrier", [], [], 0, None, seconds, bool(async_op))
     return None if work is None else Work([work])

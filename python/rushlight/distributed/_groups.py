@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import rushlight as torch
 from rushlight._set_module import set_module
-from rushlight.distributed import _backends, _engine_group
+from rushlight.distributed import _backends, _host_group
 from rushlight.distributed._backends import Backend, BackendConfig
 from rushlight.distributed._mpiexec import place
 from rushlight.distributed._options import ProcessGroupNCCL
@@ -23,8 +23,8 @@ class ProcessGroup:
     `init_process_group` and `new_group` make them.
     """
 
-    def __init__(self, engines, store, root_store, ranks, rank, timeout, config, backend, name, description):
-        self._engines, self._store, self._root_store = engines, store, root_store
+    def __init__(self, backends, store, root_store, ranks, rank, timeout, config, backend, name, description):
+        self._backends, self._store, self._root_store = backends, store, root_store
         self._ranks, self._rank = ranks, rank
         self._timeout, self._config, self._backend = timeout, config, backend
         self.group_name, self.group_desc = name, description
@@ -54,12 +54,12 @@ class ProcessGroup:
     def _device_types(self):
         return [torch.device(name) for name in self._config.get_device_backend_map()]
 
-    def _engine_of(self, kind):
+    def _backend_of(self, kind):
         """What exchanges tensors on a type of device."""
-        engine = self._engines.get(kind)
-        if engine is None:
+        backend = self._backends.get(kind)
+        if backend is None:
             raise RuntimeError(f"No backend type associated with device type {kind}")
-        return engine
+        return backend
 
     def _exchanges_on_host(self, kind):
         """Whether tensors on a type of device go through memory of the host."""
@@ -67,13 +67,13 @@ class ProcessGroup:
 
     def _object_device(self):
         """Where objects and numbers are exchanged: the CPU, or the GPU of a group that has no other device."""
-        if "cpu" in self._engines:
+        if "cpu" in self._backends:
             return torch.device("cpu")
-        return torch.device("cuda", self._engine_of("cuda").device(self.bound_device_id))
+        return torch.device("cuda", self._backend_of("cuda").device(self.bound_device_id))
 
     def _leave(self):
-        for engine in self._engines.values():
-            engine.leave()
+        for backend in self._backends.values():
+            backend.leave()
 
     def store(self):
         """The store of the group."""
@@ -111,8 +111,8 @@ class ProcessGroup:
 
     def abort(self):
         """Leaves the group; calls that are under way fail."""
-        for engine in self._engines.values():
-            engine.abort()
+        for backend in self._backends.values():
+            backend.abort()
 
     def shutdown(self):
         """Leaves the group."""
@@ -219,7 +219,7 @@ def init_process_group(
     """Begins the default group. Every process calls it, and it returns once all of them have.
 
     Args:
-        backend: `gloo` or `mpi`, which are the same engine for tensors on the CPU, `nccl` for tensors on GPUs, or one for each
+        backend: `gloo` or `mpi`, which are the same code for tensors on the CPU, `nccl` for tensors on GPUs, or one for each
             type of device: ``cpu:gloo,cuda:nccl``. None is this, if there are GPUs and NCCL, and `gloo` otherwise.
         init_method: ``env://`` (the default: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE), ``tcp://HOST:PORT`` or
             ``file:///PATH``. With the backend `mpi` and no RANK, processes have their places from mpiexec or srun, and need no
@@ -312,22 +312,20 @@ def _begin(store, ranks, rank, timeout, config, backend, name, description, devi
     # Groups of one name follow each other in a store.
     count = store.add(f"{description}/{name}/made by {rank}", 1)
     own, place = PrefixStore(f"{description}/{name}/{count}", store), ranks.index(rank)
-    backends = config.get_device_backend_map()
-    engines = {}
-    hosts = [kind for kind, backend_of_kind in backends.items() if backend_of_kind != Backend.NCCL]
+    names, backends = config.get_device_backend_map(), {}
+    hosts = [kind for kind, backend_name in names.items() if backend_name != Backend.NCCL]
     if hosts:
-        engine = _engine_group.join(own, place, len(ranks), timeout)
-        engines.update(dict.fromkeys(hosts, engine))
+        backends.update(dict.fromkeys(hosts, _host_group.join(own, place, len(ranks), timeout)))
     else:
-        _engine_group.meet(own, place, len(ranks), timeout)
-    if len(hosts) < len(backends):
+        _host_group.meet(own, place, len(ranks), timeout)
+    if len(hosts) < len(names):
         from rushlight.distributed._nccl import NcclGroup
 
-        engines["cuda"] = NcclGroup(own, place, len(ranks), rank, name, options)
-    group = ProcessGroup(engines, own, store, ranks, place, timeout, config, backend, name, description)
+        backends["cuda"] = NcclGroup(own, place, len(ranks), rank, name, options)
+    group = ProcessGroup(backends, own, store, ranks, place, timeout, config, backend, name, description)
     group.bound_device_id = device
     if device is not None and not group._exchanges_on_host("cuda"):
-        engines["cuda"].connect(device.index, timeout.total_seconds())
+        backends["cuda"].connect(device.index, timeout.total_seconds())
     _world.groups[name] = group
     return group
 

@@ -35,7 +35,7 @@ def begin_send(tensor, to, group, tag, background, timeout=None):
     """Begins to send; `to` is a rank of the group."""
     seconds = group._seconds if timeout is None else timeout.total_seconds()
     kind, on_host = kind_of_device(group, [tensor])
-    part = group._engine_of(kind).send(_packed(tensor, on_host), to, tag, seconds, background)
+    part = group._backend_of(kind).send(_packed(tensor, on_host), to, tag, seconds, background)
     return Work([part], result=[tensor])
 
 
@@ -44,7 +44,7 @@ def begin_receive(tensor, source, group, tag, background, timeout=None):
     seconds = group._seconds if timeout is None else timeout.total_seconds()
     kind, on_host = kind_of_device(group, [tensor])
     outputs = Outputs([tensor], on_host)
-    part = group._engine_of(kind).receive(outputs.packed[0], source, tag, seconds, background)
+    part = group._backend_of(kind).receive(outputs.packed[0], source, tag, seconds, background)
     return Work([part], outputs.finish, lambda rank: get_global_rank(group, rank), [tensor])
 
 
@@ -160,7 +160,7 @@ def _begin_together(group, ops):
         ("receive", next(written), op.group_peer) if op.op is irecv else ("send", _packed(op.tensor), op.group_peer)
         for op in ops
     ]
-    part = group._engine_of("cuda").together(calls, group._seconds)
+    part = group._backend_of("cuda").together(calls, group._seconds)
     return Work([part], outputs.finish, result=[op.tensor for op in ops if op.op is irecv])
 
 
@@ -179,7 +179,7 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     import rushlight as torch
 
     group = resolve(group)
-    if "cpu" not in group._engines:
+    if "cpu" not in group._backends:
         raise ValueError("monitored_barrier is only implemented for GLOO backend.")
     timeout = group._timeout if timeout is None else timeout
     mark = torch.zeros(1, dtype=torch.uint8)

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import rushlight as torch
 from rushlight import _C
-from rushlight.distributed._engine_group import DistBackendError
+from rushlight.distributed._host_group import DistBackendError
 from rushlight.distributed.store import DistError
 
 #: What errors call the calls.

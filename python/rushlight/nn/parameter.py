@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import rushlight as torch
 from rushlight import _C, Tensor
-from rushlight._handlers import answered_by
+from rushlight._answers import answered_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

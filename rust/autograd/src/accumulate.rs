@@ -112,8 +112,8 @@ fn accumulate(variable: &Tensor, grad: Tensor) -> Result<()> {
                 }
             }
             // Its handler runs Python code, so that no lock is held.
-            Some(sum) if !modes::grad_enabled() && sum.is_handled() => return (arithmetic()?.add_)(sum, &grad),
-            Some(sum) if !modes::grad_enabled() && (grad.is_sparse() || !sum.is_sparse()) && !grad.is_handled() => {
+            Some(sum) if !modes::grad_enabled() && sum.is_wrapper() => return (arithmetic()?.add_)(sum, &grad),
+            Some(sum) if !modes::grad_enabled() && (grad.is_sparse() || !sum.is_sparse()) && !grad.is_wrapper() => {
                 let add_ = arithmetic()?.add_;
                 run_mutation_hook(sum)?;
                 let _suspended = NoMutationHook::begin();
@@ -147,7 +147,7 @@ pub(crate) fn add_gradients(sum: &Tensor, grad: &Tensor) -> Result<Tensor> {
 
 /// The first gradient of a leaf: used as it is if no other handle exists and it has the leaf's strides.
 fn keep(variable: &Tensor, grad: &Tensor) -> Result<Tensor> {
-    if grad.is_handled() {
+    if grad.is_wrapper() {
         return if modes::grad_enabled() { (arithmetic()?.clone)(grad) } else { (arithmetic()?.detach)(grad) };
     }
     if grad.is_sparse() {
@@ -173,7 +173,7 @@ pub(crate) fn retain(tensor: &Tensor, grad: &Tensor) -> Result<()> {
 }
 
 fn clone_like(grad: &Tensor, variable: &Tensor) -> Result<Tensor> {
-    if grad.is_sparse() || grad.is_handled() {
+    if grad.is_sparse() || grad.is_wrapper() {
         return (arithmetic()?.clone)(grad);
     }
     let mut layout = Layout::contiguous(grad.sizes());

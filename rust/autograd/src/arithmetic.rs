@@ -14,7 +14,7 @@ pub struct Arithmetic {
     /// Adds into the first operand.
     pub add_: fn(&Tensor, &Tensor) -> Result<()>,
     pub clone: fn(&Tensor) -> Result<Tensor>,
-    /// The same elements without history. For a tensor of `Form::Handled` its class makes the result.
+    /// The same elements without history. For a tensor of `Form::Wrapper` its class makes the result.
     pub detach: fn(&Tensor) -> Result<Tensor>,
     /// New elements with any value, of another tensor's dtype and device; batched like it.
     pub empty: fn(&Layout, &Tensor) -> Result<Tensor>,

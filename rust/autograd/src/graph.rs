@@ -46,7 +46,7 @@ pub enum Form {
     /// The elements are numbers, and integers that stand for them are stored.
     Quantized(Arc<Quantizer>),
     /// There are no elements: the tensor's Python object handles the operators that are called with it.
-    Handled,
+    Wrapper,
     /// The elements are those of one sample of a batch; the others lie in the same storage.
     Batched(Arc<[BatchDim]>),
 }

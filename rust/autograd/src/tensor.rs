@@ -216,10 +216,10 @@ impl Tensor {
         matches!(self.meta().form, Form::Plain)
     }
 
-    /// See `Form::Handled`.
+    /// See `Form::Wrapper`.
     #[inline]
-    pub fn is_handled(&self) -> bool {
-        matches!(self.meta().form, Form::Handled)
+    pub fn is_wrapper(&self) -> bool {
+        matches!(self.meta().form, Form::Wrapper)
     }
 
     /// Counts changes together with `other`, if it was never changed itself.

@@ -28,7 +28,7 @@ pub enum Owner {
     /// No owner: a tensor on `meta` has a size and no bytes.
     Meta,
     /// No owner: a tensor whose class handles operators tells a size and has no bytes.
-    Handled,
+    Wrapper,
     /// No owner any more: the storage was emptied and may grow again.
     Released,
 }
@@ -67,7 +67,7 @@ impl Block {
     fn new(pointer: Option<NonNull<u8>>, bytes: usize, owner: Owner) -> Block {
         let device = match &owner {
             Owner::Device(memory) => memory.device(),
-            Owner::Meta | Owner::Handled => Device::Meta,
+            Owner::Meta | Owner::Wrapper => Device::Meta,
             _ => Device::Cpu,
         };
         Block {
@@ -144,8 +144,8 @@ impl Block {
         Block::new(None, bytes, Owner::Meta)
     }
 
-    pub fn handled(bytes: usize) -> Block {
-        Block::new(None, bytes, Owner::Handled)
+    pub fn wrapper(bytes: usize) -> Block {
+        Block::new(None, bytes, Owner::Wrapper)
     }
 
     /// An empty block that replaces `reserved` released bytes.

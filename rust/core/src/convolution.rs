@@ -47,19 +47,19 @@ impl Geometry {
 
 /// The tensor that is computed from the other two.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Target {
+pub enum Computed {
     Output,
     Input,
     Weight,
 }
 
-impl Target {
+impl Computed {
     /// Its position among input, weight and output.
     pub fn position(self) -> usize {
         match self {
-            Target::Input => 0,
-            Target::Weight => 1,
-            Target::Output => 2,
+            Computed::Input => 0,
+            Computed::Weight => 1,
+            Computed::Output => 2,
         }
     }
 }

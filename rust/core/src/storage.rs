@@ -450,8 +450,8 @@ impl Storage {
     }
 
     /// Whether this is the storage of a tensor whose class handles operators.
-    pub fn is_handled(&self) -> bool {
-        matches!(self.hold().block().owner, Owner::Handled)
+    pub fn is_wrapper(&self) -> bool {
+        matches!(self.hold().block().owner, Owner::Wrapper)
     }
 
     /// Whether the bytes are in an arena, where they cannot be truncated.
@@ -478,7 +478,7 @@ impl Storage {
     pub fn address(&self) -> usize {
         let hold = self.hold();
         let block = hold.block();
-        if block.bytes == 0 || matches!(block.owner, Owner::Meta | Owner::Handled) {
+        if block.bytes == 0 || matches!(block.owner, Owner::Meta | Owner::Wrapper) {
             0
         } else {
             block.pointer.as_ptr() as usize

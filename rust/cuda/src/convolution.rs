@@ -1,7 +1,7 @@
 //! Convolutions that cuDNN (`dnn`) does not compute, and their gradients, without a copy of the windows. The kernels are
 //! `convolution.cuh`.
 
-use rushlight_core::convolution::{Geometry, Target};
+use rushlight_core::convolution::{Computed, Geometry};
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::window::WindowDim;
 use rushlight_core::{DType, Error, Result};
@@ -120,16 +120,16 @@ pub struct Convolution {
 }
 
 impl Convolution {
-    /// Computes the target from the other two of input, weight and output; `bias` has an element for each channel of the result, at
+    /// Computes one tensor from the other two of input, weight and output; `bias` has an element for each channel of the result, at
     /// a distance in bytes.
     pub fn new(
-        target: Target,
+        computed: Computed,
         dtype: DType,
         geometry: &Geometry,
         operands: [Operand; 3],
         bias: Option<(u64, i64)>,
     ) -> Convolution {
-        let axes = geometry.space.each_ref().map(|dim| Axis::of(dim, target));
+        let axes = geometry.space.each_ref().map(|dim| Axis::of(dim, computed));
         let digit = |count: usize, moved| Digit::new(count, &operands, moved);
         let features = digit(geometry.features, [(WEIGHT, 0, 1), (OUTPUT, 1, 1)]);
         let channels = digit(geometry.channels, [(WEIGHT, 1, 1), (INPUT, 1, 1)]);
@@ -137,22 +137,23 @@ impl Convolution {
         // For the input as many pixels and taps as the phase with the most of them has.
         let pixels = |dim: usize| {
             let (window, stride) = (&geometry.space[dim], axes[dim].stride);
-            let count = if target == Target::Input { window.input.div_ceil(stride as usize) } else { window.output };
+            let count =
+                if computed == Computed::Input { window.input.div_ceil(stride as usize) } else { window.output };
             digit(count, [(INPUT, 2 + dim, stride), (OUTPUT, 2 + dim, 1)])
         };
         let taps = |dim: usize| {
             let kernel = geometry.space[dim].kernel;
-            if target != Target::Input {
+            if computed != Computed::Input {
                 return digit(kernel, [(WEIGHT, 2 + dim, 1), (INPUT, 2 + dim, axes[dim].dilation)]);
             }
             let [taps, elements] = axes[dim].of_phase();
             digit(kernel.div_ceil(taps as usize), [(WEIGHT, 2 + dim, taps), (OUTPUT, 2 + dim, -elements)])
         };
         let whole = |first: Digit, space: &dyn Fn(usize) -> Digit| [first, space(0), space(1), space(2)];
-        let (roles, row, columns, inner) = match target {
-            Target::Output => ([WEIGHT, INPUT, OUTPUT], features, whole(batch, &pixels), whole(channels, &taps)),
-            Target::Input => ([WEIGHT, OUTPUT, INPUT], channels, whole(batch, &pixels), whole(features, &taps)),
-            Target::Weight => ([OUTPUT, INPUT, WEIGHT], features, whole(channels, &taps), whole(batch, &pixels)),
+        let (roles, row, columns, inner) = match computed {
+            Computed::Output => ([WEIGHT, INPUT, OUTPUT], features, whole(batch, &pixels), whole(channels, &taps)),
+            Computed::Input => ([WEIGHT, OUTPUT, INPUT], channels, whole(batch, &pixels), whole(features, &taps)),
+            Computed::Weight => ([OUTPUT, INPUT, WEIGHT], features, whole(channels, &taps), whole(batch, &pixels)),
         };
         let [factor, windows, result] = roles;
         // Windows are read in the order in which they lie in memory.
@@ -186,11 +187,11 @@ impl Convolution {
             length: u64::MAX,
             bias: bias.map_or(0, |(first_byte, _)| first_byte),
             bias_step: bias.map_or(0, |(_, step)| step),
-            of_input: u32::from(target == Target::Input),
+            of_input: u32::from(computed == Computed::Input),
         };
-        let form = match target {
+        let form = match computed {
             _ if row_count >= FEW_ROWS => Form::Squares,
-            Target::Weight => Form::Blocks,
+            Computed::Weight => Form::Blocks,
             _ => Form::Threads,
         };
         if form == Form::Squares {
@@ -317,11 +318,11 @@ impl Parameters {
 }
 
 impl Axis {
-    fn of(dim: &WindowDim, target: Target) -> Axis {
+    fn of(dim: &WindowDim, computed: Computed) -> Axis {
         // What one window or tap does not use may be any number.
         let stride = if dim.output == 1 { dim.stride.min(1 << 30) } else { dim.stride } as i64;
         let dilation = if dim.kernel == 1 { 1 } else { dim.dilation as i64 };
-        let apart = if target == Target::Input { stride } else { 1 };
+        let apart = if computed == Computed::Input { stride } else { 1 };
         Axis { padding: dim.padding as i64, stride, dilation, phases: apart.min(dim.input as i64) }
     }
 

@@ -9,7 +9,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Error, Result};
 
 use crate::args::replace_where;
-use crate::interceptors::{Modes, Rest, count_autocast_on_cuda};
+use crate::interceptors::{Rest, Triggers, count_autocast_on_cuda};
 use crate::operator::{Args, Autocast};
 use crate::primitives::primitives;
 use crate::value::{Output, Target};
@@ -45,7 +45,7 @@ thread_local! {
 /// Sets the dtype of products on this thread, `None` to turn mixed precision off; returns the previous one.
 pub fn set(processor: Processor, lower: Option<DType>) -> Option<DType> {
     if lower.is_some() {
-        Modes::AUTOCAST.enter();
+        Triggers::AUTOCAST.enter();
     }
     let mut dtypes = HALF_DTYPES.get();
     let before = std::mem::replace(&mut dtypes[processor as usize], lower);
@@ -54,7 +54,7 @@ pub fn set(processor: Processor, lower: Option<DType>) -> Option<DType> {
         count_autocast_on_cuda(lower.is_some());
     }
     if before.is_some() {
-        Modes::AUTOCAST.leave(1);
+        Triggers::AUTOCAST.leave(1);
     }
     before
 }
@@ -62,7 +62,7 @@ pub fn set(processor: Processor, lower: Option<DType>) -> Option<DType> {
 /// The dtype of products on this thread, if mixed precision is on.
 #[inline]
 pub fn lower(processor: Processor) -> Option<DType> {
-    if Modes::AUTOCAST.is_in_use() { HALF_DTYPES.get()[processor as usize] } else { None }
+    if Triggers::AUTOCAST.is_in_use() { HALF_DTYPES.get()[processor as usize] } else { None }
 }
 
 /// Turns mixed precision off until the guard is dropped.
@@ -70,7 +70,7 @@ pub struct Disabled([Option<DType>; 2]);
 
 /// Turns mixed precision off on this thread.
 pub fn disable() -> Disabled {
-    Disabled(if Modes::AUTOCAST.is_in_use() { HALF_DTYPES.take() } else { [None; 2] })
+    Disabled(if Triggers::AUTOCAST.is_in_use() { HALF_DTYPES.take() } else { [None; 2] })
 }
 
 impl Drop for Disabled {

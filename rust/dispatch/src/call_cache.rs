@@ -11,7 +11,7 @@ use rushlight_autograd::Tensor;
 use rushlight_autograd::accumulate::is_accumulating;
 use rushlight_core::Result;
 
-use crate::interceptors::{Modes, Rest};
+use crate::interceptors::{Rest, Triggers};
 use crate::node;
 use crate::operator::{Args, Implementation};
 use crate::value::{Output, Target};
@@ -32,11 +32,11 @@ thread_local! {
 /// Sets this thread's call cache, or removes it, and returns the previous one.
 pub fn set(call_cache: Option<Arc<dyn CallCache>>) -> Option<Arc<dyn CallCache>> {
     if call_cache.is_some() {
-        Modes::PYTHON.enter();
+        Triggers::PYTHON.enter();
     }
     let before = OWN.replace(call_cache);
     if before.is_some() {
-        Modes::PYTHON.leave(1);
+        Triggers::PYTHON.leave(1);
     }
     before
 }

@@ -115,7 +115,7 @@ pub fn clone(tensor: &Tensor) -> Result<Tensor> {
         let (shown, batch_dims) = crate::vmap::all_physical(tensor);
         return Ok(crate::vmap::all_logical(&clone(&shown)?, &batch_dims));
     }
-    if tensor.is_handled() {
+    if tensor.is_wrapper() {
         return handled::clone(tensor);
     }
     let strides = tensor.layout().preserved_strides();

@@ -6,7 +6,7 @@
 //! recorded are handled one by one, as in torch.
 //!
 //! A derivative calls operators in the engine, so that the engine asks for a handler too (`call/handled.rs`): that of a mode, or
-//! of the class of an operand (`Form::Handled`).
+//! of the class of an operand (`Form::Wrapper`).
 
 use std::cell::{Cell, RefCell};
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ use rushlight_autograd::modes::{BelowAutograd, GradMode};
 use rushlight_autograd::{Gradients, Tensor};
 use rushlight_core::{Result, Scalar};
 
-use crate::interceptors::Modes;
+use crate::interceptors::Triggers;
 use crate::operator::{Args, BackwardContext};
 use crate::primitives::primitives;
 
@@ -51,8 +51,8 @@ thread_local! {
     static HAS_MODE: Cell<bool> = const { Cell::new(false) };
     /// Whether this thread runs a derivative or the parts of an operator, and no Python code inside of it.
     static DERIVES: Cell<bool> = const { Cell::new(false) };
-    /// Whether operands that handle operators are treated as the tensors without elements that they are.
-    static WITHOUT_HANDLERS: Cell<bool> = const { Cell::new(false) };
+    /// Whether wrappers are treated as the tensors without elements that they are.
+    static WITHOUT_CLASS_HANDLERS: Cell<bool> = const { Cell::new(false) };
     /// The handler's results for a call with this operand.
     static SUPPLIED: RefCell<Option<(Supplier, Tensor)>> = const { RefCell::new(None) };
 }
@@ -65,8 +65,8 @@ pub fn install(handler: Box<dyn Handler>) {
 /// Says whether this thread has a mode from now on.
 pub fn set_mode(has_mode: bool) {
     match (HAS_MODE.replace(has_mode), has_mode) {
-        (false, true) => Modes::PYTHON.enter(),
-        (true, false) => Modes::PYTHON.leave(1),
+        (false, true) => Triggers::PYTHON.enter(),
+        (true, false) => Triggers::PYTHON.leave(1),
         _ => {}
     }
 }
@@ -78,13 +78,13 @@ pub fn derive<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// Runs `work`, whose calls of operators that the engine has are handled one by one.
-pub fn decompose<T>(work: impl FnOnce() -> T) -> T {
+pub fn handling_parts<T>(work: impl FnOnce() -> T) -> T {
     while_set(&DERIVES, true, work)
 }
 
-/// Runs `work` without the handlers of operands.
-pub fn without_handlers<T>(work: impl FnOnce() -> T) -> T {
-    while_set(&WITHOUT_HANDLERS, true, work)
+/// Runs `work` without the handlers of operands' classes.
+pub fn without_class_handlers<T>(work: impl FnOnce() -> T) -> T {
+    while_set(&WITHOUT_CLASS_HANDLERS, true, work)
 }
 
 #[cold]
@@ -102,7 +102,7 @@ fn while_set<T>(flag: &'static std::thread::LocalKey<Cell<bool>>, value: bool, w
 /// Runs a handler: no call of its own is recorded or is part of a derivative.
 pub fn below_autograd<T>(work: impl FnOnce() -> T) -> T {
     let _below = BelowAutograd::begin();
-    while_set(&DERIVES, false, || while_set(&WITHOUT_HANDLERS, false, work))
+    while_set(&DERIVES, false, || while_set(&WITHOUT_CLASS_HANDLERS, false, work))
 }
 
 /// Runs `work`, in which the first call with `operand` has the supplier's results. Returns the supplier too if there was no
@@ -112,11 +112,11 @@ pub fn with_supplier<T>(supplier: Supplier, operand: Tensor, work: impl FnOnce()
     impl Drop for Restored {
         fn drop(&mut self) {
             let ended = SUPPLIED.replace(self.0.take());
-            Modes::PYTHON.leave(1);
+            Triggers::PYTHON.leave(1);
             drop(ended);
         }
     }
-    Modes::PYTHON.enter();
+    Triggers::PYTHON.enter();
     let _restored = Restored(SUPPLIED.replace(Some((supplier, operand))));
     let result = work();
     (result, SUPPLIED.take().map(|(supplier, _)| supplier))
@@ -148,10 +148,10 @@ pub(crate) fn handler_of(args: &Args) -> Option<&'static dyn Handler> {
 
 /// The handler of the class of an operand.
 fn by_class<'a>(mut operands: impl Iterator<Item = &'a Tensor>) -> Option<&'static dyn Handler> {
-    if WITHOUT_HANDLERS.get() || is_accumulating() {
+    if WITHOUT_CLASS_HANDLERS.get() || is_accumulating() {
         return None;
     }
-    handler().filter(|handler| operands.any(|tensor| tensor.is_handled() && handler.has_class(tensor)))
+    handler().filter(|handler| operands.any(|tensor| tensor.is_wrapper() && handler.has_class(tensor)))
 }
 
 fn handler() -> Option<&'static dyn Handler> {

@@ -1,4 +1,4 @@
-//! The modes of threads and the forms of operands for which an interceptor may replace a call. The list of interceptors is
+//! The triggers of interceptors: modes of threads, and forms of operands, for which one may replace a call. The list of interceptors is
 //! in `call`.
 //!
 //! One number holds which modes are in use in any thread. It is nearly always zero, and then a call costs one relaxed
@@ -14,31 +14,31 @@ use rushlight_core::Result;
 use crate::operator::{Args, Autocast, Implementation, Operator, Tags};
 use crate::value::{Output, Target};
 
-/// A set of modes and forms.
+/// A set of modes and forms. The first four are modes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Modes(u8);
+pub struct Triggers(u8);
 
-impl Modes {
-    pub const NONE: Modes = Modes(0);
+impl Triggers {
+    pub const NONE: Triggers = Triggers(0);
     /// Mixed precision.
-    pub const AUTOCAST: Modes = Modes(1);
+    pub const AUTOCAST: Triggers = Triggers(1);
     /// A `vmap`, which applies to random operators.
-    pub const VMAP: Modes = Modes(2);
+    pub const VMAP: Triggers = Triggers(2);
     /// Python code that handles calls: results kept for a checkpoint, and modes of `__torch_dispatch__`.
-    pub const PYTHON: Modes = Modes(4);
-    pub const PROFILER: Modes = Modes(8);
+    pub const PYTHON: Triggers = Triggers(4);
+    pub const PROFILER: Triggers = Triggers(8);
     /// The forms of operands that are not plain.
-    pub const SPARSE: Modes = Modes(16);
-    pub const LAZY_CONJ: Modes = Modes(32);
-    pub const BATCHED: Modes = Modes(64);
-    pub const QUANTIZED: Modes = Modes(128);
-    pub const ANY: Modes = Modes(255);
+    pub const SPARSE: Triggers = Triggers(16);
+    pub const LAZY_CONJ: Triggers = Triggers(32);
+    pub const BATCHED: Triggers = Triggers(64);
+    pub const QUANTIZED: Triggers = Triggers(128);
+    pub const ANY: Triggers = Triggers(255);
 
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    const fn meets(self, other: Modes) -> bool {
+    const fn meets(self, other: Triggers) -> bool {
         self.0 & other.0 != 0
     }
 
@@ -69,10 +69,10 @@ impl Modes {
     }
 }
 
-impl BitOr for Modes {
-    type Output = Modes;
-    fn bitor(self, other: Modes) -> Modes {
-        Modes(self.0 | other.0)
+impl BitOr for Triggers {
+    type Output = Triggers;
+    fn bitor(self, other: Triggers) -> Triggers {
+        Triggers(self.0 | other.0)
     }
 }
 
@@ -94,75 +94,75 @@ pub fn count_autocast_on_cuda(begins: bool) {
 
 /// The modes in use that apply to this operator.
 #[inline]
-pub fn active(op: &Operator) -> Modes {
+pub fn active(op: &Operator) -> Triggers {
     match IN_USE.load(Relaxed) {
-        0 => Modes::NONE,
+        0 => Triggers::NONE,
         in_use => active_among(op, in_use),
     }
 }
 
 #[cold]
-fn active_among(op: &Operator, in_use: u64) -> Modes {
-    let applies = |mode: Modes| match mode {
-        Modes::AUTOCAST => {
+fn active_among(op: &Operator, in_use: u64) -> Triggers {
+    let applies = |mode: Triggers| match mode {
+        Triggers::AUTOCAST => {
             op.autocast.cpu != Autocast::Unchanged
                 || op.autocast.cuda != Autocast::Unchanged && ON_CUDA.load(Relaxed) > 0
         }
-        Modes::VMAP => op.tags.has(Tags::RANDOM),
+        Triggers::VMAP => op.tags.has(Tags::RANDOM),
         // They apply to the operator that it calls instead.
         _ => !matches!(op.implementation, Implementation::Delegate(_)),
     };
-    let modes = [Modes::AUTOCAST, Modes::VMAP, Modes::PYTHON, Modes::PROFILER].into_iter();
+    let modes = [Triggers::AUTOCAST, Triggers::VMAP, Triggers::PYTHON, Triggers::PROFILER].into_iter();
     let active = modes.filter(|&mode| in_use & (COUNT << mode.place()) != 0 && applies(mode));
-    active.fold(Modes::NONE, Modes::bitor)
+    active.fold(Triggers::NONE, Triggers::bitor)
 }
 
 /// The forms of a call's tensors; none where their elements are what is stored, as they nearly always are.
 #[inline]
-pub fn forms(args: &Args, target: &Target) -> Modes {
+pub fn forms(args: &Args, target: &Target) -> Triggers {
     let all_plain = args.all_tensors(Tensor::is_plain)
         && !matches!(target, Target::Out(outs) if !outs.iter().all(Tensor::is_plain));
-    if all_plain { Modes::NONE } else { forms_of(args, target) }
+    if all_plain { Triggers::NONE } else { forms_of(args, target) }
 }
 
 #[cold]
-fn forms_of(args: &Args, target: &Target) -> Modes {
+fn forms_of(args: &Args, target: &Target) -> Triggers {
     let outs = match target {
         Target::Out(outs) => *outs,
         _ => &[],
     };
     let form = |tensor: &Tensor| match tensor {
-        tensor if tensor.is_sparse() => Modes::SPARSE,
-        tensor if tensor.is_lazy_conj() => Modes::LAZY_CONJ,
-        tensor if tensor.is_batched() => Modes::BATCHED,
-        tensor if tensor.is_quantized() => Modes::QUANTIZED,
-        tensor if tensor.is_handled() => Modes::PYTHON,
-        _ => Modes::NONE,
+        tensor if tensor.is_sparse() => Triggers::SPARSE,
+        tensor if tensor.is_lazy_conj() => Triggers::LAZY_CONJ,
+        tensor if tensor.is_batched() => Triggers::BATCHED,
+        tensor if tensor.is_quantized() => Triggers::QUANTIZED,
+        tensor if tensor.is_wrapper() => Triggers::PYTHON,
+        _ => Triggers::NONE,
     };
-    args.each_tensor().map(|(_, tensor)| tensor).chain(outs).map(form).fold(Modes::NONE, Modes::bitor)
+    args.each_tensor().map(|(_, tensor)| tensor).chain(outs).map(form).fold(Triggers::NONE, Triggers::bitor)
 }
 
 /// Makes the call, or another one instead, or passes it on to the rest.
 pub type Interceptor = for<'a> fn(Args<'a>, Target<'_>, Rest) -> Result<Output>;
 
-/// An interceptor, and the modes and forms that it handles.
-pub struct Entry(pub Modes, pub Interceptor);
+/// An interceptor, and its triggers.
+pub struct Entry(pub Triggers, pub Interceptor);
 
 /// The interceptors that a call has not passed yet, and the function after the last one.
 #[derive(Clone, Copy)]
 pub struct Rest {
     pub list: &'static [Entry],
-    pub active: Modes,
+    pub active: Triggers,
     pub end: for<'a> fn(Args<'a>, Target<'_>) -> Result<Output>,
 }
 
 impl Rest {
-    /// Passes the call to the next interceptor that handles one of its modes, and after the last to `end`.
+    /// Passes the call to the next interceptor that has one of its triggers, and after the last to `end`.
     pub fn call(self, args: Args, target: Target) -> Result<Output> {
         let mut list = self.list;
-        while let [Entry(modes, intercept), behind @ ..] = list {
+        while let [Entry(triggers, intercept), behind @ ..] = list {
             list = behind;
-            if modes.meets(self.active) {
+            if triggers.meets(self.active) {
                 return intercept(args, target, Rest { list, ..self });
             }
         }

@@ -13,7 +13,7 @@ use rushlight_core::{Dims, Result};
 use rushlight_cuda::nvtx::Emitted;
 use rushlight_cuda::profile::Moment;
 
-use crate::interceptors::{Modes, Rest};
+use crate::interceptors::{Rest, Triggers};
 use crate::naming::node_name;
 use crate::operator::{Args, Operator};
 use crate::value::{Output, Target, Value};
@@ -77,7 +77,7 @@ static LIST: ForkMutex<List> = ForkMutex::new(Rank::Profiler, List { events: Vec
 
 /// A forked child is not profiled until it starts a profiler itself.
 static IN_CHILD: ChildHook = ChildHook::new(|| {
-    Modes::PROFILER.clear();
+    Triggers::PROFILER.clear();
     *LIST.lock() = List { events: Vec::new(), dropped: 0, profilers: 0 };
 });
 
@@ -106,7 +106,7 @@ pub fn moment() -> Moment {
 /// The start of an interval, if a profiler is active.
 #[inline]
 pub fn begin() -> Option<u64> {
-    Modes::PROFILER.is_in_use().then(now)
+    Triggers::PROFILER.is_in_use().then(now)
 }
 
 /// Ends the interval with that start.
@@ -132,9 +132,9 @@ pub fn emit(begins: bool, shapes: bool) {
     rushlight_cuda::nvtx::emit(begins);
     if begins {
         SHAPES.fetch_or(shapes, Ordering::Relaxed);
-        Modes::PROFILER.enter();
+        Triggers::PROFILER.enter();
     } else {
-        Modes::PROFILER.leave(1);
+        Triggers::PROFILER.leave(1);
     }
 }
 
@@ -179,7 +179,7 @@ pub fn start(shapes: bool) -> u64 {
     let mut list = LIST.lock();
     list.profilers += 1;
     SHAPES.store(shapes || list.profilers > 1 && SHAPES.load(Ordering::Relaxed), Ordering::Relaxed);
-    Modes::PROFILER.enter();
+    Triggers::PROFILER.enter();
     now()
 }
 
@@ -188,7 +188,7 @@ pub fn stop(since: u64) -> Recording {
     let mut list = LIST.lock();
     if list.profilers > 0 {
         list.profilers -= 1;
-        Modes::PROFILER.leave(1);
+        Triggers::PROFILER.leave(1);
     }
     let dropped = list.dropped;
     if list.profilers > 0 {

@@ -19,7 +19,7 @@ type Body = fn(&Args) -> Result<Output>;
 #[inline]
 pub fn compose(body: Body, args: &Args) -> Result<Output> {
     // The parts of tensors that handle operators are nodes of their own.
-    let is_decomposed = args.op.node.is_empty() || !is_tracked(args) || !args.all_tensors(|one| !one.is_handled());
+    let is_decomposed = args.op.node.is_empty() || !is_tracked(args) || !args.all_tensors(|one| !one.is_wrapper());
     if is_decomposed { body(args) } else { compose_recorded(body, args) }
 }
 

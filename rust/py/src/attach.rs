@@ -13,9 +13,9 @@ use pyo3::prelude::*;
 use rushlight::Result;
 use rushlight_core::fork::{self, ChildHook};
 
-use crate::detached::{self, Flag, is_detached};
 use crate::errors::carry;
 use crate::exit;
+use crate::without_gil::{self, Flag, is_detached};
 
 /// The number of threads that wait until none works without the GIL. Meanwhile no other thread begins such work, so that
 /// the wait ends.
@@ -25,7 +25,7 @@ pub static IN_CHILD: ChildHook = ChildHook::new(forget_threads);
 
 /// In a forked child the other threads' work does not exist.
 fn forget_threads() {
-    detached::forget_others();
+    without_gil::forget_others();
     WAITING.store(0, Ordering::Release);
 }
 
@@ -34,13 +34,13 @@ fn forget_threads() {
 pub fn wait_until_alone() {
     debug_assert!(!is_detached(), "geometry is replaced only with the GIL");
     fork::assert_no_lock_held();
-    if !detached::any() {
+    if !without_gil::any() {
         return;
     }
     WAITING.fetch_add(1, Ordering::AcqRel);
     // SAFETY: not detached, so this thread came from Python and holds the GIL.
     let py = unsafe { Python::assume_attached() };
-    while detached::any() {
+    while without_gil::any() {
         py.detach(|| std::thread::sleep(Duration::from_micros(50)));
     }
     WAITING.fetch_sub(1, Ordering::AcqRel);

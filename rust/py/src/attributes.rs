@@ -198,7 +198,7 @@ fn assign(target: &Tensor, value: &Bound<'_, PyAny>) -> PyResult<()> {
     if object::is_tensor(value) {
         return rushlight::convert::copy::copy_(target, object::tensor(value)?).map_err(raise);
     }
-    rushlight::convert::copy::copy_(target, &crate::nested::read(value, Some(target.dtype()))?).map_err(raise)
+    rushlight::convert::copy::copy_(target, &crate::sequences::read(value, Some(target.dtype()))?).map_err(raise)
 }
 
 extern "C" fn read(own: *mut ffi::PyObject, closure: *mut c_void) -> *mut ffi::PyObject {

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::object::{self, Object, slot};
-use crate::{attributes, methods, number, protocol, quantized, sparse, tensor_methods, to};
+use crate::{attributes, methods, number_slots, protocol, quantized, sparse, tensor_methods, to};
 
 const DOC: &CStr = c"An n-dimensional array of elements of one dtype, on one device, with gradients.
 
@@ -86,7 +86,7 @@ pub fn make(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
         slot(ffi::Py_tp_getset, attributes::getset().cast()),
         slot(ffi::Py_tp_doc, DOC.as_ptr().cast_mut().cast()),
     ];
-    slots.extend(number::slots());
+    slots.extend(number_slots::slots());
     slots.extend(protocol::slots());
     slots.extend(crate::index::slots());
     let mut methods = methods::definitions();

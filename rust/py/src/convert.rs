@@ -166,7 +166,7 @@ fn named(py: Python<'_>, op: &'static Operator, tensors: Vec<Tensor>, out: bool)
     let plain = tuple(py, tensors)?;
     match op.schema().returns {
         Returns::Named(fields) if fields.iter().all(|field| !field.is_empty()) => {
-            let class = crate::results::class(py, op, fields, out)?;
+            let class = crate::return_types::class(py, op, fields, out)?;
             Ok(class.call1((plain,))?.into_ptr())
         }
         _ => Ok(plain.into_any().into_ptr()),

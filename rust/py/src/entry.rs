@@ -18,7 +18,7 @@ use rushlight_dispatch::value::{Target, Values};
 use crate::errors::raise;
 use crate::overrides::{self, Public};
 use crate::parse::{
-    BindError, Call, Overload, Raw, Signatures, bind, fits_none, no_match, out_tensors, overload, python,
+    BindError, Call, Overload, Raw, Signatures, bind, fits_none, no_match, out_tensors, overload, written_in_python,
 };
 use crate::{convert, deprecated};
 
@@ -159,7 +159,7 @@ unsafe fn run(
         BindError::Mismatch => None,
     };
     if callable.overloads.iter().any(Overload::is_in_python)
-        && let Some(answer) = python::answer(&callable.full_name(), &call, refused)?
+        && let Some(answer) = written_in_python::answer(&callable.full_name(), &call, refused)?
     {
         return Ok(answer);
     }
@@ -217,7 +217,8 @@ fn collect() -> Vec<Callable> {
     let callable = |((namespace, name, form), ops): ((&'static str, String, CallForm), Vec<&'static Operator>)| {
         let takes_out = |op: &Operator| form == CallForm::Function && op.variants.has(Variants::OUT);
         let with_dim = ops.iter().any(|op| op.schema().place("dim").is_some());
-        let in_python = python::is_written_in_python(namespace, &name, form.is_method()).then_some(form.is_method());
+        let in_python =
+            written_in_python::is_written_in_python(namespace, &name, form.is_method()).then_some(form.is_method());
         let overloads = ops
             .into_iter()
             .map(|op| overload(op, names::params(op, namespace, form), takes_out(op), with_dim, in_python))

@@ -44,7 +44,7 @@ pub fn raise(mut error: Error) -> PyErr {
         Class::Accelerator => Python::attach(|py| of_module(py, "rushlight._errors", "AcceleratorError", message)),
         Class::DeviceMemory => Python::attach(|py| of_module(py, "rushlight._errors", "OutOfMemoryError", message)),
         Class::DistBackend => {
-            Python::attach(|py| of_module(py, "rushlight.distributed._engine_group", "DistBackendError", message))
+            Python::attach(|py| of_module(py, "rushlight.distributed._host_group", "DistBackendError", message))
         }
         Class::Assertion => PyAssertionError::new_err(message),
         Class::ModuleNotFound => PyModuleNotFoundError::new_err(message),

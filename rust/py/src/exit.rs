@@ -12,7 +12,7 @@ use std::ptr::null_mut;
 
 use pyo3::ffi;
 
-use crate::detached;
+use crate::without_gil;
 
 /// What glibc and musl store for a function that `pthread_exit` calls; larger than either needs.
 struct Registration(UnsafeCell<MaybeUninit<[usize; 8]>>);
@@ -55,7 +55,7 @@ extern "C" fn wait_for_the_end(_: *mut c_void) {
     if unsafe { ffi::Py_IsInitialized() } != 0 {
         return;
     }
-    detached::end_work();
+    without_gil::end_work();
     loop {
         std::thread::park();
     }

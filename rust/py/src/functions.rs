@@ -17,7 +17,7 @@ use crate::dtype::{
 };
 use crate::errors::{kind_of, raise};
 use crate::storage::PyStorage;
-use crate::{buffer, dlpack, exit, nested, numpy, numpy_types, object, overrides};
+use crate::{buffer, dlpack, exit, numpy, numpy_types, object, overrides, sequences};
 
 /// The tensor on the given device and in the given dtype; itself if nothing changes.
 fn placed(tensor: Tensor, dtype: Option<DType>, device: Option<PyDevice>) -> PyResult<Tensor> {
@@ -118,7 +118,7 @@ pub fn copied(data: &Bound<'_, PyAny>, dtype: Option<DType>, function: &str) -> 
     } else if let Some(tensor) = over_device_array(data)? {
         tensor
     } else {
-        return nested::read(data, dtype);
+        return sequences::read(data, dtype);
     };
     match dtype {
         Some(dtype) if dtype != shared.dtype() => rushlight::convert::to_dtype(&shared, dtype),
@@ -162,7 +162,7 @@ fn aliased(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<(Tensor, b
     if let Some(tensor) = over_device_array(data)? {
         return Ok((tensor, true));
     }
-    Ok((nested::read(data, dtype)?, false))
+    Ok((sequences::read(data, dtype)?, false))
 }
 
 /// The elements of an object with Numba's array interface, over its memory on a device.
@@ -679,7 +679,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         _usable_cores,
         _default_device,
         _set_default_device,
-        crate::results::_return_types,
+        crate::return_types::_return_types,
     }
     module.add("_LinAlgError", crate::errors::linalg_error(module.py())?)?;
     module.add_function(wrap_pyfunction!(crate::print::_set_print_options, module)?)

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use crate::errors::{kind_of, raise};
 use crate::overrides::{self, Public};
 use crate::parse::{Call, Raw};
-use crate::{nested, numpy, numpy_types, object, scalars};
+use crate::{numpy, numpy_types, object, scalars, sequences};
 
 /// An index expression: its items, and the tensors among them with their positions.
 #[derive(Default)]
@@ -172,12 +172,12 @@ fn spreads(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// A nested list as a tensor of indices: bools stay bools, everything else becomes integers.
 fn listed(list: &Bound<'_, PyAny>) -> PyResult<Tensor> {
-    let dtype = match nested::infer_dtype(list)? {
+    let dtype = match sequences::infer_dtype(list)? {
         _ if list.len()? == 0 => DType::I64,
         dtype @ (DType::Bool | DType::U8) => dtype,
         _ => DType::I64,
     };
-    nested::read(list, Some(dtype))
+    sequences::read(list, Some(dtype))
 }
 
 /// # Safety

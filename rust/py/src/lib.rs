@@ -1,18 +1,18 @@
 //! `rushlight._C`: the Python interface of the engine. It only translates and has no mathematics.
 //!
 //! - `class` and `object` make `Tensor`, `reclaim` frees it.
-//! - `attributes`, `methods` (geometry, values, history), `tensor_methods` (storage, hooks, class), `protocol`, `number`
-//!   and `index` are its interface; `sparse` and `quantized` have the methods of sparse and quantised tensors, `vmap` the entry points of `vmap`,
-//!   `print` the text.
+//! - `attributes`, `methods` (geometry, values, history), `tensor_methods` (storage, hooks, class), `protocol`,
+//!   `number_slots` and `index` are its interface; `sparse` and `quantized` have the methods of sparse and quantised
+//!   tensors, `vmap` the entry points of `vmap`, `print` the text.
 //! - `entry` turns the operator table into functions and methods; `parse` and `convert` convert arguments and results
-//!   (`size`, `results`, `nested` lists), `errors` exceptions; `overrides` calls `__torch_function__`; `deprecated`
-//!   accepts torch's deprecated signatures.
-//! - `to` is `Tensor.to` and its variants; `numpy`, `buffer` and `dlpack` share memory with other libraries (`numpy_types`
-//!   names dtypes, `foreign_buffer` and `device_share` own memory, `memory_access` gives out addresses), `storage`, `file_map`, `io` and
-//!   `group` with files and processes. `scalars` reads Python numbers.
-//! - `attach` releases and acquires the GIL.
-//! - `autograd`, `dist`, `dtype`, `generator`, `jit`, `profile` and `stable` wrap one crate or module each; `functions` are the
-//!   module's functions, and `table` exposes the operator table to tests.
+//!   (`size`, `return_types`, nested `sequences`), `errors` exceptions; `overrides` calls `__torch_function__`;
+//!   `deprecated` accepts torch's deprecated signatures.
+//! - `to` is `Tensor.to` and its variants; `numpy`, `buffer` and `dlpack` share memory with other libraries
+//!   (`numpy_types` names dtypes, `foreign_buffer` and `device_share` own memory, `memory_access` gives out addresses),
+//!   `storage`, `file_map`, `serialization` and `multiprocessing` with files and processes. `scalars` reads Python numbers.
+//! - `attach` releases and acquires the GIL, `without_gil` counts the threads that work without it.
+//! - `autograd`, `store`, `process_group`, `dtype`, `generator`, `jit`, `profile` and `stable` wrap one crate or module
+//!   each; `functions` are the module's functions, and `table` exposes the operator table to tests.
 
 #![allow(non_snake_case, reason = "the name of the module in Python")]
 
@@ -24,9 +24,7 @@ mod class;
 mod convert;
 mod cuda;
 mod deprecated;
-mod detached;
 mod device_share;
-mod dist;
 mod dlpack;
 mod dtype;
 mod entry;
@@ -36,15 +34,13 @@ mod file_map;
 mod foreign_buffer;
 mod functions;
 mod generator;
-mod group;
 mod hash_order;
 mod index;
-mod io;
 mod jit;
 mod memory_access;
 mod methods;
-mod nested;
-mod number;
+mod multiprocessing;
+mod number_slots;
 mod numpy;
 mod numpy_types;
 mod object;
@@ -57,16 +53,20 @@ mod profile;
 mod protocol;
 mod quantized;
 mod reclaim;
-mod results;
+mod return_types;
 mod scalars;
+mod sequences;
+mod serialization;
 mod size;
 mod sparse;
 mod stable;
 mod storage;
+mod store;
 mod table;
 mod tensor_methods;
 mod to;
 mod vmap;
+mod without_gil;
 
 use pyo3::prelude::*;
 use rushlight_dispatch::generator::Generator;
@@ -99,12 +99,12 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     storage::add(module)?;
     file_map::add(module)?;
     table::add(module)?;
-    io::add(module)?;
+    serialization::add(module)?;
     cuda::add(module)?;
-    group::add(module)?;
+    multiprocessing::add(module)?;
     jit::add(module)?;
     profile::add(module)?;
-    dist::add(module)?;
+    store::add(module)?;
     stable::add(module)?;
     process_group::add(module)?;
     panics::install(py)?;

@@ -13,7 +13,7 @@ pub fn with_memory(tensor: &Tensor) -> PyResult<()> {
     match tensor.meta().form {
         Form::Sparse(_) | Form::Compressed(_) => Err(raise(sparse::no_memory(tensor))),
         Form::Batched(_) => Err(raise(vmap::storage_error())),
-        Form::Plain | Form::LazyConj | Form::Quantized(_) | Form::Handled => Ok(()),
+        Form::Plain | Form::LazyConj | Form::Quantized(_) | Form::Wrapper => Ok(()),
     }
 }
 

@@ -13,7 +13,7 @@ use rushlight_core::layout::wrap_dim;
 use crate::dtype::PyMemoryFormat;
 use crate::errors::{kind_of, raise};
 use crate::parse::Call;
-use crate::{convert, dlpack, memory_access, nested, numpy, object, overrides, parse, scalars, size};
+use crate::{convert, dlpack, memory_access, numpy, object, overrides, parse, scalars, sequences, size};
 
 /// A method's object and the tensor in it.
 pub struct Own<'a, 'py> {
@@ -224,7 +224,7 @@ methods! {
     fn item(own) "The only element as a Python number." {
         convert::scalar_object(own.py(), rushlight::item(own.tensor).map_err(raise)?)
     }
-    fn tolist(own) "The elements as nested lists; a number for a 0-d tensor." { nested::list(own.py(), own.tensor) }
+    fn tolist(own) "The elements as nested lists; a number for a 0-d tensor." { sequences::list(own.py(), own.tensor) }
     fn numpy(own, force = False) "The same elements as a NumPy array, without a copy." {
         let force = flag(force, "numpy(): argument 'force'")?.unwrap_or(false);
         numpy::export(own.py(), own.tensor, force)

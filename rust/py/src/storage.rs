@@ -221,7 +221,7 @@ impl PyStorage {
         if place < 0 || place >= length {
             return Err(PyIndexError::new_err(format!("index {index} out of range for storage of size {length}")));
         }
-        if self.storage.is_handled() {
+        if self.storage.is_wrapper() {
             return Err(PyRuntimeError::new_err(
                 "The tensor has a non-zero number of elements, but its data is not allocated yet.",
             ));
@@ -274,17 +274,17 @@ impl PyStorage {
     }
 
     fn data_ptr(&self) -> PyResult<usize> {
-        if self.storage.is_handled() { Err(no_pointer()) } else { Ok(self.storage.address()) }
+        if self.storage.is_wrapper() { Err(no_pointer()) } else { Ok(self.storage.address()) }
     }
 
     /// Whether it is the storage of a tensor whose class handles operators.
-    fn _is_handled(&self) -> bool {
-        self.storage.is_handled()
+    fn _is_wrapper(&self) -> bool {
+        self.storage.is_wrapper()
     }
 
     /// Raises RuntimeError for the storage of a tensor whose class handles operators, which has no bytes for a function.
     fn _check_bytes(&self, function: &str) -> PyResult<()> {
-        if self.storage.is_handled() {
+        if self.storage.is_wrapper() {
             let sentence = format!("Attempted to call {function}() on an invalid python storage.");
             return Err(PyRuntimeError::new_err(sentence));
         }
@@ -328,7 +328,7 @@ impl PyStorage {
 
     /// The bytes as a Python object, copied.
     fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        if self.storage.is_handled() {
+        if self.storage.is_wrapper() {
             return Err(no_pointer());
         }
         if self.storage.is_empty() {
@@ -354,7 +354,7 @@ impl PyStorage {
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let rebuild = py.import("rushlight._utils")?.getattr("_rebuild_storage")?;
         let content = match self.storage.device() {
-            Device::Meta if !self.storage.is_handled() => self.storage.len().into_pyobject(py)?.into_any(),
+            Device::Meta if !self.storage.is_wrapper() => self.storage.len().into_pyobject(py)?.into_any(),
             _ => self.tobytes(py)?.into_any(),
         };
         Ok((rebuild, (content, self.storage.device().to_string())))

@@ -439,7 +439,7 @@ entries! {
         on_stream(stream, |machine, stream| {
             let Some(function) = machine.modules.find(function) else { return INVALID_HANDLE };
             if Ok(function.device) != current() { return INVALID_HANDLE; }
-            let launch = function.launch(arguments.cast(), grid, block);
+            let launch = function.prepare(arguments.cast(), grid, block);
             machine.enqueue(stream, Work::Launch(launch));
             SUCCESS
         })

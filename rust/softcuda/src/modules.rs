@@ -88,9 +88,11 @@ impl Modules {
 }
 
 impl Function {
+    /// The launch of the kernel with copies of its arguments, to run when its stream comes to it.
+    ///
     /// # Safety
     /// `arguments` points to as many pointers as the kernel has arguments, each to an argument.
-    pub unsafe fn launch(&self, arguments: *const *const u8, grid: [c_uint; 3], block: [c_uint; 3]) -> Launch {
+    pub unsafe fn prepare(&self, arguments: *const *const u8, grid: [c_uint; 3], block: [c_uint; 3]) -> Launch {
         let copy = |(n, &size): (usize, &usize)| {
             let mut bytes = vec![0u128; size.div_ceil(16).max(1)];
             // SAFETY: guaranteed by the caller.

@@ -13,7 +13,7 @@ from ._flat import PREFIX, FlatUnit
 from ._unit import move, owned
 from .api import CONFIGS, ShardingStrategy, StateDictSettings
 
-#: The strategies with copies of parts.
+#: The strategies with copies of shards.
 HYBRID = (ShardingStrategy.HYBRID_SHARD, ShardingStrategy._HYBRID_SHARD_ZERO2)
 
 
@@ -50,7 +50,7 @@ def ignored_of(module, modules, states):
         raise ValueError(f"{name} expects {expected} but got types {kinds}")
     if any(is_wrapper(one) for one in given):
         raise ValueError("`ignored_modules` should not include FSDP modules")
-    skipped = {part for one in given for part in one.modules() if not is_wrapper(part)}
+    skipped = {inner for one in given for inner in one.modules() if not is_wrapper(inner)}
     if module in skipped:
         warnings.warn(
             "Trying to ignore the top-level module passed into the FSDP constructor itself will result in all parameters being "
@@ -59,14 +59,14 @@ def ignored_of(module, modules, states):
         )
     return skipped, {
         parameter
-        for part in skipped
-        for parameter in part._parameters.values()
+        for inner in skipped
+        for parameter in inner._parameters.values()
         if parameter is not None and not getattr(parameter, "_fsdp", False)
     }
 
 
 def ranks_of(group, strategy, policy, mesh):
-    """The ranks that share the parameters, and those with copies of a part, or None."""
+    """The ranks that share the parameters, and those with copies of a shard, or None."""
     if group is not None and mesh is not None:
         raise ValueError(
             "Cannot pass both process_group and device_mesh at the same time. Please just pass only one of them."
@@ -113,9 +113,9 @@ def check_alike(found, use_orig_params):
 def names_of(module):
     """The names of parameters by their places, without those of wrappers."""
     return {
-        (part, own): f"{path}.{own}".replace(PREFIX, "") if path else own
-        for path, part in module.named_modules()
-        for own in part._parameters
+        (inner, own): f"{path}.{own}".replace(PREFIX, "") if path else own
+        for path, inner in module.named_modules()
+        for own in inner._parameters
     }
 
 
@@ -123,9 +123,9 @@ def own_buffers(module):
     """The buffers of a module that are in no instance inside of it."""
     todo = [module]
     while todo:
-        part = todo.pop()
-        yield from ((part, name, buffer) for name, buffer in part._buffers.items() if buffer is not None)
-        todo += [child for child in part.children() if not is_wrapper(child)]
+        inner = todo.pop()
+        yield from ((inner, name, buffer) for name, buffer in inner._buffers.items() if buffer is not None)
+        todo += [child for child in inner.children() if not is_wrapper(child)]
 
 
 def device_of(device_id):
@@ -145,20 +145,20 @@ def device_of(device_id):
 
 def materialise(module, param_init_fn, device, ignored):
     """Gives memory and values to modules on the device ``meta``, and moves the others to a device, unless that is None."""
-    for part in module.modules():
-        tensors = [*part._parameters.values(), *part._buffers.values()]
+    for inner in module.modules():
+        tensors = [*inner._parameters.values(), *inner._buffers.values()]
         if not any(tensor is not None and tensor.is_meta for tensor in tensors):
             continue
         if param_init_fn is not None:
-            param_init_fn(part)
+            param_init_fn(inner)
             continue
-        part.to_empty(device=device or "cpu", recurse=False)
+        inner.to_empty(device=device or "cpu", recurse=False)
         try:
-            part.reset_parameters()
+            inner.reset_parameters()
         except BaseException as error:
             warnings.warn(
                 f"Unable to call `reset_parameters()` for module on meta device with error {error}. Please ensure that your "
-                f"module of type {type(part)} implements a `reset_parameters()` method.",
+                f"module of type {type(inner)} implements a `reset_parameters()` method.",
                 stacklevel=3,
             )
             raise

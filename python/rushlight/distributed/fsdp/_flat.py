@@ -25,7 +25,7 @@ class Flat(Piece):
         parameters: the parameters, and the places of each: the modules that have it, and its name there.
         size, rank: the number of ranks that share the parameters, and the place of this one.
         dtype: that of the whole parameters, or None for their own.
-        keeps: whether modules keep the original parameters, which then are parts of this rank's interval.
+        keeps: whether modules keep the original parameters, which then are views of this rank's interval.
         offload: a `CPUOffload`, which may keep this rank's interval on the CPU, or None.
     """
 
@@ -35,20 +35,20 @@ class Flat(Piece):
         every = list(parameters)
         first = every[0]
         self.shapes = [parameter.shape for parameter in every]
-        unit = max(1, ALIGNMENT // first.itemsize) if keeps else 1
+        step = max(1, ALIGNMENT // first.itemsize) if keeps else 1
         self.starts, end = [], 0
         for shape in self.shapes:
-            end += -end % unit
+            end += -end % step
             self.starts.append(end)
             end += shape.numel()
-        self.part = -(-end // size)
-        self.count, self.first = self.part * size, self.part * rank
+        self.shard_numel = -(-end // size)
+        self.count, self.first = self.shard_numel * size, self.shard_numel * rank
         flat = first.new_zeros(self.count, requires_grad=False)
         with torch.no_grad():
             for parameter, view in zip(every, self.views(flat)):
                 view.copy_(parameter)
         self.trained = [parameter.requires_grad for parameter in every]
-        own = flat[self.first : self.first + self.part].clone()
+        own = flat[self.first : self.first + self.shard_numel].clone()
         own = own.cpu() if self.offloads else own
         memory = torch.empty(self.count, dtype=dtype or first.dtype, device=first.device)
         whole = Parameter(memory, any(self.trained))
@@ -86,8 +86,8 @@ class Flat(Piece):
         memory = self.own.untyped_storage().data_ptr()
         if all(one.numel() == 0 or one.untyped_storage().data_ptr() == memory for one in self.originals):
             return
-        part = self.flat_of(lambda number: self.originals[number].detach(), self.originals[0].dtype)
-        self.own = part.to(self.originals[0].device)
+        own = self.flat_of(lambda number: self.originals[number].detach(), self.originals[0].dtype)
+        self.own = own.to(self.originals[0].device)
         self._follow()
         self._lay_out_originals()
 
@@ -105,25 +105,25 @@ class Flat(Piece):
     def interval(self, number):
         """Where the elements of a parameter are that this rank has, within its interval and within the parameter."""
         start, count = self.starts[number], self.shapes[number].numel()
-        first, last = max(start, self.first), min(start + count, self.first + self.part)
+        first, last = max(start, self.first), min(start + count, self.first + self.shard_numel)
         last = max(first, last)
         return slice(first - self.first, last - self.first), slice(first - start, last - start)
 
     def within(self, flat, number):
         """The elements of a parameter within this rank's interval, which are all of them if there is one rank."""
-        part = flat[self.interval(number)[0]]
-        return part.view(self.shapes[number]) if self.size == 1 else part
+        elements = flat[self.interval(number)[0]]
+        return elements.view(self.shapes[number]) if self.size == 1 else elements
 
-    def flat_of(self, part_of, dtype):
-        """This rank's interval, from what `part_of` returns for the number of each parameter: a tensor or None."""
-        flat = torch.zeros(self.part, dtype=dtype, device=self.memory.device)
+    def flat_of(self, elements_of, dtype):
+        """This rank's interval, from what `elements_of` returns for the number of each parameter: a tensor or None."""
+        flat = torch.zeros(self.shard_numel, dtype=dtype, device=self.memory.device)
         for number in range(len(self.shapes)):
-            part = part_of(number)
-            if part is not None:
-                self.within(flat, number).copy_(part)
+            elements = elements_of(number)
+            if elements is not None:
+                self.within(flat, number).copy_(elements)
         return flat
 
-    def part_of(self, wholes, dtype):
+    def interval_of(self, wholes, dtype):
         """This rank's interval of whole parameters."""
         return self.flat_of(lambda number: self._cut_to_interval(wholes[number], number), dtype)
 
@@ -131,11 +131,11 @@ class Flat(Piece):
         return whole if self.size == 1 else whole.reshape(-1)[self.interval(number)[1]]
 
     def keep_whole(self, grads):
-        """Replaces the gradients of the original parameters by this rank's part of whole ones."""
+        """Replaces the gradients of the original parameters by this rank's shard of whole ones."""
         for number, (parameter, grad) in enumerate(zip(self.originals, grads)):
-            part = None if grad is None else self._cut_to_interval(grad, number)
-            empty = part is None or part.numel() == 0
-            parameter.grad = None if empty else part.clone().to(parameter.device)
+            shard = None if grad is None else self._cut_to_interval(grad, number)
+            empty = shard is None or shard.numel() == 0
+            parameter.grad = None if empty else shard.clone().to(parameter.device)
 
     def _lay_out_originals(self):
         for number, parameter in enumerate(self.originals):
@@ -148,7 +148,7 @@ class Flat(Piece):
         return table.reshape(-1)
 
     def cut(self, whole):
-        return whole.view(self.size, self.part)
+        return whole.view(self.size, self.shard_numel)
 
     def show(self, is_whole):
         if is_whole:
@@ -177,14 +177,14 @@ class Flat(Piece):
         made = [view.view(shape) for view, shape in zip(views, self.shapes)]
         return [view if trained else view.detach() for view, trained in zip(made, self.trained)]
 
-    def keep(self, part):
+    def keep(self, shard):
         if not self.keeps:
-            _add(self.own, part)
+            _add(self.own, shard)
             return
         for number, parameter in enumerate(self.originals):
-            piece = self.within(part, number)
-            if piece.numel() and self.trained[number]:
-                _add(parameter, piece)
+            own = self.within(shard, number)
+            if own.numel() and self.trained[number]:
+                _add(parameter, own)
 
     @contextlib.contextmanager
     def presented(self, values, grads=None):
@@ -266,9 +266,9 @@ class FlatUnit(Unit):
         return got
 
 
-def _add(parameter, part):
-    part = cast(part, parameter.dtype).to(parameter.device)
+def _add(parameter, shard):
+    shard = cast(shard, parameter.dtype).to(parameter.device)
     if parameter.grad is None:
-        parameter.grad = part.clone()
+        parameter.grad = shard.clone()
     else:
-        parameter.grad.add_(part)
+        parameter.grad.add_(shard)

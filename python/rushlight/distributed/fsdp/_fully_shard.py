@@ -173,7 +173,7 @@ class FSDPModule:
 
         Args:
             comm: an object with ``allocate(size, *, dtype, device)``, which makes the flat output, and
-                ``__call__(output_tensor, input_tensor, group, async_op)``. The input is this rank's part of the output.
+                ``__call__(output_tensor, input_tensor, group, async_op)``. The input is this rank's shard of the output.
         """
         self._set("all_gather", comm, False)
 
@@ -288,7 +288,7 @@ def fully_shard(
         mesh: of one dimension, or of two with names: copies, and ranks that share a copy. By default all ranks share one. The
             module is moved to its devices, by default GPUs if there are some.
         reshard_after_forward: give back the memory after forward; by default True for all modules but the outermost. With a
-            number that divides that of the ranks, parameters are in parts of so many neighbouring ranks between forward and
+            number that divides that of the ranks, parameters are sharded among so many neighbouring ranks between forward and
             backward, which then gathers from them alone: more memory, and no messages to other machines. 1 means False.
         shard_placement_fn: returns ``Shard(dim)`` for a parameter that is cut along another dimension than the first, or None. The
             ranks must divide its size.
@@ -353,7 +353,7 @@ def fully_shard(
 def _reshards(wanted, mesh):
     """Whether forward gives back whole parameters, None if that depends on the place of the module; and a mesh, or None.
 
-    The mesh has a line for each group of ranks among which parameters are in parts between forward and backward.
+    The mesh has a line for each group of ranks among which parameters are sharded between forward and backward.
     """
     if wanted is None or isinstance(wanted, bool):
         return wanted, None

@@ -1,4 +1,4 @@
-"""The norm of gradients of which each rank has parts."""
+"""The norm of gradients of which each rank has shards."""
 
 import warnings
 
@@ -12,7 +12,7 @@ def clipped(parameters, cut, group, max_norm, norm_type):
 
     Args:
         parameters: the parameters.
-        cut: those of which each rank of the group has a part. The others are alike on all ranks.
+        cut: those of which each rank of the group has a shard. The others are alike on all ranks.
         group: the group.
         max_norm: the number.
         norm_type: the p of the p-norm.

@@ -29,11 +29,11 @@ set_module("rushlight.distributed.fsdp", OptimStateKeyType)
 
 def _units(model):
     """The instances in a model that have parameters, and the prefix of their parameters' names."""
-    for path, part in model.named_modules():
-        unit = part.__dict__.get("_fsdp_unit")
+    for path, module in model.named_modules():
+        unit = module.__dict__.get("_fsdp_unit")
         if isinstance(unit, FlatUnit) and unit.pieces:
             path = (f"{path}." if path else "").replace(PREFIX, "")
-            yield part, path, unit.pieces[0]
+            yield module, path, unit.pieces[0]
 
 
 def _names_of(model):
@@ -50,7 +50,7 @@ def _names_of(model):
     return names
 
 
-def _is_part(value):
+def _is_sharded(value):
     return isinstance(value, torch.Tensor) and value.dim() > 0
 
 
@@ -70,22 +70,22 @@ def saved(model, optim, state_dict, full, rank0_only, offloads):
     states = {parameter: given["state"].get(number, {}) for number, parameter in enumerate(order)}
     known = set(order)
     state = {}
-    for part, path, piece in _units(model):
+    for module, path, piece in _units(model):
         if not any(parameter in known for parameter in piece.parameters()):
             continue
         own = [states.get(parameter, {}) for parameter in piece.parameters()]
         for number, name in enumerate(piece.names):
             found = own[number if piece.keeps else 0]
-            state[path + name] = {key: copy.deepcopy(value) for key, value in found.items() if not _is_part(value)}
-        for key, value in _parts(part, piece, own):
+            state[path + name] = {key: copy.deepcopy(value) for key, value in found.items() if not _is_sharded(value)}
+        for key, value in _sharded(module, piece, own):
             for number, name in enumerate(piece.names):
                 if number in value[0]:
                     view = value[1][number].clone()
-                    rows = full or part._fsdp_unit.group is None
-                    state[path + name][key] = view if rows else part._rows(view)
+                    rows = full or module._fsdp_unit.group is None
+                    state[path + name][key] = view if rows else module._rows(view)
         # Ranks without elements of a parameter have no state of it.
         if piece.keeps:
-            _fill(part, [state[path + name] for name in piece.names])
+            _fill(module, [state[path + name] for name in piece.names])
         for name in piece.names:
             if not state[path + name]:
                 del state[path + name]
@@ -104,11 +104,11 @@ def saved(model, optim, state_dict, full, rank0_only, offloads):
     return {"state": state, "param_groups": groups}
 
 
-def _parts(part, piece, own):
+def _sharded(module, piece, own):
     """The keys of states that are cut like the parameters, with the numbers of the parameters that have them and all values."""
-    unit = part._fsdp_unit
+    unit = module._fsdp_unit
     here = [
-        {key: value.dtype for key, value in state.items() if _is_part(value) or (piece.keeps and _empty(value))}
+        {key: value.dtype for key, value in state.items() if _is_sharded(value) or (piece.keeps and _empty(value))}
         for state in own
     ]
     everyone = [here]
@@ -132,13 +132,13 @@ def _empty(value):
     return isinstance(value, torch.Tensor) and value.numel() == 0
 
 
-def _fill(part, states):
+def _fill(module, states):
     """Numbers of states that only some ranks have, on all ranks."""
-    unit = part._fsdp_unit
+    unit = module._fsdp_unit
     if unit.group is None:
         return
     numbers = [
-        {key: value for key, value in state.items() if not _is_part(value) and not isinstance(value, DTensor)}
+        {key: value for key, value in state.items() if not _is_sharded(value) and not isinstance(value, DTensor)}
         for state in states
     ]
     everyone = [None] * unit.size
@@ -176,7 +176,7 @@ def loadable(model, optim, state_dict, named, from_first):
         if found is None:
             made = given.get(names[parameter][0], {})
         elif found[0].keeps:
-            made = _part_of(found[0], found[1], given.get(found[2][found[1]], {}))
+            made = _elements_of(found[0], found[1], given.get(found[2][found[1]], {}))
         else:
             made = _flat_of(found[0], [given.get(name, {}) for name in found[2]])
         if made:
@@ -197,16 +197,16 @@ def _whole(value):
     return value.full_tensor() if isinstance(value, DTensor) else value
 
 
-def _part_of(piece, number, state):
-    """The part of one parameter's state that this rank has. Nothing if it has no elements of it."""
-    part = piece.interval(number)[1]
+def _elements_of(piece, number, state):
+    """The elements of one parameter's state that this rank has. Nothing if it has none."""
+    elements = piece.interval(number)[1]
     made = {}
     for key, value in state.items():
         value = _whole(value)
-        if _is_part(value):
-            value = value.reshape(-1)[part].clone() if piece.size > 1 else value
+        if _is_sharded(value):
+            value = value.reshape(-1)[elements].clone() if piece.size > 1 else value
         made[key] = value
-    return made if part.stop > part.start else {}
+    return made if elements.stop > elements.start else {}
 
 
 def _flat_of(piece, states):
@@ -214,14 +214,14 @@ def _flat_of(piece, states):
     made = {}
     for key in dict.fromkeys(key for state in states for key in state):
         values = [_whole(state.get(key)) for state in states]
-        tensors = [value for value in values if _is_part(value)]
+        tensors = [value for value in values if _is_sharded(value)]
         if tensors:
             dtype = tensors[0].dtype
             whole = [
                 torch.zeros(shape, dtype=dtype) if value is None else value
                 for value, shape in zip(values, piece.shapes)
             ]
-            made[key] = piece.part_of(whole, dtype)
+            made[key] = piece.interval_of(whole, dtype)
         else:
             made[key] = next(value for value in values if value is not None)
     return made

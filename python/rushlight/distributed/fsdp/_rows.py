@@ -1,7 +1,7 @@
 """Parameters of which each rank keeps rows, as `fully_shard` cuts them."""
 
 import rushlight as torch
-from rushlight._handlers import elements
+from rushlight._answers import elements
 from rushlight.distributed.tensor import DTensor, Replicate, Shard
 from rushlight.distributed.tensor._api import leaf
 from rushlight.distributed.tensor._layout import Spec, cut
@@ -16,7 +16,7 @@ class Rows(Piece):
     """A parameter: this rank's rows along a dimension, and the whole one.
 
     Args:
-        parameter: the parameter. If it is a `DTensor` of a mesh for other dimensions, its part on this rank is cut again.
+        parameter: the parameter. If it is a `DTensor` of a mesh for other dimensions, its shard on this rank is cut again.
         places: the modules that have it, and its name in each.
         mesh: of one dimension, or of two: copies, and ranks that share a copy.
         dtype: that of the whole parameter, or None for its own.
@@ -30,15 +30,15 @@ class Rows(Piece):
         outer = parameter._spec if isinstance(parameter, DTensor) else None
         local = elements(parameter.detach()) if outer is not None else parameter.detach()
         self.shape = local.shape
-        parts = (Replicate(),) * (mesh.ndim - 1) + (Shard(dim),)
-        rows = cut(local, Spec(mesh, parts, self.shape), mesh.ndim - 1).clone()
+        placements = (Replicate(),) * (mesh.ndim - 1) + (Shard(dim),)
+        rows = cut(local, Spec(mesh, placements, self.shape), mesh.ndim - 1).clone()
         if offloads and not rows.is_meta:
             rows = rows.cpu().pin_memory() if pinned else rows.cpu()
-        self.spec = Spec(mesh, parts, self.shape) if outer is None else _joint(mesh, parts, outer)
+        self.spec = Spec(mesh, placements, self.shape) if outer is None else _joint(mesh, placements, outer)
         self.own = Parameter(leaf(rows, self.spec), parameter.requires_grad)
         self.own._fsdp = True
-        # The elements of the parts of all ranks but the last ones, which may have fewer.
-        self.part = self._elements(self.ranks)
+        # The elements of the shards of all ranks but the last ones, which may have fewer.
+        self.shard_numel = self._elements(self.ranks)
         self.outer, self.dtype, self.device = outer, dtype, device
         memory = torch.empty(self.shape, dtype=self._wanted(), device=device)
         super().__init__(Parameter(self._presented(memory), parameter.requires_grad), memory)
@@ -57,10 +57,10 @@ class Rows(Piece):
 
     def show(self, is_whole):
         for module, name in self.places:
-            module._parameters[name] = self.whole if is_whole else self._part()
+            module._parameters[name] = self.whole if is_whole else self._shard()
 
-    def _part(self):
-        """This rank's part, as the program has it between uses."""
+    def _shard(self):
+        """This rank's shard, as the program has it between uses."""
         return self.own if self.shrunk is None else self.shrunk
 
     def find(self):
@@ -75,10 +75,10 @@ class Rows(Piece):
             self.replace(memory)
 
     def width(self):
-        return self.part if self.shrunk is None else self._elements(self.shrunk.device_mesh.size(1))
+        return self.shard_numel if self.shrunk is None else self._elements(self.shrunk.device_mesh.size(1))
 
     def give(self, place):
-        rows = elements(self._part()).detach().reshape(-1)
+        rows = elements(self._shard()).detach().reshape(-1)
         place[: rows.numel()].copy_(rows)
         if rows.numel() < place.numel():
             place[rows.numel() :].zero_()
@@ -95,24 +95,26 @@ class Rows(Piece):
     def joined(self, table):
         if self.dim == 0:
             return table.reshape(-1)[: self.shape.numel()].view(self.shape)
-        parts = table.reshape(table.size(0), *self.shape[: self.dim], -1, *self.shape[self.dim + 1 :])
-        return parts.movedim(0, self.dim).reshape(self.shape)
+        shards = table.reshape(table.size(0), *self.shape[: self.dim], -1, *self.shape[self.dim + 1 :])
+        return shards.movedim(0, self.dim).reshape(self.shape)
 
     def cut(self, whole):
         if self.dim == 0:
-            return pad(whole.reshape(-1), (0, self.ranks * self.part - whole.numel())).view(self.ranks, self.part)
-        return whole.unflatten(self.dim, (self.ranks, -1)).movedim(self.dim, 0).reshape(self.ranks, self.part)
+            return pad(whole.reshape(-1), (0, self.ranks * self.shard_numel - whole.numel())).view(
+                self.ranks, self.shard_numel
+            )
+        return whole.unflatten(self.dim, (self.ranks, -1)).movedim(self.dim, 0).reshape(self.ranks, self.shard_numel)
 
-    def keep(self, part):
+    def keep(self, shard):
         rows = elements(self.own)
-        part = part[: rows.numel()].view(rows.shape).to(rows.device, rows.dtype)
+        shard = shard[: rows.numel()].view(rows.shape).to(rows.device, rows.dtype)
         if self.own.grad is None:
-            self.own.grad = leaf(part.clone(), self.spec)
+            self.own.grad = leaf(shard.clone(), self.spec)
         else:
-            elements(self.own.grad).add_(part)
+            elements(self.own.grad).add_(shard)
 
 
-def _joint(mesh, parts, outer):
+def _joint(mesh, placements, outer):
     """The layout on the mesh of both, of a tensor that is cut along `outer` first and then along `mesh`."""
     root = mesh._get_root_mesh()
     if root is not outer.mesh._get_root_mesh() or not mesh.mesh_dim_names or not outer.mesh.mesh_dim_names:
@@ -120,7 +122,7 @@ def _joint(mesh, parts, outer):
             "FSDP requires the DP and model parallel TP/EP mesh to have the same parent mesh but got: \n"
             f"DP's global mesh: {root}\nTP/EP's global mesh: {outer.mesh._get_root_mesh()}"
         )
-    dim = parts[-1].dim
+    dim = placements[-1].dim
     # The cut along `mesh` comes first in the placements, but was made after those of `outer` along the same dimension.
     times = 1
     for mesh_dim, placement in enumerate(outer.placements):
@@ -128,4 +130,4 @@ def _joint(mesh, parts, outer):
             times *= outer.mesh.size(mesh_dim)
     last = Shard(dim) if times == 1 else _StridedShard(dim, split_factor=times)
     joint = root[(*mesh.mesh_dim_names, *outer.mesh.mesh_dim_names)]
-    return Spec(joint, (*parts[:-1], last, *outer.placements), outer.shape)
+    return Spec(joint, (*placements[:-1], last, *outer.placements), outer.shape)

@@ -1,7 +1,7 @@
 """The parameters of one module that are gathered together, and when.
 
-Between uses, each rank keeps its part of each parameter. The whole parameters are gathered before forward and backward, and their
-memory is given back afterwards. Gradients are averaged and cut once the backward pass has all of them. What a part is, the pieces
+Between uses, each rank keeps its shard of each parameter. The whole parameters are gathered before forward and backward, and their
+memory is given back afterwards. Gradients are averaged and cut once the backward pass has all of them. What a shard is, the pieces
 of a unit decide: the rows of a parameter (`_rows`), or an interval of all elements (`_flat`).
 """
 
@@ -18,10 +18,11 @@ from ._comm import AllGather, ReduceScatter
 class Piece:
     """What a unit gathers as one tensor. `whole` is it, a parameter whose memory comes and goes.
 
-    A subclass also has `part`, the number of elements that each rank of the unit gives, and the methods below.
+    A subclass also has `own`, this rank's shard of it between uses, `shard_numel`, the number of elements that each rank of the
+    unit gives, and the methods below that raise `NotImplementedError`.
     """
 
-    #: This rank's part among fewer ranks than those of the unit, while the unit is in parts of them.
+    #: This rank's shard among fewer ranks than those of the unit, while the unit is sharded among them.
     shrunk = None
 
     def __init__(self, whole, memory):
@@ -40,34 +41,34 @@ class Piece:
         self.memory.untyped_storage().resize_(0)
 
     def find(self):
-        """Takes note of parameters with which the program has replaced this rank's part."""
+        """Takes note of parameters with which the program has replaced this rank's shard."""
 
     def width(self):
         """The number of elements that each rank gives now."""
-        return self.part
+        return self.shard_numel
 
     def give(self, place):
-        """Writes this rank's part into a flat tensor of `width` elements."""
+        """Writes this rank's shard into a flat tensor of `width` elements."""
         raise NotImplementedError
 
     def shrink(self, mesh):
-        """Keeps, of the whole tensor, this rank's part among the ranks of the last dimension of a mesh."""
+        """Keeps, of the whole tensor, this rank's shard among the ranks of the last dimension of a mesh."""
         raise NotImplementedError
 
     def joined(self, table):
-        """The whole tensor of the parts of all ranks, the lines of a table."""
+        """The whole tensor of the shards of all ranks, the lines of a table."""
         raise NotImplementedError
 
     def cut(self, whole):
-        """A table of the parts of all ranks, of a tensor like the whole."""
+        """A table of the shards of all ranks, of a tensor like the whole."""
         raise NotImplementedError
 
     def show(self, is_whole):
-        """Lets the modules have the whole parameter, or this rank's part."""
+        """Lets the modules have the whole parameter, or this rank's shard."""
         raise NotImplementedError
 
-    def keep(self, part):
-        """Adds a part to the gradient of this rank's part."""
+    def keep(self, shard):
+        """Adds a shard to the gradient of this rank's shard."""
         raise NotImplementedError
 
 
@@ -77,10 +78,10 @@ class Unit:
     Args:
         modules: the modules, usually one. The unit is in use from the beginning of the first to the end of the last one's forward.
         group: the ranks that share the whole parameters, or None if each rank has all of them.
-        copies: the ranks that have this rank's part as well, or None.
+        copies: the ranks that have this rank's shard as well, or None.
         policy: a `MixedPrecisionPolicy`.
         reshards: whether forward gives the whole parameters back; None if it depends on the place of the module.
-        smaller: a mesh along whose last dimension parameters are in parts between forward and backward, or None.
+        smaller: a mesh along whose last dimension parameters are sharded between forward and backward, or None.
         device: that of inputs, if there are no pieces whose device it is.
     """
 
@@ -98,11 +99,11 @@ class Unit:
         for piece in pieces:
             if piece.whole.requires_grad:
                 piece.whole.register_post_accumulate_grad_hook(self._ready)
-        for part in {part for module in modules for part in module.modules()}:
+        for inner in {inner for module in modules for inner in module.modules()}:
             # A module is the outermost until another one around it is given.
-            inner = getattr(part, "_fsdp_unit", None)
-            if inner is not None:
-                inner.is_outermost = False
+            unit = getattr(inner, "_fsdp_unit", None)
+            if unit is not None:
+                unit.is_outermost = False
         for module in modules:
             module._fsdp_unit = self
             module.register_forward_pre_hook(self.before_forward, prepend=True, with_kwargs=True)
@@ -120,7 +121,7 @@ class Unit:
         return found
 
     def gathered(self, pieces, give, dtype):
-        """Pairs of pieces and tables of the parts that all ranks give. `give` writes a piece's part of this rank."""
+        """Pairs of pieces and tables of the shards that all ranks give. `give` writes a piece's shard of this rank."""
         group = self.smaller.get_group(1) if self.is_shrunk else self.group
         ranks, rank = (1, 0) if group is None else (group.size(), group.rank())
         widths = [piece.width() for piece in pieces]
@@ -174,13 +175,13 @@ class Unit:
             piece.show(self.is_whole)
 
     def reshard(self):
-        """Gives back the memory of the whole parameters, and of parts among fewer ranks."""
+        """Gives back the memory of the whole parameters, and of shards among fewer ranks."""
         if self.is_whole or self.is_shrunk:
             self._drop_shrunk()
             self._free()
 
     def _shrink(self):
-        """Gives back the memory of the whole parameters, except for this rank's part among the ranks of the smaller mesh."""
+        """Gives back the memory of the whole parameters, except for this rank's shard among the ranks of the smaller mesh."""
         with torch.no_grad():
             for piece in self.pieces:
                 piece.shrink(self.smaller)
@@ -245,7 +246,7 @@ class Unit:
             self._after_backward()
 
     def _end(self):
-        """The end of the whole backward pass: some parameters may have taken no part."""
+        """The end of the whole backward pass: some parameters may not have been used."""
         if self.in_backward:
             self._after_backward()
 
@@ -266,7 +267,7 @@ class Unit:
         self.reshard()
 
     def _reduce(self):
-        """Averages the gradients over all ranks, and keeps those of this rank's part."""
+        """Averages the gradients over all ranks, and keeps those of this rank's shard."""
         wanted = self.policy.reduce_dtype
         trained = self._by_dtype(lambda piece: wanted or piece.whole.dtype)
         for dtype, every in trained.items():
@@ -274,7 +275,7 @@ class Unit:
             if not pieces:
                 continue
             # The last columns tell which parameters have a gradient on any rank. The others get none, and so no step.
-            width, marks = sum(piece.part for piece in pieces), len(pieces) if len(self.pieces) > 1 else 0
+            width, marks = sum(piece.shard_numel for piece in pieces), len(pieces) if len(self.pieces) > 1 else 0
             length = self.size * (width + marks)
             given = self.reduce_scatter.allocate((length,), dtype=dtype, device=self.device).view(self.size, -1)
             given[:, :width] = 0
@@ -283,14 +284,14 @@ class Unit:
             for number, piece in enumerate(pieces):
                 if piece.whole.grad is not None:
                     grad = piece.whole.grad
-                    given[:, at : at + piece.part] = piece.cut(
+                    given[:, at : at + piece.shard_numel] = piece.cut(
                         (grad.to_local() if isinstance(grad, DTensor) else grad).to(dtype)
                     )
                     piece.whole.grad = None
                 elif not self.counts_unused:
                     given[:, width + number] = 0
                     lacks.append(number)
-                at += piece.part
+                at += piece.shard_numel
             got, used = self._reduced(given).split([width, marks])
             if self.divide_by is not None:
                 got /= self.divide_by
@@ -300,16 +301,16 @@ class Unit:
                 self.after_reduction(got)
             # Reading a number makes the host wait for a GPU, so only ranks that lack a gradient do.
             unused = [number for number in lacks if not used[number] > 0]
-            for number, (piece, part) in enumerate(zip(pieces, got.split([piece.part for piece in pieces]))):
+            for number, (piece, shard) in enumerate(zip(pieces, got.split([piece.shard_numel for piece in pieces]))):
                 if number not in unused:
-                    piece.keep(part)
+                    piece.keep(shard)
 
     def _ranks(self):
         """The number of ranks over which gradients are added up."""
         return self.size * (self.copies.size() if self.copies is not None and self.reduces_copies else 1)
 
     def _reduced(self, given):
-        """This rank's part of the average, or sum, of tables."""
+        """This rank's shard of the average, or sum, of tables."""
         op = ReduceOp.SUM if self.only_sums or self.divide_by is not None else ReduceOp.AVG
         got = self.reduce_scatter.allocate((given.size(1),), dtype=given.dtype, device=given.device)
         if self.group is None:
@@ -342,9 +343,9 @@ def move(tensors, device):
 def owned(modules, ignored):
     """The parameters of modules that belong to no unit inside of them, and the places of each."""
     found: dict = {}
-    for part in dict.fromkeys(part for module in modules for part in module.modules()):
-        for name, parameter in part._parameters.items():
+    for inner in dict.fromkeys(inner for module in modules for inner in module.modules()):
+        for name, parameter in inner._parameters.items():
             if parameter is None or parameter in ignored or getattr(parameter, "_fsdp", False):
                 continue
-            found.setdefault(parameter, []).append((part, name))
+            found.setdefault(parameter, []).append((inner, name))
     return found

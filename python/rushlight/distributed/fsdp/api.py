@@ -32,7 +32,7 @@ def __dir__() -> list[str]:
 class ShardingStrategy(Enum):
     """What each rank keeps of the parameters, and when it has them whole.
 
-    - ``FULL_SHARD``: a part of the parameters, gradients and states. The whole parameters are there during forward, and again during
+    - ``FULL_SHARD``: a shard of the parameters, gradients and states. The whole parameters are there during forward, and again during
       backward.
     - ``SHARD_GRAD_OP``: the same, but the whole parameters stay from the beginning of forward to the end of backward.
     - ``NO_SHARD``: all of them, as with `DistributedDataParallel`.
@@ -65,7 +65,7 @@ class MixedPrecision:
     """The dtypes of a `FullyShardedDataParallel`.
 
     Args:
-        param_dtype: that of the whole parameters, and so of forward and backward. The parts of the ranks, and so the steps of
+        param_dtype: that of the whole parameters, and so of forward and backward. The shards of the ranks, and so the steps of
             optimizers and checkpoints, keep their own.
         reduce_dtype: that in which gradients are averaged; by default `param_dtype`.
         buffer_dtype: that of buffers, from the first forward pass on.
@@ -102,7 +102,7 @@ class CPUOffload:
 
 
 class StateDictType(Enum):
-    """What `state_dict` of a `FullyShardedDataParallel` returns: whole parameters, flat parts, or rows of parameters.
+    """What `state_dict` of a `FullyShardedDataParallel` returns: whole parameters, flat shards, or rows of parameters.
 
     >>> torch.distributed.fsdp.StateDictType.SHARDED_STATE_DICT
     <StateDictType.SHARDED_STATE_DICT: 3>
@@ -144,7 +144,7 @@ class FullStateDictConfig(StateDictConfig):
 
 @dataclass
 class LocalStateDictConfig(StateDictConfig):
-    """Options of flat parts.
+    """Options of flat shards.
 
     >>> torch.distributed.fsdp.LocalStateDictConfig()
     LocalStateDictConfig(offload_to_cpu=False)
@@ -190,7 +190,7 @@ class FullOptimStateDictConfig(OptimStateDictConfig):
 
 @dataclass
 class LocalOptimStateDictConfig(OptimStateDictConfig):
-    """Options of states of flat parts.
+    """Options of states of flat shards.
 
     >>> torch.distributed.fsdp.LocalOptimStateDictConfig()
     LocalOptimStateDictConfig(offload_to_cpu=False)

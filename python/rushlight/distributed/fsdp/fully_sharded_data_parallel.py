@@ -1,6 +1,6 @@
 """`FullyShardedDataParallel`: a module whose parameters are spread over ranks as flat parameters (Zhao and others 2023).
 
-`fully_shard` cuts each parameter into rows instead. Both have the same engine, `_unit`.
+`fully_shard` cuts each parameter into rows instead. Both work in units, `_unit`.
 """
 
 import contextlib
@@ -82,15 +82,15 @@ class FullyShardedDataParallel(Module):
     """A module whose parameters, gradients and optimizer states are spread over ranks.
 
     The parameters that belong to no `FullyShardedDataParallel` inside of the module become one flat parameter, of which each rank
-    keeps a part of equal size. It is gathered when forward and backward begin, and its memory is given back. Make the optimizer
+    keeps a shard of equal size. It is gathered when forward and backward begin, and its memory is given back. Make the optimizer
     afterwards, unless `use_orig_params` is set.
 
     Args:
         module: the module.
         process_group: the ranks; by default all. For ``HYBRID_SHARD`` a pair: the ranks that share the parameters, and those
-            that have copies of a part.
+            that have copies of a shard.
         sharding_strategy: a `ShardingStrategy`, by default ``FULL_SHARD``.
-        cpu_offload: a `CPUOffload`: parts, their gradients and so the states of the optimizer are on the CPU.
+        cpu_offload: a `CPUOffload`: shards, their gradients and so the states of the optimizer are on the CPU.
         auto_wrap_policy: chooses the modules that are wrapped themselves: one of `torch.distributed.fsdp.wrap`.
         backward_prefetch: accepted.
         mixed_precision: a `MixedPrecision`.
@@ -224,8 +224,8 @@ class FullyShardedDataParallel(Module):
             module: the module.
             root_only: only those that no other one contains.
         """
-        found = [part for part in module.modules() if isinstance(part, FullyShardedDataParallel)]
-        return [part for part in found if part.check_is_root()] if root_only else found
+        found = [one for one in module.modules() if isinstance(one, FullyShardedDataParallel)]
+        return [one for one in found if one.check_is_root()] if root_only else found
 
     def _cast_buffers(self):
         dtype = self.mixed_precision.buffer_dtype
@@ -274,8 +274,8 @@ class FullyShardedDataParallel(Module):
         if not recurse:
             found = [module] if module in found else FullyShardedDataParallel.fsdp_modules(module, root_only=True)
         with contextlib.ExitStack() as stack:
-            for part in found:
-                stack.enter_context(part._summoned(writeback, rank0_only, offload_to_cpu, with_grads))
+            for one in found:
+                stack.enter_context(one._summoned(writeback, rank0_only, offload_to_cpu, with_grads))
             yield
 
     @contextlib.contextmanager
@@ -328,10 +328,10 @@ class FullyShardedDataParallel(Module):
             return [view.clone() for view in piece.views(unit.full(piece.own.detach()))]
 
     def _write(self, values):
-        """Keeps this rank's part of whole parameters."""
+        """Keeps this rank's shard of whole parameters."""
         (piece,) = self._fsdp_unit.pieces
         with torch.no_grad():
-            piece.own.detach().copy_(piece.part_of(values, piece.own.dtype))
+            piece.own.detach().copy_(piece.interval_of(values, piece.own.dtype))
 
     def clip_grad_norm_(self, max_norm, norm_type=2.0):
         """Scales the gradients of all ranks so that their norm is at most a number.
@@ -348,7 +348,7 @@ class FullyShardedDataParallel(Module):
         """
         if not self.check_is_root():
             raise RuntimeError("`clip_grad_norm_()` should only be called on the root FSDP instance")
-        units = [part._fsdp_unit for part in self.fsdp_modules(self)]
+        units = [one._fsdp_unit for one in self.fsdp_modules(self)]
         pieces = [piece for unit in units if unit.group is not None for piece in unit.pieces]
         cut = {parameter for piece in pieces for parameter in piece.parameters()}
         return clipped(self.parameters(), cut, self.process_group, max_norm, float(norm_type))
@@ -364,7 +364,7 @@ class FullyShardedDataParallel(Module):
             raise RuntimeError(
                 "`no_sync()` on inner FSDP instances is not supported. Please call `no_sync()` on root FSDP module."
             )
-        units = [part._fsdp_unit for part in self.fsdp_modules(self)]
+        units = [one._fsdp_unit for one in self.fsdp_modules(self)]
         before = [unit.syncs for unit in units]
         for unit in units:
             unit.syncs = False
@@ -380,18 +380,18 @@ class FullyShardedDataParallel(Module):
         Args:
             state: the first argument of the function.
             hook: ``hook(state, gradient)`` for ``NO_SHARD``, which changes the gradient in place. Otherwise ``hook(state, gradient,
-                part)``, which writes this rank's part of the whole gradient.
+                shard)``, which writes this rank's shard of the whole gradient.
 
         Raises:
-            AssertionError: another instance contains this one, a part of the ranks has copies, or there is a hook already.
+            AssertionError: another instance contains this one, some of the ranks have copies, or there is a hook already.
         """
         if not self.check_is_root():
             raise AssertionError("register_comm_hook can only be called on a root instance.")
-        units = [part._fsdp_unit for part in self.fsdp_modules(self)]
-        for part, unit in zip(self.fsdp_modules(self), units):
-            if part.sharding_strategy in HYBRID:
+        units = [one._fsdp_unit for one in self.fsdp_modules(self)]
+        for one, unit in zip(self.fsdp_modules(self), units):
+            if one.sharding_strategy in HYBRID:
                 raise AssertionError(
-                    f"Communication hook is not supported for hybrid strategies: {part.sharding_strategy}"
+                    f"Communication hook is not supported for hybrid strategies: {one.sharding_strategy}"
                 )
             if unit.hook is not None:
                 raise AssertionError("A communication hook is already registered")
@@ -419,14 +419,14 @@ class FullyShardedDataParallel(Module):
         """
         made = settings_of(state_dict_type, state_dict_config, optim_state_dict_config)
         before = FullyShardedDataParallel.get_state_dict_type(module)
-        for part in FullyShardedDataParallel.fsdp_modules(module):
-            part._settings = made
+        for one in FullyShardedDataParallel.fsdp_modules(module):
+            one._settings = made
         return before
 
     @staticmethod
     def get_state_dict_type(module):
         """The `StateDictSettings` of the instances in a module."""
-        found = [part._settings for part in FullyShardedDataParallel.fsdp_modules(module)]
+        found = [one._settings for one in FullyShardedDataParallel.fsdp_modules(module)]
         if any(settings != found[0] for settings in found):
             raise AssertionError(f"All FSDP module must have the same state dict settings, but got {found}")
         return found[0] if found else settings_of(StateDictType.FULL_STATE_DICT)
@@ -469,8 +469,8 @@ class FullyShardedDataParallel(Module):
             (piece,) = unit.pieces
             for name in piece.names:
                 found.pop(inner + name, None)
-            part = piece.own.detach()
-            found[inner + NAME] = leaf(part, Spec(self._mesh(), (Shard(0),), torch.Size([piece.count])))
+            shard = piece.own.detach()
+            found[inner + NAME] = leaf(shard, Spec(self._mesh(), (Shard(0),), torch.Size([piece.count])))
         for name, value in found.items():
             module, _, own = name.removeprefix(inner).rpartition(".")
             before = self._saved_dtype(module, own)
@@ -503,15 +503,15 @@ class FullyShardedDataParallel(Module):
         unit.reshard()
         if unit.pieces and self._settings.state_dict_type is StateDictType.LOCAL_STATE_DICT:
             (piece,) = unit.pieces
-            part = state_dict.get(inner + NAME)
-            if part is not None:
-                part = part.to_local() if isinstance(part, DTensor) else part
+            shard = state_dict.get(inner + NAME)
+            if shard is not None:
+                shard = shard.to_local() if isinstance(shard, DTensor) else shard
                 if self._use_orig_params:
                     del state_dict[inner + NAME]
                     for number, name in enumerate(piece.names):
-                        state_dict[inner + name] = piece.within(part, number)
+                        state_dict[inner + name] = piece.within(shard, number)
                 else:
-                    state_dict[inner + NAME] = part
+                    state_dict[inner + NAME] = shard
         elif unit.pieces:
             for name in [inner + name for name in unit.pieces[0].names]:
                 value = state_dict.get(name)

@@ -9,8 +9,8 @@ import copy
 
 import rushlight as torch
 from rushlight import Tensor
+from rushlight._answers import elements
 from rushlight._C import _disabled_torch_function_impl, _expect_overrides
-from rushlight._handlers import elements
 from rushlight._set_module import set_module
 from rushlight.distributed import _collectives
 

@@ -5,8 +5,7 @@ import inspect
 
 import rushlight as torch
 from rushlight import _C, Tensor
-from rushlight._C import DisableTorchFunctionSubclass
-from rushlight._handlers import (
+from rushlight._answers import (
     OF_THE_ELEMENTS,
     answered_by,
     elements,
@@ -15,6 +14,7 @@ from rushlight._handlers import (
     registering,
     write_attribute,
 )
+from rushlight._C import DisableTorchFunctionSubclass
 from rushlight._value_checks import _dtype_names
 
 from ._api import DTensor, wrapped
@@ -74,8 +74,8 @@ ALIASES = {
     "x2": "other",
 }
 
-TABLE: dict = {}
-handles = registering(TABLE)
+ANSWERS: dict = {}
+answers = registering(ANSWERS)
 
 
 def mapped(value, function):
@@ -111,8 +111,8 @@ def answer(cls, func, args, kwargs):
             return func(*args, **kwargs)
     if name == "type" and len(args) + len(kwargs) == 1:
         return func(elements(args[0]))
-    if name in TABLE:
-        return TABLE[name](func, *args, **kwargs)
+    if name in ANSWERS:
+        return ANSWERS[name](func, *args, **kwargs)
     if name in OF_THE_PART:
         spec = args[0]._spec
         result = func(elements(args[0]), *args[1:], **kwargs)
@@ -276,7 +276,7 @@ def of_lists(func, args, kwargs):
     return type(result)(wrapped(one, spec) if spec else one for one, spec in zip(result, specs))
 
 
-@handles("rand_like", "randn_like", "randint_like")
+@answers("rand_like", "randn_like", "randint_like")
 def _drawn_like(func, input, *args, **kwargs):
     # Every rank draws the whole tensor, so that the numbers do not depend on how it is cut.
     spec = input._spec
@@ -285,7 +285,7 @@ def _drawn_like(func, input, *args, **kwargs):
     return on_every_rank(drawn, spec.mesh).redistribute(placements=placements)
 
 
-@handles("_fused_step")
+@answers("_fused_step")
 def _fused_step(func, tensors, *args):
     specs = {tensor._spec for tensor in tensors if isinstance(tensor, DTensor)}
     if len(specs) > 1:
@@ -293,63 +293,63 @@ def _fused_step(func, tensors, *args):
     return func([elements(tensor) if isinstance(tensor, DTensor) else tensor for tensor in tensors], *args)
 
 
-@handles("shape")
+@answers("shape")
 def _shape(func, tensor):
     return tensor._spec.shape
 
 
-@handles("size")
+@answers("size")
 def _size(func, tensor, dim=None):
     return tensor._spec.shape if dim is None else tensor._spec.shape[dim]
 
 
-@handles("dim", "ndim", "ndimension")
+@answers("dim", "ndim", "ndimension")
 def _dim(func, tensor):
     return len(tensor._spec.shape)
 
 
-@handles("numel", "nelement")
+@answers("numel", "nelement")
 def _numel(func, tensor):
     return tensor._spec.shape.numel()
 
 
-@handles("stride")
+@answers("stride")
 def _stride(func, tensor, dim=None):
     strides = whole_strides(elements(tensor), tensor._spec)
     return strides if dim is None else strides[dim]
 
 
-@handles("is_contiguous")
+@answers("is_contiguous")
 def _is_contiguous(func, tensor, *args, **kwargs):
     return func(elements(tensor), *args, **kwargs)
 
 
-@handles("__len__")
+@answers("__len__")
 def _len(func, tensor):
     if not tensor._spec.shape:
         raise TypeError("len() of a 0-d tensor")
     return tensor._spec.shape[0]
 
 
-@handles("layout")
+@answers("layout")
 def _layout(func, tensor):
     return torch.strided
 
 
-@handles("grad_fn")
+@answers("grad_fn")
 def _grad_fn(func, tensor):
     with DisableTorchFunctionSubclass():
         return own_node(func(tensor))
 
 
-@handles("grad")
+@answers("grad")
 def _grad(func, tensor):
     with DisableTorchFunctionSubclass():
         grad = func(tensor)
     return None if grad is None else _gradient(elements(grad), tensor)
 
 
-@handles("grad_of")
+@answers("grad_of")
 def _grad_of(func, outputs, inputs, grad_outputs=None, *args, **options):
     """`torch.autograd.grad`: the gradients of the parts, which lie like the inputs. That of a sum is that of each of its parts."""
     outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
@@ -399,7 +399,7 @@ def write_data(func, tensor, value=None):
     tensor._spec = spec
 
 
-@handles("copy_")
+@answers("copy_")
 def _copy(func, target, source, non_blocking=False):
     if not isinstance(target, DTensor):
         return func(target, source.full_tensor(), non_blocking)
@@ -417,12 +417,12 @@ def _copy(func, target, source, non_blocking=False):
     return target
 
 
-@handles("new_zeros", "new_ones", "new_empty", "new_full", "new_tensor")
+@answers("new_zeros", "new_ones", "new_empty", "new_full", "new_tensor")
 def _new(func, tensor, *args, **kwargs):
     return on_every_rank(func(elements(tensor), *args, **kwargs), tensor._spec.mesh)
 
 
-@handles("_foreach_norm")
+@answers("_foreach_norm")
 def _foreach_norm(func, tensors, *args, **kwargs):
     return tuple(torch.linalg.vector_norm(tensor, *args, **kwargs) for tensor in tensors)
 

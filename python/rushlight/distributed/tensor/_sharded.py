@@ -3,7 +3,7 @@
 import math
 
 import rushlight as torch
-from rushlight._handlers import registering
+from rushlight._answers import registering
 
 from ._api import DTensor
 from ._layout import Spec, extent, local_shape

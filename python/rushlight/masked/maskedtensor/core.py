@@ -10,9 +10,9 @@ from copy import deepcopy
 
 import rushlight as torch
 from rushlight import Tensor
+from rushlight._answers import answered_by
+from rushlight._answers import elements as data_of
 from rushlight._C import _disabled_torch_function_impl, _expect_overrides
-from rushlight._handlers import answered_by
-from rushlight._handlers import elements as data_of
 from rushlight._warnings import warn
 
 TYPE_CHECKING = False

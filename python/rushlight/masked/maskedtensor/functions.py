@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import Tensor, masked
+from rushlight._answers import OF_THE_ELEMENTS, fits, name_of, own_node, registering, where_operands, write_attribute
 from rushlight._aten_names import aten_name
 from rushlight._C import DisableTorchFunctionSubclass
-from rushlight._handlers import OF_THE_ELEMENTS, fits, name_of, own_node, registering, where_operands, write_attribute
 
 from .core import MaskedTensor, data_of, wrap
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 #: What answers a call, by the name of the function.
-HANDLERS: dict[str, Callable[..., Any]] = {}
-handles = registering(HANDLERS)
+ANSWERS: dict[str, Callable[..., Any]] = {}
+answers = registering(ANSWERS)
 
 _UNARY = set(
     """abs absolute acos arccos acosh arccosh angle asin arcsin asinh arcsinh atan arctan atanh arctanh bitwise_not ceil
@@ -59,9 +59,9 @@ def answer(cls: type, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             return func(*args, **kwargs)
     if "self" in kwargs:
         kwargs = {"input" if key == "self" else key: value for key, value in kwargs.items()}
-    handler = HANDLERS.get(name)
-    if handler is not None and fits(handler, args, MaskedTensor):
-        return handler(func, *args, **kwargs)
+    found = ANSWERS.get(name)
+    if found is not None and fits(found, args, MaskedTensor):
+        return found(func, *args, **kwargs)
     changes = name.endswith("_") and not name.endswith("__")
     plain = name[:-1] if changes else name
     if name not in _NOT_IN_PLACE:
@@ -144,12 +144,12 @@ def _moved(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return type(data)(wrap(*pair) for pair in zip(data, mask))
 
 
-@handles("__rtruediv__", "__rdiv__")
+@answers("__rtruediv__", "__rdiv__")
 def _divided(func: Any, input: MaskedTensor, other: Any) -> MaskedTensor:
     return wrap(func(data_of(input), other), input._masked_mask)
 
 
-@handles("cat", "concat", "concatenate", "stack", "hstack", "vstack")
+@answers("cat", "concat", "concatenate", "stack", "hstack", "vstack")
 def _joined(func: Any, tensors: Any, *args: Any, **kwargs: Any) -> MaskedTensor:
     if not all(isinstance(one, MaskedTensor) for one in tensors):
         raise TypeError("mask must have dtype bool.")
@@ -157,7 +157,7 @@ def _joined(func: Any, tensors: Any, *args: Any, **kwargs: Any) -> MaskedTensor:
     return wrap(func([data_of(one) for one in tensors], *args, **kwargs), masks)
 
 
-@handles("where")
+@answers("where")
 def _where(func: Any, *args: Any, **kwargs: Any) -> MaskedTensor:
     condition, first, second = where_operands(func, args, kwargs)
     if isinstance(condition, MaskedTensor) or not all(isinstance(one, Tensor) for one in (first, second)):
@@ -172,7 +172,7 @@ def _where(func: Any, *args: Any, **kwargs: Any) -> MaskedTensor:
 # Reductions
 
 
-@handles("sum", "mean", "amin", "amax", "argmin", "argmax", "prod", "all", "norm", "var", "std")
+@answers("sum", "mean", "amin", "amax", "argmin", "argmax", "prod", "all", "norm", "var", "std")
 def _reduced(func: Any, input: MaskedTensor, *args: Any, **kwargs: Any) -> MaskedTensor:
     name = func.__name__
     if func is torch.linalg.norm:
@@ -207,7 +207,7 @@ def _any(mask: Tensor, dim: Any, keepdim: bool) -> Tensor:
     return mask.any(dim, keepdim)
 
 
-@handles("softmax", "_softmax")
+@answers("softmax", "_softmax")
 def _softmax(func: Any, input: MaskedTensor, dim: int, *args: Any, **kwargs: Any) -> MaskedTensor:
     filled = data_of(input).masked_fill(~input._masked_mask, -float("inf"))
     return wrap(func(filled, dim, *args, **kwargs), input._masked_mask)
@@ -216,12 +216,12 @@ def _softmax(func: Any, input: MaskedTensor, dim: int, *args: Any, **kwargs: Any
 # Copies and conversions
 
 
-@handles("detach", "data", "clone", "ones_like")
+@answers("detach", "data", "clone", "ones_like")
 def _alike(func: Any, input: MaskedTensor, *args: Any, **kwargs: Any) -> MaskedTensor:
     return wrap(func(data_of(input), *args, **kwargs), input._masked_mask)
 
 
-@handles(
+@answers(
     *"to cpu cuda xpu float double half bfloat16 int long short char byte bool type type_as pin_memory _to_copy".split()
 )
 def _to(func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
@@ -232,7 +232,7 @@ def _to(func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
     return input if made is plain[0] else wrap(made, input._masked_mask.to(made.device))
 
 
-@handles("to_dense", "to_sparse", "to_sparse_coo", "to_sparse_csr")
+@answers("to_dense", "to_sparse", "to_sparse_coo", "to_sparse_csr")
 def _laid_out(func: Any, input: MaskedTensor, *args: Any, **kwargs: Any) -> MaskedTensor:
     data, mask = data_of(input), input._masked_mask
     if func.__name__ == "to_dense":
@@ -246,43 +246,43 @@ def _laid_out(func: Any, input: MaskedTensor, *args: Any, **kwargs: Any) -> Mask
     return wrap(data.sparse_mask(sparse), sparse)
 
 
-@handles("copy_")
+@answers("copy_")
 def _copied(func: Any, input: MaskedTensor, src: Any, *args: Any) -> MaskedTensor:
     with DisableTorchFunctionSubclass():
         func(input, _data(src), *args)
     return input
 
 
-@handles("requires_grad_", "detach_", "share_memory_")
+@answers("requires_grad_", "detach_", "share_memory_")
 def _changed(func: Any, input: MaskedTensor, *args: Any, **kwargs: Any) -> MaskedTensor:
     with DisableTorchFunctionSubclass():
         func(input, *args, **kwargs)
     return input
 
 
-@handles("item", "__bool__", "__float__", "__int__", "__index__", "is_nonzero")
+@answers("item", "__bool__", "__float__", "__int__", "__index__", "is_nonzero")
 def _number(func: Any, input: MaskedTensor) -> Any:
     if input._masked_mask.numel() == 1 and not input._masked_mask.item():
         raise ValueError("__torch_dispatch__, aten._local_scalar_dense: expected a mask tensor")
     return func(data_of(input))
 
 
-@handles("tolist")
+@answers("tolist")
 def _tolist(func: Any, input: MaskedTensor) -> Any:
     raise RuntimeError(".tolist() is not supported for tensor subclasses, got MaskedTensor")
 
 
-@handles("numpy", "__array__", "__array_interface__")
+@answers("numpy", "__array__", "__array_interface__")
 def _numpy(func: Any, input: MaskedTensor, *args: Any, **kwargs: Any) -> Any:
     raise RuntimeError(".numpy() is not supported for tensor subclasses.")
 
 
-@handles("data_ptr")
+@answers("data_ptr")
 def _data_ptr(func: Any, input: MaskedTensor) -> int:
     return 0
 
 
-@handles("is_same_size")
+@answers("is_same_size")
 def _is_same_size(func: Any, input: Tensor, other: Tensor) -> bool:
     return input.shape == other.shape
 
@@ -290,26 +290,26 @@ def _is_same_size(func: Any, input: Tensor, other: Tensor) -> bool:
 # Derivatives
 
 
-@handles("grad_fn")
+@answers("grad_fn")
 def _grad_fn(func: Any, input: MaskedTensor) -> Any:
     with DisableTorchFunctionSubclass():
         return own_node(func(input))
 
 
-@handles("grad", "_grad")
+@answers("grad", "_grad")
 def _grad(func: Any, input: MaskedTensor) -> Any:
     with DisableTorchFunctionSubclass():
         own = func(input)
     return None if own is None else wrap(own, input._masked_mask)
 
 
-@handles("backward")
+@answers("backward")
 def _backward(func: Any, *args: Any, **kwargs: Any) -> Any:
     with DisableTorchFunctionSubclass():
         return func(*args, **kwargs)
 
 
-@handles("grad_of")
+@answers("grad_of")
 def _grad_of(func: Any, outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
     with DisableTorchFunctionSubclass():
         made = func(outputs, inputs, *args, **kwargs)
@@ -320,7 +320,7 @@ def _grad_of(func: Any, outputs: Any, inputs: Any, *args: Any, **kwargs: Any) ->
     )
 
 
-@handles("register_hook")
+@answers("register_hook")
 def _register_hook(func: Any, input: MaskedTensor, hook: Any) -> Any:
     with DisableTorchFunctionSubclass():
         return func(input, lambda gradient: _data(hook(wrap(gradient, input._masked_mask))))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import _C, Tensor
+from rushlight._answers import where_operands
 from rushlight._aten_names import aten_name
 from rushlight._C import DisableTorchFunctionSubclass
-from rushlight._handlers import where_operands
 
 from .nested_tensor import NestedTensor, from_padded, like, padded, size_of, values_of
-from .registry import handles, must_be_plain, nested_among, same_parts
+from .registry import answers, must_be_plain, nested_among, same_parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _mismatch(name: str, args: Any, first: Any, second: Any, sizes: bool = False
     )
 
 
-@handles("where")
+@answers("where")
 def _where(func: Any, *args: Any, **kwargs: Any) -> Any:
     # The method has the condition second.
     condition, first, second = where_operands(func, args, kwargs)
@@ -119,7 +119,7 @@ def _where(func: Any, *args: Any, **kwargs: Any) -> Any:
     return pointwise(torch.where, "where", (condition, first, second), {})
 
 
-@handles("dropout", "dropout_", "native_dropout", "feature_dropout")
+@answers("dropout", "dropout_", "native_dropout", "feature_dropout")
 def _dropout(func: Any, input: NestedTensor, *args: Any, **kwargs: Any) -> Any:
     if kwargs.get("inplace") or func.__name__ == "dropout_":
         return in_place(func, input, (input, *args), kwargs)
@@ -128,20 +128,20 @@ def _dropout(func: Any, input: NestedTensor, *args: Any, **kwargs: Any) -> Any:
     return like(made, input) if isinstance(made, Tensor) else tuple(like(one, input) for one in made)
 
 
-@handles("frexp")
+@answers("frexp")
 def _frexp(func: Any, input: NestedTensor) -> Any:
     made = func(values_of(input))
     return type(made)([like(one, input) for one in made])
 
 
-@handles(
+@answers(
     *"zeros_like ones_like empty_like rand_like randn_like full_like randint_like".split(),
 )
 def _created(func: Any, input: NestedTensor, *args: Any, layout: Any = None, **kwargs: Any) -> Any:
     return like(func(values_of(input), *args, **kwargs), input)
 
 
-@handles(*"new_empty new_zeros new_ones new_full".split())
+@answers(*"new_empty new_zeros new_ones new_full".split())
 def _new(func: Any, input: NestedTensor, *size: Any, **kwargs: Any) -> Tensor:
     if len(size) != 1 or not isinstance(size[0], tuple) or size[0]:
         raise RuntimeError("new_empty() not supported for NJT with shape != ()")
@@ -149,6 +149,6 @@ def _new(func: Any, input: NestedTensor, *size: Any, **kwargs: Any) -> Tensor:
     return made
 
 
-@handles("new_tensor")
+@answers("new_tensor")
 def _new_tensor(func: Any, input: NestedTensor, *args: Any, **kwargs: Any) -> Any:
     return func(values_of(input), *args, **kwargs)

@@ -11,9 +11,9 @@ from copy import deepcopy
 
 import rushlight as torch
 from rushlight import Size, Tensor
+from rushlight._answers import answered_by
+from rushlight._answers import elements as values_of
 from rushlight._C import DisableTorchFunctionSubclass, _disabled_torch_function_impl, _expect_overrides
-from rushlight._handlers import answered_by
-from rushlight._handlers import elements as values_of
 
 from .nested_int import NestedInt, size_of_parts
 

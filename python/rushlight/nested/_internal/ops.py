@@ -6,9 +6,9 @@ functions run on the values, functions across the jagged dimension on a padded t
 
 from __future__ import annotations
 
+from rushlight._answers import OF_THE_ELEMENTS, fits, name_of, write_attribute
 from rushlight._aten_names import aten_name
 from rushlight._C import DisableTorchFunctionSubclass
-from rushlight._handlers import OF_THE_ELEMENTS, fits, name_of, write_attribute
 
 # The modules whose functions answer calls
 from . import products as products
@@ -17,7 +17,7 @@ from . import reductions as reductions
 from . import shapes as shapes
 from .elementwise import ELEMENTWISE_SLOTS, POINTWISE, pointwise
 from .nested_tensor import NestedTensor
-from .registry import HANDLERS
+from .registry import ANSWERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ def answer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name in OF_THE_ELEMENTS:
         with DisableTorchFunctionSubclass():
             return func(*args, **kwargs)
-    handler = HANDLERS.get(name)
-    if handler is not None and fits(handler, args, NestedTensor):
+    found = ANSWERS.get(name)
+    if found is not None and fits(found, args, NestedTensor):
         if "axis" in kwargs:
             kwargs = {"dim" if key == "axis" else key: value for key, value in kwargs.items()}
         if "self" in kwargs:
             kwargs = {"input" if key == "self" else key: value for key, value in kwargs.items()}
-        return handler(func, *args, **kwargs)
+        return found(func, *args, **kwargs)
     if name.removesuffix("_") in POINTWISE or name in ELEMENTWISE_SLOTS:
         return pointwise(func, name, args, kwargs)
     raise NotImplementedError(

@@ -6,7 +6,7 @@ import rushlight as torch
 from rushlight import Tensor
 
 from .nested_tensor import NestedTensor, from_padded, like, padded, size_of, values_of
-from .registry import handles, must_be_plain
+from .registry import answers, must_be_plain
 from .sdpa import jagged_attention
 
 TYPE_CHECKING = False
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-@handles("matmul", "bmm", "__matmul__", "__rmatmul__")
+@answers("matmul", "bmm", "__matmul__", "__rmatmul__")
 def _matmul(func: Any, input: Any, other: Any) -> Any:
     if func.__name__ == "__rmatmul__":
         input, other = other, input
@@ -51,7 +51,7 @@ def same_parts_of_sizes(first: NestedTensor, second: NestedTensor) -> bool:
     return first._ragged.size == second._ragged.size and first._ragged.lengths is None
 
 
-@handles("linear", "_linear")
+@answers("linear", "_linear")
 def _linear(func: Any, input: Any, weight: Any, bias: Any = None) -> NestedTensor:
     form = "linear_default(input: jt, weight: t, bias: t?)"
     if isinstance(weight, NestedTensor):
@@ -60,7 +60,7 @@ def _linear(func: Any, input: Any, weight: Any, bias: Any = None) -> NestedTenso
     return like(func(values_of(input), weight, bias), input)
 
 
-@handles("layer_norm", "native_layer_norm")
+@answers("layer_norm", "native_layer_norm")
 def _layer_norm(func: Any, input: NestedTensor, normalized_shape: Any, *args: Any, **kwargs: Any) -> Any:
     if input.dim() <= 2:
         raise RuntimeError("layer_norm(): not supported for NestedTensor objects with 2 or fewer dimensions")
@@ -68,14 +68,14 @@ def _layer_norm(func: Any, input: NestedTensor, normalized_shape: Any, *args: An
     return like(made, input) if isinstance(made, Tensor) else tuple(like(one, input) for one in made)
 
 
-@handles("rms_norm")
+@answers("rms_norm")
 def _rms_norm(func: Any, input: NestedTensor, normalized_shape: Any, *args: Any, **kwargs: Any) -> NestedTensor:
     if input._ragged_idx >= input.dim() - len(normalized_shape):
         raise ValueError("rms_norm(): Normalization over the ragged dim not supported for nested tensors")
     return like(func(values_of(input), normalized_shape, *args, **kwargs), input)
 
 
-@handles("embedding")
+@answers("embedding")
 def _embedding(func: Any, input: Any, weight: Any, *args: Any, **kwargs: Any) -> NestedTensor:
     nested = input if isinstance(input, NestedTensor) else weight
     must_be_plain(
@@ -86,17 +86,17 @@ def _embedding(func: Any, input: Any, weight: Any, *args: Any, **kwargs: Any) ->
     return like(func(*plain, *args, **kwargs), nested)
 
 
-@handles("scaled_dot_product_attention")
+@answers("scaled_dot_product_attention")
 def _attention(func: Any, query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> NestedTensor:
     return jagged_attention(query, key, value, *args, **kwargs)
 
 
-@handles("one_hot")
+@answers("one_hot")
 def _one_hot(func: Any, input: NestedTensor, num_classes: int = -1) -> NestedTensor:
     return like(func(values_of(input), num_classes), input)
 
 
-@handles("conv1d", "conv2d", "conv3d")
+@answers("conv1d", "conv2d", "conv3d")
 def _convolution(func: Any, input: NestedTensor, weight: Tensor, *args: Any, **kwargs: Any) -> NestedTensor:
     if weight.dim() == input.dim() - 1 or values_of(input).dim() != weight.dim():
         made: Tensor = func(values_of(input), weight, *args, **kwargs)

@@ -4,46 +4,46 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import Tensor
+from rushlight._answers import own_node
 from rushlight._C import DisableTorchFunctionSubclass
-from rushlight._handlers import own_node
 
 from .elementwise import in_place
 from .nested_tensor import NestedTensor, is_contiguous, like, size_of, values_of, without_holes
-from .registry import dimension, handles, same_parts
+from .registry import answers, dimension, same_parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
-@handles("shape")
+@answers("shape")
 def _shape(func: Any, input: NestedTensor) -> Any:
     return size_of(input)
 
 
-@handles("size")
+@answers("size")
 def _size(func: Any, input: NestedTensor, dim: int | None = None) -> Any:
     return size_of(input) if dim is None else size_of(input)[dimension(input, dim)]
 
 
-@handles("dim", "ndim", "ndimension")
+@answers("dim", "ndim", "ndimension")
 def _dim(func: Any, input: NestedTensor) -> int:
     return values_of(input).dim() + 1
 
 
-@handles("__len__")
+@answers("__len__")
 def _len(func: Any, input: NestedTensor) -> int:
     return len(input._ragged)
 
 
-@handles("stride")
+@answers("stride")
 def _stride(func: Any, input: NestedTensor, dim: int | None = None) -> Any:
     own = values_of(input).stride()
     strides = (input._ragged.size * own[input._ragged_idx - 1], *own)
     return strides if dim is None else strides[dimension(input, dim)]
 
 
-@handles("numel", "nelement")
+@answers("numel", "nelement")
 def _numel(func: Any, input: NestedTensor) -> int:
     values = values_of(input)
     if input._ragged.lengths is None:
@@ -52,73 +52,73 @@ def _numel(func: Any, input: NestedTensor) -> int:
     return values.numel() // max(rows, 1) * sum(input._ragged.counts)
 
 
-@handles("layout")
+@answers("layout")
 def _layout(func: Any, input: NestedTensor) -> Any:
     return torch.jagged
 
 
-@handles("is_nested")
+@answers("is_nested")
 def _is_nested(func: Any, input: NestedTensor) -> bool:
     return True
 
 
-@handles("_base", "names")
+@answers("_base", "names")
 def _no_base(func: Any, input: NestedTensor) -> Any:
     if func.__self__.__name__ == "names":
         raise AttributeError("'NestedTensor' object has no attribute 'names'")
     return None
 
 
-@handles("data_ptr")
+@answers("data_ptr")
 def _data_ptr(func: Any, input: NestedTensor) -> int:
     return 0
 
 
-@handles("is_contiguous")
+@answers("is_contiguous")
 def _is_contiguous(func: Any, input: NestedTensor, memory_format: Any = torch.contiguous_format) -> bool:
     return is_contiguous(input)
 
 
-@handles("is_same_size")
+@answers("is_same_size")
 def _is_same_size(func: Any, input: NestedTensor, other: Tensor) -> bool:
     return isinstance(other, NestedTensor) and size_of(input) == size_of(other)
 
 
-@handles("tolist")
+@answers("tolist")
 def _tolist(func: Any, input: NestedTensor) -> Any:
     raise RuntimeError(".tolist() is not supported for tensor subclasses, got NestedTensor")
 
 
-@handles("numpy", "__array__", "__array_interface__")
+@answers("numpy", "__array__", "__array_interface__")
 def _numpy(func: Any, input: NestedTensor, *args: Any, **kwargs: Any) -> Any:
     raise RuntimeError(".numpy() is not supported for tensor subclasses.")
 
 
-@handles("item", "__bool__", "__float__", "__int__", "__index__", "__complex__", "is_nonzero")
+@answers("item", "__bool__", "__float__", "__int__", "__index__", "__complex__", "is_nonzero")
 def _number(func: Any, input: NestedTensor) -> Any:
     with DisableTorchFunctionSubclass():
         return func(input)
 
 
-@handles("grad_fn")
+@answers("grad_fn")
 def _grad_fn(func: Any, input: NestedTensor) -> Any:
     with DisableTorchFunctionSubclass():
         return own_node(func(input))
 
 
-@handles("grad", "_grad")
+@answers("grad", "_grad")
 def _grad(func: Any, input: NestedTensor) -> Any:
     with DisableTorchFunctionSubclass():
         own = func(input)
     return None if own is None else like(own, input)
 
 
-@handles("data", "detach")
+@answers("data", "detach")
 def _detached(func: Any, input: NestedTensor) -> NestedTensor:
     return like(values_of(input).detach(), input)
 
 
-@handles("detach_", "requires_grad_", "zero_", "fill_", "share_memory_", "normal_", "uniform_", "random_", "bernoulli_")
+@answers("detach_", "requires_grad_", "zero_", "fill_", "share_memory_", "normal_", "uniform_", "random_", "bernoulli_")
 def _changed(func: Any, input: NestedTensor, *args: Any, **kwargs: Any) -> NestedTensor:
     if func.__name__ in ("requires_grad_", "detach_", "share_memory_"):
         with DisableTorchFunctionSubclass():
@@ -127,12 +127,12 @@ def _changed(func: Any, input: NestedTensor, *args: Any, **kwargs: Any) -> Neste
     return in_place(func, input, (input, *args), kwargs)
 
 
-@handles("fill")
+@answers("fill")
 def _filled(func: Any, input: NestedTensor, value: Any) -> NestedTensor:
     return like(func(values_of(input), value), input)
 
 
-@handles("copy_")
+@answers("copy_")
 def _copied(func: Any, input: NestedTensor, src: Any, non_blocking: bool = False) -> NestedTensor:
     if not isinstance(src, NestedTensor):
         raise ValueError(
@@ -146,12 +146,12 @@ def _copied(func: Any, input: NestedTensor, src: Any, non_blocking: bool = False
     return in_place(func, input, (input, src, non_blocking), {})
 
 
-@handles("clone")
+@answers("clone")
 def _clone(func: Any, input: NestedTensor, **kwargs: Any) -> NestedTensor:
     return like(func(values_of(input), **kwargs), input)
 
 
-@handles("contiguous")
+@answers("contiguous")
 def _contiguous(func: Any, input: NestedTensor, **kwargs: Any) -> NestedTensor:
     if is_contiguous(input):
         return input
@@ -159,7 +159,7 @@ def _contiguous(func: Any, input: NestedTensor, **kwargs: Any) -> NestedTensor:
     return like(values_of(compact).contiguous(), compact)
 
 
-@handles(
+@answers(
     *"to cpu cuda xpu float double half bfloat16 int long short char byte bool cfloat cdouble chalf type type_as "
     "to_device _to_copy".split()
 )
@@ -173,7 +173,7 @@ def _to(func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
     return like(made, input) if isinstance(made, Tensor) else made
 
 
-@handles("pin_memory")
+@answers("pin_memory")
 def _pinned(func: Any, input: NestedTensor, *args: Any, **kwargs: Any) -> NestedTensor:
     return like(func(values_of(input), *args, **kwargs), input)
 
@@ -181,7 +181,7 @@ def _pinned(func: Any, input: NestedTensor, *args: Any, **kwargs: Any) -> Nested
 # Derivatives
 
 
-@handles("backward")
+@answers("backward")
 def _backward(func: Any, *args: Any, **kwargs: Any) -> Any:
     if func is Tensor.backward:
         check_gradients([args[0]], [args[1] if len(args) > 1 else kwargs.get("gradient")])
@@ -210,7 +210,7 @@ def check_gradients(outputs: Any, gradients: Any) -> None:
                 )
 
 
-@handles("grad_of")
+@answers("grad_of")
 def grad_of(func: Any, outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **kwargs: Any) -> Any:
     """`autograd.grad`, with gradients of the same parts as the inputs."""
     check_gradients(outputs, grad_outputs)
@@ -222,7 +222,7 @@ def grad_of(func: Any, outputs: Any, inputs: Any, grad_outputs: Any = None, *arg
     )
 
 
-@handles("register_hook")
+@answers("register_hook")
 def _register_hook(func: Any, input: NestedTensor, hook: Any) -> Any:
     def inside(gradient: Tensor) -> Any:
         made = hook(like(gradient, input))
@@ -232,7 +232,7 @@ def _register_hook(func: Any, input: NestedTensor, hook: Any) -> Any:
         return func(input, inside)
 
 
-@handles("register_post_accumulate_grad_hook")
+@answers("register_post_accumulate_grad_hook")
 def _register_post_hook(func: Any, input: NestedTensor, hook: Any) -> Any:
     with DisableTorchFunctionSubclass():
         return func(input, lambda _: hook(input))

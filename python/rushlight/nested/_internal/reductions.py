@@ -7,7 +7,7 @@ from rushlight import Tensor
 
 from .elementwise import pointwise
 from .nested_tensor import NestedTensor, from_padded, like, padded, values_of
-from .registry import dimension, handles
+from .registry import answers, dimension
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _FILL = {
 }
 
 
-@handles("sum", "mean", "prod", "any", "all", "amax", "amin", "argmax", "argmin")
+@answers("sum", "mean", "prod", "any", "all", "amax", "amin", "argmax", "argmin")
 def _reduced(
     func: Any, input: NestedTensor, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Any:
@@ -106,7 +106,7 @@ def _each(made: Any, change: Any) -> Any:
     return change(made) if isinstance(made, Tensor) else type(made)([change(one) for one in made])
 
 
-@handles("max", "min")
+@answers("max", "min")
 def _extreme(func: Any, input: NestedTensor, dim: Any = None, keepdim: bool = False, **kwargs: Any) -> Any:
     other = kwargs.get("other", dim)
     if isinstance(other, Tensor) or not isinstance(input, NestedTensor):
@@ -117,7 +117,7 @@ def _extreme(func: Any, input: NestedTensor, dim: Any = None, keepdim: bool = Fa
     return _along(func, func.__name__, input, [dimension(input, dim)], keepdim, {})
 
 
-@handles("softmax", "log_softmax", "_softmax", "_log_softmax", "_safe_softmax")
+@answers("softmax", "log_softmax", "_softmax", "_log_softmax", "_safe_softmax")
 def _softmax(func: Any, input: NestedTensor, dim: int, *args: Any, **kwargs: Any) -> NestedTensor:
     name = func.__name__.strip("_").removeprefix("safe_")
     place = dimension(input, dim)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rushlight._handlers import registering
+from rushlight._answers import registering
 
 from .nested_tensor import NestedTensor
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    Handler = Callable[..., Any]
+    Answer = Callable[..., Any]
 
 #: What answers a call, by the name of the function.
-HANDLERS: dict[str, Handler] = {}
+ANSWERS: dict[str, Answer] = {}
 
-handles = registering(HANDLERS)
+answers = registering(ANSWERS)
 
 
 def nested_among(arguments: Any) -> Iterator[NestedTensor]:

@@ -17,14 +17,14 @@ from .nested_tensor import (
     values_of,
     wrap,
 )
-from .registry import dimension, handles, inner, must_be_plain, nested_among, same_parts
+from .registry import answers, dimension, inner, must_be_plain, nested_among, same_parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
-@handles("unbind")
+@answers("unbind")
 def _unbind(func: Any, input: NestedTensor, dim: int = 0) -> tuple[Tensor, ...]:
     if dimension(input, dim) != 0:
         raise RuntimeError("unbind(): only supported for NestedTensor on dim=0")
@@ -37,12 +37,12 @@ def _unbind(func: Any, input: NestedTensor, dim: int = 0) -> tuple[Tensor, ...]:
     return tuple(parts_of(input))
 
 
-@handles("__iter__")
+@answers("__iter__")
 def _iter(func: Any, input: NestedTensor) -> Any:
     return iter(parts_of(input))
 
 
-@handles("to_padded_tensor", "nested_to_padded_tensor")
+@answers("to_padded_tensor", "nested_to_padded_tensor")
 def _to_padded(func: Any, input: NestedTensor, padding: float, output_size: Any = None) -> Tensor:
     if output_size is not None:
         return padded(input, padding, output_size[input._ragged_idx])
@@ -50,7 +50,7 @@ def _to_padded(func: Any, input: NestedTensor, padding: float, output_size: Any 
     return padded(input, padding, values_of(input).shape[input._ragged_idx - 1] if longest is None else longest)
 
 
-@handles("masked_select")
+@answers("masked_select")
 def _masked_select(func: Any, input: NestedTensor, mask: Tensor) -> NestedTensor:
     if not isinstance(mask, NestedTensor) or not same_parts(input, mask) or input.dim() != 2 or mask.dim() != 2:
         raise RuntimeError(f"Mask with shape {mask.shape} is not compatible with input's shape {input.shape}")
@@ -59,7 +59,7 @@ def _masked_select(func: Any, input: NestedTensor, mask: Tensor) -> NestedTensor
     return wrap(values_of(input)[kept], Raggedness(before[input._ragged.offsets]))
 
 
-@handles("select")
+@answers("select")
 def _select(func: Any, input: NestedTensor, dim: int, index: int) -> Tensor:
     place = dimension(input, dim)
     if place == 0:
@@ -72,7 +72,7 @@ def _select(func: Any, input: NestedTensor, dim: int, index: int) -> Tensor:
     return like(values_of(input).select(along, index), input, input._ragged_idx - (place < input._ragged_idx))
 
 
-@handles("__getitem__")
+@answers("__getitem__")
 def _item(func: Any, input: NestedTensor, index: Any) -> Tensor:
     items = list(index) if isinstance(index, tuple) else [index]
     if any(isinstance(one, Tensor) or isinstance(one, list) for one in items):
@@ -103,7 +103,7 @@ def _sliced(input: NestedTensor, place: int, part: slice) -> NestedTensor:
     return like(values_of(input)[(slice(None),) * along + (part,)], input)
 
 
-@handles("__setitem__")
+@answers("__setitem__")
 def _set_item(func: Any, input: NestedTensor, index: Any, value: Any) -> None:
     first = index[0] if isinstance(index, tuple) else index
     if not isinstance(first, int):
@@ -113,13 +113,13 @@ def _set_item(func: Any, input: NestedTensor, index: Any, value: Any) -> None:
     part[rest or ...] = value
 
 
-@handles("narrow")
+@answers("narrow")
 def _narrow(func: Any, input: NestedTensor, dim: int, start: int, length: int) -> NestedTensor:
     must_be_plain(input, "narrow(self: jt, dim: any, start: any, length: any)")
     return like(func(values_of(input), inner(input, dim, "narrow"), start, length), input)
 
 
-@handles("split", "split_with_sizes")
+@answers("split", "split_with_sizes")
 def _split(func: Any, input: NestedTensor, split_size: Any, dim: int = 0) -> tuple[NestedTensor, ...]:
     name = "split" if isinstance(split_size, int) else "split_with_sizes"
     form = "split_tensor(self: jt, split_size" if name == "split" else "split_with_sizes_default(self: jt, split_sizes"
@@ -128,7 +128,7 @@ def _split(func: Any, input: NestedTensor, split_size: Any, dim: int = 0) -> tup
     return tuple(like(one, input) for one in parts)
 
 
-@handles("chunk")
+@answers("chunk")
 def _chunk(func: Any, input: NestedTensor, chunks: int, dim: int = 0) -> tuple[NestedTensor, ...]:
     must_be_plain(input, "chunk_default(self: jt, chunks: any, dim: any?)")
     if dimension(input, dim) != 0:
@@ -145,7 +145,7 @@ def _chunk(func: Any, input: NestedTensor, chunks: int, dim: int = 0) -> tuple[N
     return tuple(made)
 
 
-@handles("transpose", "swapaxes", "swapdims")
+@answers("transpose", "swapaxes", "swapdims")
 def _transpose(func: Any, input: NestedTensor, dim0: int, dim1: int) -> NestedTensor:
     first, second = dimension(input, dim0), dimension(input, dim1)
     if first == second:
@@ -158,13 +158,13 @@ def _transpose(func: Any, input: NestedTensor, dim0: int, dim1: int) -> NestedTe
     return like(values_of(input).transpose(first - 1, second - 1), input, ragged)
 
 
-@handles("mT", "mH")
+@answers("mT", "mH")
 def _matrix_transpose(func: Any, input: NestedTensor) -> NestedTensor:
     turned = _transpose(None, input, -2, -1)
     return like(values_of(turned).conj(), turned) if func.__self__.__name__ == "mH" else turned
 
 
-@handles("T", "H", "t")
+@answers("T", "H", "t")
 def _reversed_dimensions(func: Any, input: NestedTensor) -> NestedTensor:
     name = getattr(getattr(func, "__self__", None), "__name__", "t")
     if name == "H" and input.dim() != 2:
@@ -179,7 +179,7 @@ def _reversed_dimensions(func: Any, input: NestedTensor) -> NestedTensor:
     )
 
 
-@handles("permute")
+@answers("permute")
 def _permute(func: Any, input: NestedTensor, *dims: Any) -> NestedTensor:
     order = list(dims[0]) if len(dims) == 1 and isinstance(dims[0], (list, tuple)) else list(dims)
     if len(order) != input.dim():
@@ -195,7 +195,7 @@ def _permute(func: Any, input: NestedTensor, *dims: Any) -> NestedTensor:
     return like(values_of(input).permute([dim - 1 for dim in order[1:]]), input, order.index(input._ragged_idx))
 
 
-@handles("unsqueeze")
+@answers("unsqueeze")
 def _unsqueeze(func: Any, input: NestedTensor, dim: int) -> NestedTensor:
     place = dimension(input, dim, more=1)
     if place == 0:
@@ -203,7 +203,7 @@ def _unsqueeze(func: Any, input: NestedTensor, dim: int) -> NestedTensor:
     return like(values_of(input).unsqueeze(place - 1), input, input._ragged_idx + (place <= input._ragged_idx))
 
 
-@handles("squeeze")
+@answers("squeeze")
 def _squeeze(func: Any, input: NestedTensor, dim: Any = None) -> NestedTensor:
     if not isinstance(dim, int):
         raise NotImplementedError(f"aten.squeeze.{'default' if dim is None else 'dims'}")
@@ -235,7 +235,7 @@ def _sizes_of(sizes: tuple[Any, ...]) -> list[Any]:
     return list(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else list(sizes)
 
 
-@handles("view", "reshape", "_unsafe_view")
+@answers("view", "reshape", "_unsafe_view")
 def _view(func: Any, input: NestedTensor, *sizes: Any, **kwargs: Any) -> NestedTensor:
     wanted = _sizes_of(sizes or tuple(kwargs.values()))
     if len(wanted) == 1 and isinstance(wanted[0], torch.dtype):
@@ -252,13 +252,13 @@ def _view(func: Any, input: NestedTensor, *sizes: Any, **kwargs: Any) -> NestedT
     return like(function(values_of(input), inside[0]), input, inside[1])
 
 
-@handles("view_as", "reshape_as")
+@answers("view_as", "reshape_as")
 def _view_as(func: Any, input: NestedTensor, other: Tensor) -> Tensor:
     made: Tensor = getattr(input, func.__name__.removesuffix("_as"))(other.shape)
     return made
 
 
-@handles("expand", "broadcast_to")
+@answers("expand", "broadcast_to")
 def _expand(func: Any, input: NestedTensor, *sizes: Any, **kwargs: Any) -> NestedTensor:
     wanted = _sizes_of(sizes or tuple(kwargs.values()))
     inside = _inner_sizes(input, wanted) if len(wanted) == input.dim() else None
@@ -267,7 +267,7 @@ def _expand(func: Any, input: NestedTensor, *sizes: Any, **kwargs: Any) -> Neste
     return like(values_of(input).expand(inside[0]), input)
 
 
-@handles("expand_as")
+@answers("expand_as")
 def _expand_as(func: Any, input: Any, other: Any) -> Any:
     if isinstance(input, NestedTensor):
         return input.expand(other.shape)
@@ -275,7 +275,7 @@ def _expand_as(func: Any, input: Any, other: Any) -> Any:
     return like(input.reshape(input.shape[-len(inside) :]).expand(inside), other)
 
 
-@handles("flatten")
+@answers("flatten")
 def _flatten(func: Any, input: NestedTensor, start_dim: int = 0, end_dim: int = -1) -> NestedTensor:
     first, last = dimension(input, start_dim), dimension(input, end_dim)
     if first <= 0 <= last and last > 0:
@@ -288,7 +288,7 @@ def _flatten(func: Any, input: NestedTensor, start_dim: int = 0, end_dim: int = 
     return like(made, input, input._ragged_idx - (last - first if last < input._ragged_idx else 0))
 
 
-@handles("unflatten")
+@answers("unflatten")
 def _unflatten(func: Any, input: NestedTensor, dim: int, sizes: Any) -> NestedTensor:
     place = dimension(input, dim)
     if place in (0, input._ragged_idx):
@@ -300,13 +300,13 @@ def _unflatten(func: Any, input: NestedTensor, dim: int, sizes: Any) -> NestedTe
     return like(made, input, input._ragged_idx + (len(sizes) - 1 if place < input._ragged_idx else 0))
 
 
-@handles("cat", "concat", "concatenate")
+@answers("cat", "concat", "concatenate")
 def _cat(func: Any, tensors: Any, dim: int = 0) -> NestedTensor:
     first = _first_of(tensors, "cat")
     return like(torch.cat(_plain(tensors), inner(first, dim, "cat")), first)
 
 
-@handles("stack")
+@answers("stack")
 def _stack(func: Any, tensors: Any, dim: int = 0) -> NestedTensor:
     first = _first_of(tensors, "stack")
     place = dimension(first, dim, more=1)

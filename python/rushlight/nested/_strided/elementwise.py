@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import Tensor
+from rushlight._answers import where_operands
 from rushlight._aten_names import aten_name
 from rushlight._C import DisableTorchFunctionSubclass
-from rushlight._handlers import where_operands
 
-from .registry import handles, like, packed
+from .registry import answers, like, packed
 from .tensor import NO_SIZES, Geometry, StridedNestedTensor, buffer_of, pack, refusal, samples_of, wrap
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .tensor import StridedNestedTensor as Nested
 
 
-@handles(
+@answers(
     *"abs cos gelu isinf isnan isneginf isposinf logical_not neg negative relu sgn silu sin sqrt tanh absolute".split()
 )
 def _unary(func: Any, input: Nested, *args: Any, **kwargs: Any) -> Nested:
@@ -27,7 +27,7 @@ def _unary(func: Any, input: Nested, *args: Any, **kwargs: Any) -> Nested:
     return like(func(buffer_of(input), *args, **kwargs), input)
 
 
-@handles(*"abs_ gelu_ logical_not_ neg_ relu_ sgn_ silu_ tanh_ zero_ fill_ normal_".split())
+@answers(*"abs_ gelu_ logical_not_ neg_ relu_ sgn_ silu_ tanh_ zero_ fill_ normal_".split())
 def in_place(func: Any, input: Nested, *args: Any, **kwargs: Any) -> Nested:
     if not input._geometry.is_packed():
         raise RuntimeError("NestedTensor must be contiguous to get buffer.")
@@ -36,14 +36,14 @@ def in_place(func: Any, input: Nested, *args: Any, **kwargs: Any) -> Nested:
     return input
 
 
-@handles(*"add sub mul div subtract multiply divide true_divide __add__ __sub__ __mul__ __truediv__".split())
+@answers(*"add sub mul div subtract multiply divide true_divide __add__ __sub__ __mul__ __truediv__".split())
 def _binary(func: Any, input: Any, other: Any, **kwargs: Any) -> Any:
     nested, first, second = _operands(func.__name__, input, other)
     made = func(first, second, **kwargs)
     return like(made, nested) if isinstance(made, Tensor) else made  # NotImplemented, of Python's operators
 
 
-@handles(*"add_ mul_ __iadd__ __imul__".split())
+@answers(*"add_ mul_ __iadd__ __imul__".split())
 def _binary_in_place(func: Any, input: Any, other: Any, **kwargs: Any) -> Nested:
     nested, _, second = _operands(func.__name__.strip("_i"), input, other)
     return in_place(func, nested, second, **kwargs)
@@ -79,7 +79,7 @@ def _operands(name: str, input: Any, other: Any) -> tuple[Nested, Any, Any]:
     return nested[0], plain(input), plain(other)
 
 
-@handles("eq", "gt", "ge", "greater", "greater_equal")
+@answers("eq", "gt", "ge", "greater", "greater_equal")
 def _compared(func: Any, input: Nested, other: Any) -> Nested:
     name = aten_name(func.__name__.strip("_"), (input, other))
     if name == "eq.Tensor" and isinstance(other, StridedNestedTensor):
@@ -90,7 +90,7 @@ def _compared(func: Any, input: Nested, other: Any) -> Nested:
     return like(func(first, second), nested)
 
 
-@handles("masked_fill")
+@answers("masked_fill")
 def _masked_fill(func: Any, input: Any, mask: Any, value: Any) -> Nested:
     if isinstance(value, Tensor):
         raise refusal("masked_fill.Tensor")
@@ -101,7 +101,7 @@ def _masked_fill(func: Any, input: Any, mask: Any, value: Any) -> Nested:
     return like(func(first, second, value), nested)
 
 
-@handles("where")
+@answers("where")
 def _where(func: Any, *args: Any, **kwargs: Any) -> Nested:
     condition, first, second = where_operands(func, args, kwargs)
     for name, one, wanted in (("condition", condition, True), ("self", first, False), ("other", second, True)):
@@ -110,7 +110,7 @@ def _where(func: Any, *args: Any, **kwargs: Any) -> Nested:
     return pack([torch.where(one, first, other) for one, other in zip(samples_of(condition), samples_of(second))])
 
 
-@handles("dropout", "dropout_", "native_dropout")
+@answers("dropout", "dropout_", "native_dropout")
 def _dropout(func: Any, input: Nested, *args: Any, **kwargs: Any) -> Any:
     if kwargs.get("inplace") or func.__name__ == "dropout_":
         return in_place(func, input, *args, **kwargs)
@@ -119,7 +119,7 @@ def _dropout(func: Any, input: Nested, *args: Any, **kwargs: Any) -> Any:
     return like(made, own) if isinstance(made, Tensor) else tuple(like(one, own) for one in made)
 
 
-@handles("ones_like", "zeros_like", "empty_like", "randn_like")
+@answers("ones_like", "zeros_like", "empty_like", "randn_like")
 def _created(func: Any, input: Nested, *args: Any, **kwargs: Any) -> Nested:
     own = Geometry.packed(input._geometry.shapes)
     return wrap(func(buffer_of(packed(input)), *args, **kwargs), own)

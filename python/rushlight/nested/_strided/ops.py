@@ -6,16 +6,16 @@ sample by sample, and pack the results.
 
 from __future__ import annotations
 
+from rushlight._answers import OF_THE_ELEMENTS, fits, name_of, write_attribute
 from rushlight._aten_names import aten_name
 from rushlight._C import DisableTorchFunctionSubclass
-from rushlight._handlers import OF_THE_ELEMENTS, fits, name_of, write_attribute
 
 # The modules whose functions answer calls
 from . import elementwise as elementwise
 from . import products as products
 from . import properties as properties
 from . import shapes as shapes
-from .registry import HANDLERS
+from .registry import ANSWERS
 from .tensor import StridedNestedTensor, refusal
 
 TYPE_CHECKING = False
@@ -37,11 +37,11 @@ def answer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name in _OF_THE_BUFFER:
         with DisableTorchFunctionSubclass():
             return func(*args, **kwargs)
-    handler = HANDLERS.get(name)
-    if handler is None or not fits(handler, args, StridedNestedTensor):
+    found = ANSWERS.get(name)
+    if found is None or not fits(found, args, StridedNestedTensor):
         name = {"norm": "linalg_vector_norm"}.get(name, name)
         operator = aten_name(name, args, kwargs).removesuffix(".default")
         raise refusal(operator, args)
     if "self" in kwargs:
         kwargs = {"input" if key == "self" else key: value for key, value in kwargs.items()}
-    return handler(func, *args, **kwargs)
+    return found(func, *args, **kwargs)

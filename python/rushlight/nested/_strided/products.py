@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import rushlight as torch
 
-from .registry import dimension, each, handles, like, packed
+from .registry import answers, dimension, each, like, packed
 from .tensor import Geometry, StridedNestedTensor, buffer_of, pack, refusal, samples_of, wrap
 
 TYPE_CHECKING = False
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .tensor import StridedNestedTensor as Nested
 
 
-@handles("sum")
+@answers("sum")
 def _sum(func: Any, input: Nested, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Nested:
     if dim is None:
         raise refusal("sum")
@@ -35,7 +35,7 @@ def _sum(func: Any, input: Nested, dim: Any = None, keepdim: bool = False, *, dt
     return each(input, lambda one: one.sum(-1, keepdim=True))
 
 
-@handles("all")
+@answers("all")
 def _all(func: Any, input: Nested, dim: Any = None, keepdim: bool = False) -> Nested:
     if not isinstance(dim, int):
         raise refusal("all" if dim is None else "all.dims")
@@ -48,7 +48,7 @@ def _all(func: Any, input: Nested, dim: Any = None, keepdim: bool = False) -> Ne
     return each(input, lambda one: one.all(place - 1, keepdim))
 
 
-@handles("softmax", "_softmax", "_safe_softmax")
+@answers("softmax", "_softmax", "_safe_softmax")
 def _softmax(func: Any, input: Nested, dim: int, *args: Any, **kwargs: Any) -> Nested:
     place = dimension(input, dim)
     if place == 0:
@@ -56,7 +56,7 @@ def _softmax(func: Any, input: Nested, dim: int, *args: Any, **kwargs: Any) -> N
     return each(input, lambda one: func(one, place - 1, *args, **kwargs))
 
 
-@handles("matmul", "__matmul__", "__rmatmul__")
+@answers("matmul", "__matmul__", "__rmatmul__")
 def _matmul(func: Any, input: Any, other: Any) -> Nested:
     if func.__name__ == "__rmatmul__":
         input, other = other, input
@@ -82,7 +82,7 @@ def _matmul(func: Any, input: Any, other: Any) -> Nested:
     return pack([left @ right for left, right in zip(first, second)])
 
 
-@handles("bmm")
+@answers("bmm")
 def _bmm(func: Any, input: Any, mat2: Any) -> Nested:
     for place, one in enumerate((input, mat2), 1):
         if one.dim() != 3:
@@ -101,7 +101,7 @@ def _bmm(func: Any, input: Any, mat2: Any) -> Nested:
     return pack([left @ right for left, right in zip(*parts)])
 
 
-@handles("linear", "_linear")
+@answers("linear", "_linear")
 def _linear(func: Any, input: Any, weight: Any, bias: Any = None) -> Nested:
     if isinstance(weight, StridedNestedTensor) or isinstance(bias, StridedNestedTensor):
         raise RuntimeError("weight and bias must not be nested")
@@ -123,7 +123,7 @@ def _linear(func: Any, input: Any, weight: Any, bias: Any = None) -> Nested:
     return wrap(made.reshape(-1), Geometry.packed([(shape[0], weight.shape[0]) for shape in own.shapes]))
 
 
-@handles("layer_norm")
+@answers("layer_norm")
 def _layer_norm(
     func: Any, input: Nested, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Nested:
@@ -140,7 +140,7 @@ def _layer_norm(
     return like(made.reshape(-1), input)
 
 
-@handles("embedding")
+@answers("embedding")
 def _embedding(func: Any, input: Any, weight: Any, *args: Any, **kwargs: Any) -> Nested:
     # torch.embedding has the indices second.
     indices = input if isinstance(input, StridedNestedTensor) else weight
@@ -151,7 +151,7 @@ def _embedding(func: Any, input: Any, weight: Any, *args: Any, **kwargs: Any) ->
     return wrap(made.reshape(-1), Geometry.packed(shapes))
 
 
-@handles("scaled_dot_product_attention")
+@answers("scaled_dot_product_attention")
 def _attention(
     func: Any,
     query: Any,

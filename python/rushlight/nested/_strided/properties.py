@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import Tensor
+from rushlight._answers import own_node
 from rushlight._C import DisableTorchFunctionSubclass
-from rushlight._handlers import own_node
 
 from .elementwise import in_place
-from .registry import dimension, handles, like, packed
+from .registry import answers, dimension, like, packed
 from .tensor import NO_SIZES, StridedNestedTensor, buffer_of, refusal, samples_of, wrap
 
 TYPE_CHECKING = False
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 _NO_STRIDES = "Internal error: NestedTensorImpl doesn't support strides. Please file an issue."
 
 
-@handles("shape", "__len__", "__iter__", "numpy", "__array__", "flatten", "unflatten", "mse_loss")
+@answers("shape", "__len__", "__iter__", "numpy", "__array__", "flatten", "unflatten", "mse_loss")
 def _no_sizes(func: Any, *args: Any, **kwargs: Any) -> Any:
     raise RuntimeError(NO_SIZES)
 
 
-@handles("stride", "tolist")
+@answers("stride", "tolist")
 def _no_strides(func: Any, *args: Any, **kwargs: Any) -> Any:
     raise RuntimeError(_NO_STRIDES)
 
 
-@handles("names")
+@answers("names")
 def _no_names(func: Any, input: Nested) -> Any:
     raise AttributeError("'Tensor' object has no attribute 'names'")
 
 
-@handles("size")
+@answers("size")
 def _size(func: Any, input: Nested, dim: int | None = None) -> int:
     if dim is None:
         raise RuntimeError(NO_SIZES)
@@ -48,22 +48,22 @@ def _size(func: Any, input: Nested, dim: int | None = None) -> int:
     return sizes.pop()
 
 
-@handles("dim", "ndim", "ndimension")
+@answers("dim", "ndim", "ndimension")
 def _dim(func: Any, input: Nested) -> int:
     return input._geometry.rank
 
 
-@handles("is_nested")
+@answers("is_nested")
 def _is_nested(func: Any, input: Nested) -> bool:
     return True
 
 
-@handles("is_contiguous")
+@answers("is_contiguous")
 def _is_contiguous(func: Any, input: Nested, memory_format: Any = None) -> bool:
     return input._geometry.is_packed()
 
 
-@handles("is_same_size")
+@answers("is_same_size")
 def _is_same_size(func: Any, input: Nested, other: Any) -> bool:
     if not isinstance(other, StridedNestedTensor) or not isinstance(input, StridedNestedTensor):
         raise RuntimeError(
@@ -73,7 +73,7 @@ def _is_same_size(func: Any, input: Nested, other: Any) -> bool:
     return input._geometry.shapes == other._geometry.shapes
 
 
-@handles("item", "__bool__", "__float__", "__int__", "__index__", "__complex__", "is_nonzero")
+@answers("item", "__bool__", "__float__", "__int__", "__index__", "__complex__", "is_nonzero")
 def _number(func: Any, input: Nested) -> Any:
     if input.numel() == 1:
         raise refusal("_local_scalar_dense")
@@ -81,42 +81,42 @@ def _number(func: Any, input: Nested) -> Any:
         return func(input)
 
 
-@handles("grad_fn")
+@answers("grad_fn")
 def _grad_fn(func: Any, input: Nested) -> Any:
     with DisableTorchFunctionSubclass():
         return own_node(func(input))
 
 
-@handles("grad", "_grad")
+@answers("grad", "_grad")
 def _grad(func: Any, input: Nested) -> Any:
     with DisableTorchFunctionSubclass():
         own = func(input)
     return None if own is None else wrap(own, input._geometry)
 
 
-@handles("data", "detach")
+@answers("data", "detach")
 def _detached(func: Any, input: Nested) -> Nested:
     return like(buffer_of(input).detach(), input)
 
 
-@handles("requires_grad_", "detach_", "share_memory_")
+@answers("requires_grad_", "detach_", "share_memory_")
 def _changed(func: Any, input: Nested, *args: Any, **kwargs: Any) -> Nested:
     with DisableTorchFunctionSubclass():
         func(input, *args, **kwargs)
     return input
 
 
-@handles("clone")
+@answers("clone")
 def _clone(func: Any, input: Nested, **kwargs: Any) -> Nested:
     return like(func(buffer_of(input), **kwargs), input)
 
 
-@handles("contiguous")
+@answers("contiguous")
 def _contiguous(func: Any, input: Nested, **kwargs: Any) -> Nested:
     return packed(input)
 
 
-@handles("copy_")
+@answers("copy_")
 def _copied(func: Any, input: Nested, src: Any, non_blocking: bool = False) -> Nested:
     if not isinstance(src, StridedNestedTensor):
         raise RuntimeError("get_nested_tensor_impl requires a NestedTensor.")
@@ -125,7 +125,7 @@ def _copied(func: Any, input: Nested, src: Any, non_blocking: bool = False) -> N
     return in_place(func, input, buffer_of(packed(src)), non_blocking)
 
 
-@handles(
+@answers(
     *"to cpu cuda xpu float double half bfloat16 int long short char byte bool cfloat cdouble chalf type type_as "
     "pin_memory _to_copy".split()
 )
@@ -142,7 +142,7 @@ def _to(func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
 # Derivatives
 
 
-@handles("backward")
+@answers("backward")
 def _backward(func: Any, *args: Any, **kwargs: Any) -> Any:
     names = ("tensors", "gradient" if func is Tensor.backward else "grad_tensors")
     given = {**dict(zip(names, args[:2])), **kwargs}
@@ -172,7 +172,7 @@ def _apart(outputs: Any, gradients: Any) -> tuple[list[Tensor], list[Any] | None
     return tensors, own
 
 
-@handles("grad_of")
+@answers("grad_of")
 def grad_of(func: Any, outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **kwargs: Any) -> Any:
     """`autograd.grad`, with nested gradients of nested inputs."""
     tensors, gradients = _apart(outputs, grad_outputs)
@@ -185,7 +185,7 @@ def grad_of(func: Any, outputs: Any, inputs: Any, grad_outputs: Any = None, *arg
     )
 
 
-@handles("register_hook")
+@answers("register_hook")
 def _register_hook(func: Any, input: Nested, hook: Any) -> Any:
     def inside(gradient: Tensor) -> Any:
         made = hook(like(gradient, input))

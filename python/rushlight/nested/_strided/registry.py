@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rushlight._handlers import registering
+from rushlight._answers import registering
 
 from .tensor import Geometry, StridedNestedTensor, buffer_of, pack, samples_of, wrap
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     Nested = StridedNestedTensor
 
 #: What answers a call, by the name of the function.
-HANDLERS: dict[str, Callable[..., Any]] = {}
-handles = registering(HANDLERS)
+ANSWERS: dict[str, Callable[..., Any]] = {}
+answers = registering(ANSWERS)
 
 
 def dimension(input: Nested, dim: int, more: int = 0) -> int:

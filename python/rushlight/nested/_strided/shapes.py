@@ -7,7 +7,7 @@ from math import prod
 import rushlight as torch
 from rushlight import Tensor
 
-from .registry import dimension, handles, view
+from .registry import answers, dimension, view
 from .tensor import NO_SIZES, Geometry, StridedNestedTensor, buffer_of, pack, refusal, sample_of, samples_of
 
 TYPE_CHECKING = False
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from .tensor import StridedNestedTensor as Nested
 
 
-@handles("unbind")
+@answers("unbind")
 def _unbind(func: Any, input: Nested, dim: int = 0) -> tuple[Tensor, ...]:
     if dim != 0:
         raise RuntimeError(f"NestedTensor can only be unbound along dimension 0 got dimension {dim} instead.")
     return tuple(samples_of(input))
 
 
-@handles("to_padded_tensor", "nested_to_padded_tensor")
+@answers("to_padded_tensor", "nested_to_padded_tensor")
 def _to_padded(func: Any, input: Nested, padding: float, output_size: Any = None) -> Tensor:
     shapes = input._geometry.shapes
     if not shapes:
@@ -53,7 +53,7 @@ def _to_padded(func: Any, input: Nested, padding: float, output_size: Any = None
     return torch.cat([made, made.new_full((more, *wanted), padding)]) if more else made
 
 
-@handles("select")
+@answers("select")
 def _select(func: Any, input: Nested, dim: int, index: int) -> Tensor:
     place, own = dimension(input, dim), input._geometry
     if place == 0:
@@ -73,7 +73,7 @@ def _without(sizes: list[tuple[int, ...]], place: int) -> list[tuple[int, ...]]:
     return [(*one[:place], *one[place + 1 :]) for one in sizes]
 
 
-@handles("__getitem__")
+@answers("__getitem__")
 def _item(func: Any, input: Nested, index: Any) -> Tensor:
     items = list(index) if isinstance(index, tuple) else [index]
     if any(isinstance(one, (Tensor, list)) for one in items):
@@ -97,7 +97,7 @@ def _item(func: Any, input: Nested, index: Any) -> Tensor:
     return made
 
 
-@handles("narrow")
+@answers("narrow")
 def _narrow(func: Any, input: Nested, dim: int, start: int, length: int) -> Nested:
     if dim != 0:
         raise RuntimeError(f"narrow(): only dim=0 supported for nested tensors, but got: {dim}")
@@ -108,7 +108,7 @@ def _narrow(func: Any, input: Nested, dim: int, start: int, length: int) -> Nest
     return view(input, Geometry(own.shapes[kept], own.steps[kept], own.starts[kept]))
 
 
-@handles("transpose", "swapaxes", "swapdims")
+@answers("transpose", "swapaxes", "swapdims")
 def _transpose(func: Any, input: Nested, dim0: int, dim1: int) -> Nested:
     first, second = dimension(input, dim0), dimension(input, dim1)
     if 0 in (first, second) and first != second:
@@ -123,12 +123,12 @@ def _transpose(func: Any, input: Nested, dim0: int, dim1: int) -> Nested:
     return view(input, Geometry([*map(turned, own.shapes)], [*map(turned, own.steps)], own.starts))
 
 
-@handles("mT", "mH")
+@answers("mT", "mH")
 def _matrix_transpose(func: Any, input: Nested) -> Nested:
     return _transpose(None, input, -2, -1)
 
 
-@handles("unsqueeze")
+@answers("unsqueeze")
 def _unsqueeze(func: Any, input: Nested, dim: int) -> Nested:
     place, own = dimension(input, dim, more=1), input._geometry
     if place == 0:
@@ -145,7 +145,7 @@ def _unsqueeze(func: Any, input: Nested, dim: int) -> Nested:
     return view(input, Geometry(shapes, steps, own.starts))
 
 
-@handles("squeeze")
+@answers("squeeze")
 def _squeeze(func: Any, input: Nested, dim: Any = None) -> Nested:
     words = "is not supported at the moment if you need this feature, please open an issue on github describing your use case."
     if dim is None:
@@ -167,7 +167,7 @@ def _squeeze(func: Any, input: Nested, dim: Any = None) -> Nested:
     return view(input, Geometry(shapes, steps, own.starts))
 
 
-@handles("chunk")
+@answers("chunk")
 def _chunk(func: Any, input: Nested, chunks: int, dim: int = 0) -> tuple[Nested, ...]:
     place = dimension(input, dim)
     if place != input._geometry.rank - 1 or place == 0:
@@ -183,7 +183,7 @@ def _chunk(func: Any, input: Nested, chunks: int, dim: int = 0) -> tuple[Nested,
     return _cut(input, [size // chunks] * chunks)
 
 
-@handles("split_with_sizes", "split")
+@answers("split_with_sizes", "split")
 def _split(func: Any, input: Nested, split_size: Any, dim: int = 0) -> tuple[Nested, ...]:
     if isinstance(split_size, int):
         raise refusal("split.Tensor", (input,))
@@ -209,7 +209,7 @@ def _cut(input: Nested, sizes: Any) -> tuple[Nested, ...]:
     return tuple(made)
 
 
-@handles("view", "reshape", "reshape_as", "_unsafe_view")
+@answers("view", "reshape", "reshape_as", "_unsafe_view")
 def _reshape(func: Any, input: Nested, *sizes: Any) -> Nested:
     name = func.__name__.strip("_")
     if name == "reshape_as":
@@ -241,7 +241,7 @@ def _reshape(func: Any, input: Nested, *sizes: Any) -> Nested:
     return view(input, Geometry(shapes, steps, geometry.starts))
 
 
-@handles("cat", "concat", "concatenate")
+@answers("cat", "concat", "concatenate")
 def _cat(func: Any, tensors: Any, dim: int = 0) -> Nested:
     if not all(isinstance(one, StridedNestedTensor) for one in tensors):
         raise RuntimeError("Expected each tensor in given list to be nested.")

@@ -35,7 +35,7 @@ impl Answer {
 
 functions! {
     /// The functions. The three that convolve, and what belongs to them, have the same parameters: a handle, two operands and
-    /// a result, in this order. They are in the order of `Target`.
+    /// a result, in this order. They are in the order of `Computed`.
     pub struct Functions from &["libcudnn.so.9"];
     version = c"cudnnGetVersion" () -> usize;
     describe = c"cudnnGetErrorString" (Status) -> *const c_char;

@@ -12,7 +12,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rushlight_core::convolution::Target;
+use rushlight_core::convolution::Computed;
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::{Class, DType, Result};
@@ -103,7 +103,7 @@ pub fn takes(dtype: DType) -> bool {
 /// of a group, and the kernel. All tensors are dense, in this order or with the channels last.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Convolution {
-    pub target: Target,
+    pub computed: Computed,
     pub dtype: DType,
     pub channels_last: bool,
     pub input: Vec<c_int>,
@@ -178,7 +178,7 @@ struct Call<'a> {
     operands: [Description; 2],
     result: Description,
     convolution: Description,
-    target: Target,
+    computed: Computed,
 }
 
 /// An algorithm.
@@ -220,17 +220,17 @@ impl Call<'_> {
         if refused {
             return None;
         }
-        let (operands, result) = match geometry.target {
-            Target::Output => ([input, weight], output),
-            Target::Input => ([weight, output], input),
-            Target::Weight => ([input, output], weight),
+        let (operands, result) = match geometry.computed {
+            Computed::Output => ([input, weight], output),
+            Computed::Input => ([weight, output], input),
+            Computed::Weight => ([input, output], weight),
         };
-        Some(Call { library, handle, operands, result, convolution, target: geometry.target })
+        Some(Call { library, handle, operands, result, convolution, computed: geometry.computed })
     }
 
     /// The algorithms that cuDNN recommends, the best one first.
     fn ask(&self) -> Vec<Answer> {
-        let function = self.library.ask[self.target as usize];
+        let function = self.library.ask[self.computed as usize];
         let (mut answers, mut count) = ([Answer::EMPTY; MOST], 0);
         let [first, second] = [self.operands[0].object, self.operands[1].object];
         // SAFETY: all objects are alive, and there is room for the answers.
@@ -254,7 +254,7 @@ impl Call<'_> {
     /// # Safety
     /// As `convolve`.
     unsafe fn measure(&self, card: &Card, stream: StreamId, [first, second, result]: [u64; 3]) -> Result<Vec<Answer>> {
-        let function = self.library.measure[self.target as usize];
+        let function = self.library.measure[self.computed as usize];
         // Algorithms that need more than there is are not measured.
         let mut sizes: Vec<usize> = self.ask().iter().map(|answer| answer.workspace).collect();
         sizes.sort_unstable();
@@ -289,7 +289,7 @@ impl Call<'_> {
 
     /// The ways that the settings permit.
     fn ways(&self, geometry: &Convolution, answers: &[Answer], deterministic: bool) -> Vec<Way> {
-        let function = self.library.size[self.target as usize];
+        let function = self.library.size[self.computed as usize];
         let exact = math_of(geometry.dtype) == FMA_MATH;
         let permitted =
             |answer: &&Answer| answer.status == SUCCESS && (!deterministic || answer.determinism == DETERMINISTIC);
@@ -317,7 +317,7 @@ impl Call<'_> {
     /// # Safety
     /// As `convolve`.
     unsafe fn run(&self, dtype: DType, way: Way, workspace: *mut c_void, [first, second, result]: [u64; 3]) -> Status {
-        let function = self.library.run[self.target as usize];
+        let function = self.library.run[self.computed as usize];
         let (single, double) = ([1f32, 0.0], [1f64, 0.0]);
         let [alpha, beta]: [*const c_void; 2] = match dtype {
             DType::F64 => [(&raw const double[0]).cast(), (&raw const double[1]).cast()],
@@ -348,10 +348,10 @@ impl Call<'_> {
     }
 
     fn name(&self) -> &'static str {
-        match self.target {
-            Target::Output => "cudnnConvolutionForward",
-            Target::Input => "cudnnConvolutionBackwardData",
-            Target::Weight => "cudnnConvolutionBackwardFilter",
+        match self.computed {
+            Computed::Output => "cudnnConvolutionForward",
+            Computed::Input => "cudnnConvolutionBackwardData",
+            Computed::Weight => "cudnnConvolutionBackwardFilter",
         }
     }
 }
@@ -428,7 +428,7 @@ unsafe fn plan(call: &Call, card: &Card, stream: StreamId, geometry: &Convolutio
 }
 
 /// Enqueues a convolution of tensors at these addresses, which are multiples of 16: of the input, of the weight and of the output.
-/// False if cuDNN does not take it; then the target has no values.
+/// False if cuDNN does not take it; then the result has no values.
 ///
 /// # Safety
 /// The addresses are those of tensors of the convolution's sizes, in memory of the device that is held for the stream.
@@ -439,10 +439,10 @@ pub unsafe fn convolve(
     [input, weight, output]: [u64; 3],
 ) -> Result<bool> {
     let Some(library) = found().filter(|_| takes(geometry.dtype)) else { return Ok(false) };
-    let at = match geometry.target {
-        Target::Output => [input, weight, output],
-        Target::Input => [weight, output, input],
-        Target::Weight => [input, output, weight],
+    let at = match geometry.computed {
+        Computed::Output => [input, weight, output],
+        Computed::Input => [weight, output, input],
+        Computed::Weight => [input, output, weight],
     };
     let _relaxed = capture::Relaxed::begin();
     let handle = Handle::take(library, card, stream)?;

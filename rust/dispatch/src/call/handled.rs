@@ -5,7 +5,7 @@ use rushlight_core::{Error, Result};
 
 use super::checks::checked;
 use crate::autocast;
-use crate::handled::{below_autograd, decompose, detach, handler_of, supplier_of, view_of};
+use crate::handled::{below_autograd, detach, handler_of, handling_parts, supplier_of, view_of};
 use crate::interceptors::Rest;
 use crate::node::{self, InPlaceCall};
 use crate::operator::{Args, Derivative, Implementation};
@@ -25,7 +25,7 @@ pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
         let is_decomposed = derives && node::is_tracked(&args) && !matches!(target, Target::Out(_));
         if is_decomposed || autocast::changes(&args)? {
             drop(supplier);
-            return decompose(|| rest.call(args, target));
+            return handling_parts(|| rest.call(args, target));
         }
         return supplied(args, target, supplier);
     }
@@ -120,7 +120,7 @@ fn recordable(args: &Args, result: Tensor) -> Result<Tensor> {
         args.op.implementation,
         Implementation::View(_) | Implementation::MultiView(_) | Implementation::ViewDtype(_)
     );
-    if is_view && result.is_handled() {
+    if is_view && result.is_wrapper() {
         result.mark_opaque_view();
     }
     if is_operand || !result.is_leaf() { detach(&result) } else { Ok(result) }

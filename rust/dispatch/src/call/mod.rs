@@ -41,22 +41,22 @@ use self::checks::checked;
 use self::devices::check_devices;
 use self::errors::with_context;
 use crate::fast_path::{self, GilHeld};
-use crate::interceptors::{self, Entry, Modes, Rest};
+use crate::interceptors::{self, Entry, Rest, Triggers};
 use crate::operator::{Accepts, Args, Implementation, Operator, Tags};
 use crate::variants::check_no_gradient;
 use crate::{autocast, call_cache, create, node, profile, quantized, sparse, subgraph, vmap};
 
 static INTERCEPTORS: [Entry; 10] = [
-    Entry(Modes::PYTHON, handled::intercept),
-    Entry(Modes::AUTOCAST, autocast::intercept),
-    Entry(Modes::QUANTIZED, quantized::intercept),
-    Entry(Modes::ANY, check),
-    Entry(Modes::VMAP, vmap::random::intercept),
-    Entry(Modes::SPARSE, sparse::intercept),
-    Entry(Modes::LAZY_CONJ, lazy_conj::intercept),
-    Entry(Modes::BATCHED, vmap::intercept),
-    Entry(Modes::PROFILER, profile::intercept),
-    Entry(Modes::PYTHON, call_cache::intercept),
+    Entry(Triggers::PYTHON, handled::intercept),
+    Entry(Triggers::AUTOCAST, autocast::intercept),
+    Entry(Triggers::QUANTIZED, quantized::intercept),
+    Entry(Triggers::ANY, check),
+    Entry(Triggers::VMAP, vmap::random::intercept),
+    Entry(Triggers::SPARSE, sparse::intercept),
+    Entry(Triggers::LAZY_CONJ, lazy_conj::intercept),
+    Entry(Triggers::BATCHED, vmap::intercept),
+    Entry(Triggers::PROFILER, profile::intercept),
+    Entry(Triggers::PYTHON, call_cache::intercept),
 ];
 
 impl Args<'_> {
@@ -124,7 +124,7 @@ fn begin(args: Args, target: Target, declined: bool) -> Result<Output> {
 }
 
 #[cold]
-fn intercepted(args: Args, target: Target, active: Modes) -> Result<Output> {
+fn intercepted(args: Args, target: Target, active: Triggers) -> Result<Output> {
     let end = |args: Args, target: Target| take_steps(args, target, false);
     Rest { list: &INTERCEPTORS, active, end }.call(args, target)
 }

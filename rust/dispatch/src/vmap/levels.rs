@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use rushlight_core::fork::{ForkMutex, Rank};
 
-use crate::interceptors::Modes;
+use crate::interceptors::Triggers;
 
 /// The behaviour of random operators inside a `vmap`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +38,7 @@ pub fn enter(size: isize, randomness: Randomness) -> i64 {
     let number = NEXT.fetch_add(1, Relaxed);
     OPEN.lock().push(number);
     LEVELS.with_borrow_mut(|levels| levels.push(Level { number, size, randomness }));
-    Modes::VMAP.enter();
+    Triggers::VMAP.enter();
     number
 }
 
@@ -49,7 +49,7 @@ pub fn leave(number: i64) {
         levels.drain(first..).map(|level| level.number).collect()
     });
     OPEN.lock().retain(|open| !ended.contains(open));
-    Modes::VMAP.leave(ended.len());
+    Triggers::VMAP.leave(ended.len());
 }
 
 /// Whether a level has not ended.

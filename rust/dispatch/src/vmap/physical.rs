@@ -63,7 +63,7 @@ pub fn logical_at(tensor: &Tensor, levels: impl Iterator<Item = i64>) -> Tensor 
 
 /// All samples without history, for checks that must hold for every one.
 pub fn samples(tensor: &Tensor) -> Result<Tensor> {
-    if tensor.is_handled() { handled::detach(tensor) } else { Ok(all_physical(tensor).0) }
+    if tensor.is_wrapper() { handled::detach(tensor) } else { Ok(all_physical(tensor).0) }
 }
 
 /// The inverse of `all_physical`.

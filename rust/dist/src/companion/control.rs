@@ -1,4 +1,4 @@
-//! The process that starts the engine and never calls MPI, so that it lives whatever happens there.
+//! The process that starts the carrier and never calls MPI, so that it lives whatever happens there.
 //!
 //! The controls of all machines are connected to that of the first one, the hub. Through these connections they exchange
 //! what MPI asks for when it begins (a table of texts and a barrier, in the PMI-1 protocol that MPICH speaks), which rank
@@ -12,20 +12,20 @@ use std::time::{Duration, Instant};
 
 use super::line::Link;
 use super::settings::Settings;
-use crate::group::arena::{ABSENT, Arena, LOST, PARTING, SERVING};
+use crate::group::memory::{ABSENT, GroupMemory, LOST, PARTING, SERVING};
 
-/// How often the ranks and the engine are looked at.
+/// How often the ranks and the carrier are looked at.
 const LOOK: Duration = Duration::from_millis(10);
 /// How long a stranger may stay.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long the engine may take to part from the others after the last rank, and how long a failure may take to spread.
+/// How long the carrier may take to part from the others after the last rank, and how long a failure may take to spread.
 const FAREWELL: Duration = Duration::from_secs(6);
 const SPREAD: Duration = Duration::from_millis(200);
-/// How long to wait for the cause when the engine has ended.
+/// How long to wait for the cause when the carrier has ended.
 const CAUSE: Duration = Duration::from_millis(300);
 
-/// In place of the engine's number once it has ended.
-const NO_ENGINE: libc::pid_t = 0;
+/// In place of the carrier's number once it has ended.
+const NO_CARRIER: libc::pid_t = 0;
 
 struct Peer {
     link: Link,
@@ -35,16 +35,16 @@ struct Peer {
 }
 
 pub struct Control<'a> {
-    arena: &'a Arena,
+    memory: &'a GroupMemory,
     settings: &'a Settings,
-    engine: libc::pid_t,
-    /// The engine's connection, on which it speaks PMI.
+    carrier: libc::pid_t,
+    /// The carrier's connection, on which it speaks PMI.
     pmi: Link,
     listener: Option<TcpListener>,
     /// The hub, or on the hub all others.
     peers: Vec<Peer>,
     keys: HashMap<String, String>,
-    /// How many engines wait in the barrier. Counted by the hub.
+    /// How many carriers wait in the barrier. Counted by the hub.
     inside: usize,
     parted: Vec<bool>,
     told: bool,
@@ -55,8 +55,8 @@ pub struct Control<'a> {
 }
 
 /// The ranks of a machine, for a sentence.
-pub fn listed(arena: &Arena, machine: usize) -> String {
-    let ranks: Vec<String> = arena.places.members(machine).iter().map(usize::to_string).collect();
+pub fn listed(memory: &GroupMemory, machine: usize) -> String {
+    let ranks: Vec<String> = memory.places.members(machine).iter().map(usize::to_string).collect();
     format!("rank{} {}", if ranks.len() == 1 { "" } else { "s" }, ranks.join(", "))
 }
 
@@ -79,22 +79,22 @@ fn keep_alive(stream: &TcpStream) {
 
 impl<'a> Control<'a> {
     pub fn new(
-        arena: &'a Arena,
+        memory: &'a GroupMemory,
         settings: &'a Settings,
-        engine: libc::pid_t,
+        carrier: libc::pid_t,
         pmi: OwnedFd,
         listener: Option<TcpListener>,
     ) -> Control<'a> {
         Control {
-            arena,
+            memory,
             settings,
-            engine,
+            carrier,
             pmi: Link::new(pmi),
             listener,
             peers: Vec::new(),
             keys: HashMap::new(),
             inside: 0,
-            parted: vec![false; arena.places.machines()],
+            parted: vec![false; memory.places.machines()],
             told: false,
             files: BTreeSet::new(),
             tidy: false,
@@ -107,16 +107,16 @@ impl<'a> Control<'a> {
 
     /// Whether all ranks of this machine that ever came are gone.
     fn is_alone(&self) -> bool {
-        let arena = self.arena;
-        let absent = |rank| arena.cell(rank).state.load(Ordering::Acquire) == ABSENT;
-        arena.places.local().iter().all(|&rank| absent(rank) || arena.gone(rank).is_some())
+        let memory = self.memory;
+        let absent = |rank| memory.cell(rank).state.load(Ordering::Acquire) == ABSENT;
+        memory.places.local().iter().all(|&rank| absent(rank) || memory.gone(rank).is_some())
     }
 
     /// Ends the group with a reason that is not a rank's.
     fn fail(&self, why: &str) {
-        if self.arena.failure().is_none() {
-            self.arena.record_failure(self.arena.ranks, why);
-            self.arena.wake_all();
+        if self.memory.failure().is_none() {
+            self.memory.record_failure(self.memory.ranks, why);
+            self.memory.wake_all();
         }
     }
 
@@ -132,7 +132,7 @@ impl<'a> Control<'a> {
                     }
                     keep_alive(&stream);
                     let mut link = Link::new(stream.into());
-                    link.send(&format!("hello {} {}", self.arena.places.own_machine(), self.settings.secret));
+                    link.send(&format!("hello {} {}", self.memory.places.own_machine(), self.settings.secret));
                     self.peers.push(Peer { link, came: Instant::now(), machine: Some(0) });
                     return true;
                 }
@@ -140,7 +140,7 @@ impl<'a> Control<'a> {
             std::thread::sleep(LOOK * 10);
         }
         let tried: Vec<String> = self.settings.addresses.iter().map(|(host, port)| format!("{host}:{port}")).collect();
-        self.fail(&format!("the machine of {} cannot be reached at {}", listed(self.arena, 0), tried.join(", ")));
+        self.fail(&format!("the machine of {} cannot be reached at {}", listed(self.memory, 0), tried.join(", ")));
         false
     }
 
@@ -150,16 +150,16 @@ impl<'a> Control<'a> {
             self.watch();
         }
         self.tell_failure();
-        if self.arena.failure().is_none() {
+        if self.memory.failure().is_none() {
             self.broadcast("bye", None);
         }
         let began = Instant::now();
         while began.elapsed() < SPREAD && self.peers.iter().any(|peer| peer.link.has_output()) {
             self.exchange();
         }
-        if self.engine != NO_ENGINE {
-            // SAFETY: the engine is this process's child, which has not been waited for.
-            unsafe { libc::kill(self.engine, libc::SIGKILL) };
+        if self.carrier != NO_CARRIER {
+            // SAFETY: the carrier is this process's child, which has not been waited for.
+            unsafe { libc::kill(self.carrier, libc::SIGKILL) };
         }
         self.remove_files();
     }
@@ -171,20 +171,20 @@ impl<'a> Control<'a> {
             self.exchange();
             self.tidy_up();
             if ended.is_none() {
-                ended = self.engine_end().map(|why| (Instant::now(), why));
+                ended = self.carrier_end().map(|why| (Instant::now(), why));
             }
             if let Some((since, why)) = &ended
                 && !why.is_empty()
                 && since.elapsed() >= CAUSE
             {
-                let ranks = listed(self.arena, self.arena.places.own_machine());
+                let ranks = listed(self.memory, self.memory.places.own_machine());
                 self.fail(&format!("the MPI process of the machine of {ranks} {why}"));
             }
             self.tell_failure();
             if self.is_alone() {
                 let since = alone.get_or_insert_with(Instant::now).elapsed();
-                let limit = match self.arena.header().served.load(Ordering::Acquire) {
-                    _ if self.arena.failure().is_some() => SPREAD,
+                let limit = match self.memory.header().served.load(Ordering::Acquire) {
+                    _ if self.memory.failure().is_some() => SPREAD,
                     // What the ranks sent is not delivered yet.
                     SERVING => Duration::MAX,
                     PARTING => FAREWELL,
@@ -197,14 +197,14 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Removes the names of the shared memory that MPI makes when it begins, which would stay if the engine were killed. No
+    /// Removes the names of the shared memory that MPI makes when it begins, which would stay if the carrier were killed. No
     /// other process opens it, because there is one on each machine.
     fn tidy_up(&mut self) {
         if self.tidy {
             return;
         }
-        self.tidy = self.arena.header().served.load(Ordering::Acquire) != 0;
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.engine)).unwrap_or_default();
+        self.tidy = self.memory.header().served.load(Ordering::Acquire) != 0;
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.carrier)).unwrap_or_default();
         let names = maps.lines().filter_map(|line| line.find("/dev/shm/mpich_shm_").map(|at| line[at..].to_owned()));
         self.files.extend(names.filter(|name| !name.ends_with(" (deleted)")));
         if self.tidy {
@@ -218,15 +218,15 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// How the engine ended, if it has; nothing if it ended well.
-    fn engine_end(&mut self) -> Option<String> {
+    /// How the carrier ended, if it has; nothing if it ended well.
+    fn carrier_end(&mut self) -> Option<String> {
         let mut status = 0;
-        // SAFETY: the engine is this process's child.
-        if unsafe { libc::waitpid(self.engine, &raw mut status, libc::WNOHANG) } != self.engine {
+        // SAFETY: the carrier is this process's child.
+        if unsafe { libc::waitpid(self.carrier, &raw mut status, libc::WNOHANG) } != self.carrier {
             return None;
         }
         // Its number may be another process's from now on.
-        self.engine = NO_ENGINE;
+        self.carrier = NO_CARRIER;
         Some(match (libc::WIFSIGNALED(status), libc::WEXITSTATUS(status)) {
             (true, _) => format!("ended with signal {}", libc::WTERMSIG(status)),
             (_, 0) => String::new(),
@@ -236,7 +236,7 @@ impl<'a> Control<'a> {
 
     fn tell_failure(&mut self) {
         if !self.told
-            && let Some((rank, why)) = self.arena.failure()
+            && let Some((rank, why)) = self.memory.failure()
         {
             self.told = true;
             self.broadcast(&format!("failed {rank} {}", why.replace('\n', " ")), None);
@@ -309,7 +309,7 @@ impl<'a> Control<'a> {
         peer.machine = machine;
         self.keys.iter().for_each(|(key, value)| peer.link.send(&format!("put {key} {value}")));
         if self.told
-            && let Some((rank, why)) = self.arena.failure()
+            && let Some((rank, why)) = self.memory.failure()
         {
             peer.link.send(&format!("failed {rank} {why}"));
         }
@@ -327,11 +327,11 @@ impl<'a> Control<'a> {
             "inside" => return self.enter_barrier(),
             "outside" => return self.pmi.send("cmd=barrier_out"),
             "failed" => {
-                let Some(rank) = number_below(self.arena.ranks + 1) else { return };
+                let Some(rank) = number_below(self.memory.ranks + 1) else { return };
                 self.told = true;
-                if self.arena.failure().is_none() {
-                    self.arena.record_failure(rank, text);
-                    self.arena.wake_all();
+                if self.memory.failure().is_none() {
+                    self.memory.record_failure(rank, text);
+                    self.memory.wake_all();
                 }
             }
             "lost" => {
@@ -352,14 +352,14 @@ impl<'a> Control<'a> {
 
     /// Notes that a machine, or its companion, is gone.
     fn lose(&mut self, machine: usize) {
-        for &rank in self.arena.places.members(machine) {
-            self.arena.cell(rank).state.store(LOST, Ordering::Release);
+        for &rank in self.memory.places.members(machine) {
+            self.memory.cell(rank).state.store(LOST, Ordering::Release);
         }
         self.told = true;
-        self.fail(&format!("the machine of {} was lost", listed(self.arena, machine)));
+        self.fail(&format!("the machine of {} was lost", listed(self.memory, machine)));
     }
 
-    /// Counts an engine that came to the barrier.
+    /// Counts a carrier that came to the barrier.
     fn enter_barrier(&mut self) {
         self.inside += 1;
         if self.inside == self.parted.len() {
@@ -369,7 +369,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Answers a line of the engine in the PMI-1 protocol.
+    /// Answers a line of the carrier in the PMI-1 protocol.
     fn answer(&mut self, line: &str) {
         let fields: HashMap<&str, &str> = line.split(' ').filter_map(|field| field.split_once('=')).collect();
         let field = |name| fields.get(name).copied().unwrap_or_default();

@@ -1,12 +1,12 @@
-//! The companion: two processes on each machine of a group that spans several, which connect its arena with the others.
+//! The companion: two processes on each machine of a group that spans several, which connect the group's memory there with the others.
 //!
-//! A library for MPI may hang or crash when a peer dies, and must not take a trainer with it. So one process, the engine
-//! (`engine`), calls MPI (`mpi`), and another one, the control (`control`), starts it, watches it and the ranks, and talks
-//! to the controls of the other machines in lines of text (`line`). Both end with the ranks. `settings` has the
-//! settings of a companion.
+//! A library for MPI may hang or crash when a peer dies, and must not take a trainer with it. So one process, the carrier
+//! (`carrier`), calls MPI (`mpi`) to carry bytes between the machines, and another one, the control (`control`), starts
+//! it, watches it and the ranks, and talks to the controls of the other machines in lines of text (`line`). Both end with
+//! the ranks. `settings` has the settings of a companion.
 
+mod carrier;
 mod control;
-mod engine;
 mod line;
 mod mpi;
 mod settings;
@@ -21,9 +21,9 @@ use rushlight_core::Result;
 use rushlight_core::storage::Storage;
 
 use crate::group::Places;
-use crate::group::arena::{Arena, SERVING};
+use crate::group::memory::{GroupMemory, SERVING};
+use carrier::Carrier;
 use control::Control;
-use engine::Engine;
 use mpi::Mpi;
 
 pub use settings::Settings;
@@ -33,8 +33,8 @@ pub use settings::Settings;
 /// The process has no other threads.
 pub fn run(storage: Storage, places: Places, settings: &Settings, listener: Option<OwnedFd>) -> Result<()> {
     let ranks = places.ranks();
-    let arena = Arena::new(storage, ranks, places)?;
-    arena.join()?;
+    let memory = GroupMemory::new(storage, ranks, places)?;
+    memory.join()?;
     let ready = (|| {
         let listener = listener.map(TcpListener::from);
         if let Some(listener) = &listener {
@@ -46,60 +46,60 @@ pub fn run(storage: Storage, places: Places, settings: &Settings, listener: Opti
     })();
     let (listener, near, far) = match ready {
         Ok(ready) => ready,
-        Err(error) => return Err(tell(&arena, &std::io::Error::to_string(&error))),
+        Err(error) => return Err(tell(&memory, &std::io::Error::to_string(&error))),
     };
     // SAFETY: the process has no other threads.
     match unsafe { libc::fork() } {
-        -1 => Err(tell(&arena, &std::io::Error::last_os_error().to_string())),
+        -1 => Err(tell(&memory, &std::io::Error::last_os_error().to_string())),
         0 => {
             drop((listener, near));
-            let code = match run_engine(&arena, settings, far) {
+            let code = match run_carrier(&memory, settings, far) {
                 Ok(()) => 0,
                 Err(why) => {
-                    tell(&arena, &why);
+                    tell(&memory, &why);
                     1
                 }
             };
-            // SAFETY: the engine does not return to the program that it was copied from.
+            // SAFETY: the carrier does not return to the program that it was copied from.
             unsafe { libc::_exit(code) }
         }
-        engine => {
+        carrier => {
             drop(far);
-            Control::new(&arena, settings, engine, near.into(), listener).serve();
-            arena.leave();
+            Control::new(&memory, settings, carrier, near.into(), listener).serve();
+            memory.leave();
             Ok(())
         }
     }
 }
 
 /// Ends the group because the companion cannot serve it.
-fn tell(arena: &Arena, why: &str) -> rushlight_core::Error {
-    let ranks = control::listed(arena, arena.places.own_machine());
-    arena.fail(rushlight_core::Error::runtime(format!("the companion of {ranks} failed: {why}")))
+fn tell(memory: &GroupMemory, why: &str) -> rushlight_core::Error {
+    let ranks = control::listed(memory, memory.places.own_machine());
+    memory.fail(rushlight_core::Error::runtime(format!("the companion of {ranks} failed: {why}")))
 }
 
 #[expect(clippy::disallowed_methods, reason = "MPI reads the environment of this process, which has one thread")]
-fn run_engine(arena: &Arena, settings: &Settings, pmi: UnixStream) -> std::result::Result<(), String> {
+fn run_carrier(memory: &GroupMemory, settings: &Settings, pmi: UnixStream) -> std::result::Result<(), String> {
     let descriptor = std::os::fd::IntoRawFd::into_raw_fd(pmi);
     // SAFETY: the kernel only notes numbers. Short naps need a fine timer.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::prctl(libc::PR_SET_TIMERSLACK, 1);
     }
-    let own = arena.places.own_machine();
-    let variables = [("PMI_FD", descriptor as usize), ("PMI_RANK", own), ("PMI_SIZE", arena.places.machines())];
+    let own = memory.places.own_machine();
+    let variables = [("PMI_FD", descriptor as usize), ("PMI_RANK", own), ("PMI_SIZE", memory.places.machines())];
     for (name, value) in variables {
         // SAFETY: this process has one thread.
         unsafe { std::env::set_var(name, value.to_string()) };
     }
     let mpi = Mpi::load(&settings.library)?;
-    arena.header().served.store(SERVING, Ordering::Release);
-    let served = Engine::new(arena, mpi).serve();
+    memory.header().served.store(SERVING, Ordering::Release);
+    let served = Carrier::new(memory, mpi).serve();
     if let Err(why) = served {
-        tell(arena, &why);
+        tell(memory, &why);
     }
     // The other machines need not see an end of connections before the reason for it.
-    while arena.failure().is_some() {
+    while memory.failure().is_some() {
         std::thread::sleep(Duration::from_secs(1));
     }
     Ok(())

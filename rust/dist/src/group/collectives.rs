@@ -1,4 +1,4 @@
-//! The collective calls, each a sequence of pieces through the slots of the arena.
+//! The collective calls, each a sequence of pieces through the slots of the group's memory.
 //!
 //! In every step a rank writes its next piece, meets the others, and reads the piece before. Two buffers in turn make
 //! one meeting a piece enough: a buffer is written again only after the next meeting.
@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use rushlight_core::storage::Storage;
 use rushlight_core::{DType, Error, Result};
 
-use super::arena::Arena;
+use super::memory::GroupMemory;
 use super::peers::Limit;
 use super::reduce::{self, Reduction};
 use super::transfer::{Transfer, range_start};
@@ -39,8 +39,11 @@ pub enum Collective {
     Barrier,
 }
 
+/// The names of the calls, whose places are the numbers that ranks compare.
 const NAMES: [&str; 9] =
     ["all_reduce", "reduce", "broadcast", "all_gather", "gather", "scatter", "reduce_scatter", "all_to_all", "barrier"];
+/// The first of them, in which all ranks give as many bytes.
+const EVEN: u64 = 6;
 
 /// The numbers that ranks compare before they exchange bytes: the call, its root, reduction and dtype, its bytes, and
 /// the longest of the messages.
@@ -66,7 +69,7 @@ impl Announced {
         if let (Some(dtype), Some(reduction)) = (dtype, reduction) {
             text += &format!(" ({}) of {}", reduction.name(), dtype.name());
         }
-        if self.call < 6 {
+        if self.call < EVEN {
             text += &format!(" with {} bytes", self.bytes);
         }
         let root = self.details >> 16;
@@ -79,20 +82,16 @@ impl Announced {
 
 impl Collective {
     pub fn name(&self) -> &'static str {
-        NAMES[self.number()]
-    }
-
-    fn number(&self) -> usize {
         match self {
-            Collective::AllReduce { .. } => 0,
-            Collective::Reduce { .. } => 1,
-            Collective::Broadcast { .. } => 2,
-            Collective::AllGather { .. } => 3,
-            Collective::Gather { .. } => 4,
-            Collective::Scatter { .. } => 5,
-            Collective::ReduceScatter { .. } => 6,
-            Collective::AllToAll { .. } => 7,
-            Collective::Barrier => 8,
+            Collective::AllReduce { .. } => "all_reduce",
+            Collective::Reduce { .. } => "reduce",
+            Collective::Broadcast { .. } => "broadcast",
+            Collective::AllGather { .. } => "all_gather",
+            Collective::Gather { .. } => "gather",
+            Collective::Scatter { .. } => "scatter",
+            Collective::ReduceScatter { .. } => "reduce_scatter",
+            Collective::AllToAll { .. } => "all_to_all",
+            Collective::Barrier => "barrier",
         }
     }
 
@@ -115,7 +114,7 @@ impl Collective {
         };
         Announced {
             sequence,
-            call: self.number() as u64,
+            call: NAMES.iter().position(|&name| name == self.name()).map_or(u64::MAX, |place| place as u64),
             details: dtype | reduction << 8 | root.map_or(0, |root| root as u64 + 1) << 16,
             bytes: bytes as u64,
             longest,
@@ -172,7 +171,7 @@ impl Pinned<'_> {
     /// Copies a piece of the message to a slot.
     fn give(&self, piece: Piece, slot: *mut u8) {
         // SAFETY: the piece lies in the pinned bytes, and is no longer than the place in the slot; they do not overlap,
-        // because slots belong to the arena alone.
+        // because slots belong to the group alone.
         unsafe { std::ptr::copy_nonoverlapping(self.start.add(piece.at), slot, piece.bytes) };
     }
 
@@ -191,43 +190,49 @@ impl Default for Channel {
 
 impl Channel {
     /// Carries out a call together with the other ranks.
-    pub fn run(&mut self, arena: &Arena, call: &Collective, limit: &mut Limit<'_>) -> Result<()> {
-        arena.check()?;
+    pub fn run(&mut self, memory: &GroupMemory, call: &Collective, limit: &mut Limit<'_>) -> Result<()> {
+        memory.check()?;
         let mine = call.announced(self.sequence);
         let side = self.sequence as usize;
-        for (place, word) in arena.own().announcements[side % 2].words.iter().zip(mine.words()) {
+        for (place, word) in memory.own().announcements[side % 2].words.iter().zip(mine.words()) {
             place.store(word, Ordering::Relaxed);
         }
         self.sequence += 1;
-        let result = self.exchange(arena, call, mine, limit);
+        let result = self.exchange(memory, call, mine, limit);
         // The other ranks would wait for the rest of it.
-        result.map_err(|error| if arena.failure().is_none() { arena.fail(error) } else { error })
+        result.map_err(|error| if memory.failure().is_none() { memory.fail(error) } else { error })
     }
 
-    fn exchange(&mut self, arena: &Arena, call: &Collective, mine: Announced, limit: &mut Limit<'_>) -> Result<()> {
-        let mut steps = Steps { channel: self, arena, call, mine, limit, met: false, results: Transfer::Nothing };
+    fn exchange(
+        &mut self,
+        memory: &GroupMemory,
+        call: &Collective,
+        mine: Announced,
+        limit: &mut Limit<'_>,
+    ) -> Result<()> {
+        let mut steps = Steps { channel: self, memory, call, mine, limit, met: false, results: Transfer::Nothing };
         match call {
             Collective::Barrier => steps.meet(Transfer::Nothing),
             Collective::AllReduce { span, dtype, reduction } => {
                 let span = span.pin()?;
                 if span.bytes <= SMALL {
-                    return steps.spread(span.bytes, Some(&span), |arena, slots, piece| {
+                    return steps.spread(span.bytes, Some(&span), |memory, slots, piece| {
                         // SAFETY: slots have the size of a piece.
-                        unsafe { reduce_slots(arena, slots, 0, None, piece, *reduction, *dtype, span.start) };
+                        unsafe { reduce_slots(memory, slots, 0, None, piece, *reduction, *dtype, span.start) };
                     });
                 }
                 steps.reduce(&span, *reduction, *dtype, true)
             }
             Collective::Reduce { span, dtype, reduction, root } => {
                 let span = span.pin()?;
-                steps.reduce(&span, *reduction, *dtype, *root == arena.rank)
+                steps.reduce(&span, *reduction, *dtype, *root == memory.rank)
             }
             Collective::Broadcast { span, root } => {
                 let (span, root) = (span.pin()?, *root);
-                let given = (root == arena.rank).then_some(&span);
-                steps.spread(span.bytes, given, |arena, slots, piece| {
-                    if root != arena.rank {
-                        span.take(piece, arena.slot(slots, root));
+                let given = (root == memory.rank).then_some(&span);
+                steps.spread(span.bytes, given, |memory, slots, piece| {
+                    if root != memory.rank {
+                        span.take(piece, memory.slot(slots, root));
                     }
                 })
             }
@@ -236,44 +241,44 @@ impl Channel {
                 if let Some(odd) = outputs.iter().find(|output| output.bytes != input.bytes) {
                     return Err(wrong_size(call.name(), input.bytes, odd.bytes));
                 }
-                steps.spread(input.bytes, Some(&input), |arena, slots, piece| {
+                steps.spread(input.bytes, Some(&input), |memory, slots, piece| {
                     for (rank, output) in outputs.iter().enumerate() {
-                        output.take(piece, arena.slot(slots, rank));
+                        output.take(piece, memory.slot(slots, rank));
                     }
                 })
             }
             Collective::Scatter { inputs, output, root } => {
                 let (inputs, output, root) = (pin_all(inputs)?, output.pin()?, *root);
-                steps.address(&inputs, |arena, slots, part, size, number| {
+                steps.address(&inputs, |memory, slots, part, size, number| {
                     if number == 0 {
-                        arena_message(arena, slots, root, output.bytes, call.name())?;
+                        memory_message(memory, slots, root, output.bytes, call.name())?;
                     }
-                    output.take(piece(output.bytes, size, number), arena.slot(slots, root).wrapping_add(part));
+                    output.take(piece(output.bytes, size, number), memory.slot(slots, root).wrapping_add(part));
                     Ok(())
                 })
             }
             Collective::ReduceScatter { inputs, output, dtype, reduction } => {
                 let (inputs, output) = (pin_all(inputs)?, output.pin()?);
-                steps.address(&inputs, |arena, slots, part, size, number| {
+                steps.address(&inputs, |memory, slots, part, size, number| {
                     if number == 0 {
-                        for rank in 0..arena.ranks {
-                            arena_message(arena, slots, rank, output.bytes, call.name())?;
+                        for rank in 0..memory.ranks {
+                            memory_message(memory, slots, rank, output.bytes, call.name())?;
                         }
                     }
                     let piece = piece(output.bytes, size, number);
                     // SAFETY: the parts of a slot have the size of a piece.
-                    unsafe { reduce_slots(arena, slots, part, None, piece, *reduction, *dtype, output.start) };
+                    unsafe { reduce_slots(memory, slots, part, None, piece, *reduction, *dtype, output.start) };
                     Ok(())
                 })
             }
             Collective::AllToAll { inputs, outputs } => {
                 let (inputs, outputs) = (pin_all(inputs)?, pin_all(outputs)?);
-                steps.address(&inputs, |arena, slots, part, size, number| {
+                steps.address(&inputs, |memory, slots, part, size, number| {
                     for (rank, output) in outputs.iter().enumerate() {
                         if number == 0 {
-                            arena_message(arena, slots, rank, output.bytes, call.name())?;
+                            memory_message(memory, slots, rank, output.bytes, call.name())?;
                         }
-                        output.take(piece(output.bytes, size, number), arena.slot(slots, rank).wrapping_add(part));
+                        output.take(piece(output.bytes, size, number), memory.slot(slots, rank).wrapping_add(part));
                     }
                     Ok(())
                 })
@@ -287,14 +292,14 @@ fn wrong_size(name: &str, expected: usize, found: usize) -> Error {
 }
 
 /// Checks that a rank sends as many bytes as this one expects. The lengths of a call lie beside its first piece.
-fn arena_message(arena: &Arena, slots: usize, from: usize, expected: usize, name: &str) -> Result<()> {
-    let sent = arena.length(slots, from, arena.rank).load(Ordering::Relaxed);
+fn memory_message(memory: &GroupMemory, slots: usize, from: usize, expected: usize, name: &str) -> Result<()> {
+    let sent = memory.length(slots, from, memory.rank).load(Ordering::Relaxed);
     if sent == expected as u64 {
         return Ok(());
     }
     Err(Error::runtime(format!(
         "{name}: rank {from} sends {sent} bytes to rank {}, which expects {expected}",
-        arena.rank
+        memory.rank
     )))
 }
 
@@ -304,7 +309,7 @@ fn arena_message(arena: &Arena, slots: usize, from: usize, expected: usize, name
 /// # Safety
 /// The piece lies in the message, and in each slot from `part` on; so many bytes lie behind `own`.
 unsafe fn reduce_slots(
-    arena: &Arena,
+    memory: &GroupMemory,
     slots: usize,
     part: usize,
     own: Option<*const u8>,
@@ -314,9 +319,9 @@ unsafe fn reduce_slots(
     start: *mut u8,
 ) {
     let mut sources: Vec<*const u8> =
-        (0..arena.ranks).map(|rank| arena.slot(slots, rank).wrapping_add(part).cast_const()).collect();
+        (0..memory.ranks).map(|rank| memory.slot(slots, rank).wrapping_add(part).cast_const()).collect();
     if let Some(own) = own {
-        sources[arena.rank] = own;
+        sources[memory.rank] = own;
     }
     // SAFETY: the caller's contract.
     unsafe { reduce::reduce(reduction, dtype, start.wrapping_add(piece.at), &sources, piece.bytes) };
@@ -325,7 +330,7 @@ unsafe fn reduce_slots(
 /// The steps of one call.
 struct Steps<'a, 'b> {
     channel: &'a mut Channel,
-    arena: &'a Arena,
+    memory: &'a GroupMemory,
     call: &'a Collective,
     mine: Announced,
     limit: &'a mut Limit<'b>,
@@ -340,10 +345,10 @@ impl Steps<'_, '_> {
     fn meet(&mut self, given: Transfer) -> Result<()> {
         let name = self.call.name();
         let results = std::mem::replace(&mut self.results, Transfer::Nothing);
-        if self.arena.places.spans() {
-            self.arena.announce([given, results]);
+        if self.memory.places.spans() {
+            self.memory.announce([given, results]);
         }
-        self.arena.meet(&|| name.to_owned(), self.limit)?;
+        self.memory.meet(&|| name.to_owned(), self.limit)?;
         if !self.met {
             self.met = true;
             self.compare()?;
@@ -352,7 +357,7 @@ impl Steps<'_, '_> {
     }
 
     fn announced(&self, rank: usize) -> Announced {
-        let words = &self.arena.cell(rank).announcements[self.mine.sequence as usize % 2].words;
+        let words = &self.memory.cell(rank).announcements[self.mine.sequence as usize % 2].words;
         let [sequence, call, details, bytes, longest] =
             std::array::from_fn(|index| words[index].load(Ordering::Relaxed));
         Announced { sequence, call, details, bytes, longest }
@@ -362,7 +367,7 @@ impl Steps<'_, '_> {
     fn compare(&self) -> Result<()> {
         let key = |rank| Announced { longest: 0, ..self.announced(rank) };
         let first = key(0);
-        let Some(odd) = (1..self.arena.ranks).find(|&rank| key(rank) != first) else { return Ok(()) };
+        let Some(odd) = (1..self.memory.ranks).find(|&rank| key(rank) != first) else { return Ok(()) };
         let (other, what) =
             (key(odd), if first.sequence == key(odd).sequence { "" } else { " (another call in order)" });
         Err(Error::runtime(format!(
@@ -383,13 +388,13 @@ impl Steps<'_, '_> {
         &mut self,
         bytes: usize,
         given: Option<&Pinned<'_>>,
-        mut read: impl FnMut(&Arena, usize, Piece),
+        mut read: impl FnMut(&GroupMemory, usize, Piece),
     ) -> Result<()> {
-        let (arena, size) = (self.arena, self.arena.piece_of(bytes));
+        let (memory, size) = (self.memory, self.memory.piece_of(bytes));
         let count = bytes.div_ceil(size).max(1);
         let write = |slots, number| {
             if let Some(given) = given {
-                given.give(piece(bytes, size, number), arena.slot(slots, arena.rank));
+                given.give(piece(bytes, size, number), memory.slot(slots, memory.rank));
             }
         };
         let to = match self.call {
@@ -406,7 +411,7 @@ impl Steps<'_, '_> {
                 slots = self.next();
                 write(slots, number + 1);
             }
-            read(arena, ready, piece(bytes, size, number));
+            read(memory, ready, piece(bytes, size, number));
         }
         Ok(())
     }
@@ -416,26 +421,26 @@ impl Steps<'_, '_> {
     fn address(
         &mut self,
         given: &[Pinned<'_>],
-        mut read: impl FnMut(&Arena, usize, usize, usize, usize) -> Result<()>,
+        mut read: impl FnMut(&GroupMemory, usize, usize, usize, usize) -> Result<()>,
     ) -> Result<()> {
-        let arena = self.arena;
-        let size = arena.piece / arena.ranks / 64 * 64;
+        let memory = self.memory;
+        let size = memory.piece / memory.ranks / 64 * 64;
         let longest_given = given.iter().map(|message| message.bytes).max().unwrap_or(0);
         let transfer = |side, number| Transfer::Parts { side, bytes: piece(longest_given, size, number).bytes, size };
         let write = |slots, number| {
             for (rank, message) in given.iter().enumerate() {
-                let place = arena.slot(slots, arena.rank).wrapping_add(rank * size);
+                let place = memory.slot(slots, memory.rank).wrapping_add(rank * size);
                 message.give(piece(message.bytes, size, number), place);
             }
         };
         let mut slots = self.next();
-        for rank in 0..arena.ranks {
+        for rank in 0..memory.ranks {
             let bytes = given.get(rank).map_or(0, |message| message.bytes);
-            arena.length(slots, arena.rank, rank).store(bytes as u64, Ordering::Relaxed);
+            memory.length(slots, memory.rank, rank).store(bytes as u64, Ordering::Relaxed);
         }
         write(slots, 0);
         self.meet(transfer(slots, 0))?;
-        let longest = (0..arena.ranks).map(|rank| self.announced(rank).longest).max().unwrap_or(0);
+        let longest = (0..memory.ranks).map(|rank| self.announced(rank).longest).max().unwrap_or(0);
         let count = usize::try_from(longest).unwrap_or(usize::MAX).div_ceil(size).max(1);
         for number in 0..count {
             let ready = slots;
@@ -443,7 +448,7 @@ impl Steps<'_, '_> {
                 slots = self.next();
                 write(slots, number + 1);
             }
-            read(arena, ready, arena.rank * size, size, number)?;
+            read(memory, ready, memory.rank * size, size, number)?;
             if number + 1 < count {
                 self.meet(transfer(slots, number + 1))?;
             }
@@ -453,8 +458,8 @@ impl Steps<'_, '_> {
 
     /// Each rank reduces a range of every piece, and those that are to have the whole result take it.
     fn reduce(&mut self, span: &Pinned<'_>, reduction: Reduction, dtype: DType, wanted: bool) -> Result<()> {
-        let (arena, bytes) = (self.arena, span.bytes);
-        let size = arena.piece_of(bytes);
+        let (memory, bytes) = (self.memory, span.bytes);
+        let size = memory.piece_of(bytes);
         let count = bytes.div_ceil(size).max(1);
         let mut slots = self.next();
         let to = match self.call {
@@ -463,11 +468,11 @@ impl Steps<'_, '_> {
         };
         // No other rank reads the range that this one reduces, so it stays in the message.
         let own = |piece: Piece| {
-            let at = range_start(piece.bytes, arena.rank, arena.ranks);
-            Piece { at, bytes: range_start(piece.bytes, arena.rank + 1, arena.ranks) - at }
+            let at = range_start(piece.bytes, memory.rank, memory.ranks);
+            Piece { at, bytes: range_start(piece.bytes, memory.rank + 1, memory.ranks) - at }
         };
         let give = |slots, number| {
-            let (piece, slot) = (piece(bytes, size, number), arena.slot(slots, arena.rank));
+            let (piece, slot) = (piece(bytes, size, number), memory.slot(slots, memory.rank));
             let Piece { at, bytes } = own(piece);
             let end = at + bytes;
             span.give(Piece { at: piece.at, bytes: at }, slot);
@@ -478,10 +483,10 @@ impl Steps<'_, '_> {
         self.meet(Transfer::Ranges { side: slots, bytes: first.bytes })?;
         for number in 0..count {
             let (ready, now) = (slots, piece(bytes, size, number));
-            let (result, range) = (arena.slot(ready, arena.ranks), own(now));
+            let (result, range) = (memory.slot(ready, memory.ranks), own(now));
             let given = span.start.wrapping_add(now.at + range.at).cast_const();
             // SAFETY: the range lies in the piece, and so in the message and in the slots, at the same place in each.
-            unsafe { reduce_slots(arena, ready, range.at, Some(given), range, reduction, dtype, result) };
+            unsafe { reduce_slots(memory, ready, range.at, Some(given), range, reduction, dtype, result) };
             self.results = Transfer::Results { side: ready, bytes: now.bytes, to };
             let mut given = Transfer::Nothing;
             if number + 1 < count {

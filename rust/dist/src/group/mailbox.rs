@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use rushlight_core::{Error, Result};
 
-use super::arena::Arena;
 use super::collectives::Span;
+use super::memory::GroupMemory;
 use super::ring::Ring;
 use super::work::Work;
 
@@ -165,29 +165,29 @@ impl Mailbox {
     }
 
     /// Moves what can be moved; whether anything was.
-    pub fn advance(&mut self, arena: &Arena) -> bool {
+    pub fn advance(&mut self, memory: &GroupMemory) -> bool {
         let mut moved = false;
-        for to in 0..arena.ranks {
-            moved |= self.advance_sends(arena, to);
+        for to in 0..memory.ranks {
+            moved |= self.advance_sends(memory, to);
         }
-        for from in 0..arena.ranks {
-            moved |= self.advance_arriving(arena, from);
+        for from in 0..memory.ranks {
+            moved |= self.advance_arriving(memory, from);
         }
         if !moved && self.looked.elapsed() >= LOOK {
             self.looked = Instant::now();
-            self.give_up_lost(arena);
+            self.give_up_lost(memory);
         }
-        arena.expect(!self.is_idle());
+        memory.expect(!self.is_idle());
         moved
     }
 
-    fn advance_sends(&mut self, arena: &Arena, to: usize) -> bool {
+    fn advance_sends(&mut self, memory: &GroupMemory, to: usize) -> bool {
         let mut moved = false;
         while let Some(send) = self.sends[to].front_mut() {
-            match send.advance(&Ring::new(arena, arena.rank, to)) {
+            match send.advance(&Ring::new(memory, memory.rank, to)) {
                 Ok(some) => moved |= some,
                 Err(error) => {
-                    send.work.fail(arena.fail(error));
+                    send.work.fail(memory.fail(error));
                     self.sends[to].pop_front();
                     continue;
                 }
@@ -199,13 +199,13 @@ impl Mailbox {
             self.sends[to].pop_front();
         }
         if moved {
-            arena.ring_bell(to);
+            memory.ring_bell(to);
         }
         moved
     }
 
-    fn advance_arriving(&mut self, arena: &Arena, from: usize) -> bool {
-        let ring = Ring::new(arena, from, arena.rank);
+    fn advance_arriving(&mut self, memory: &GroupMemory, from: usize) -> bool {
+        let ring = Ring::new(memory, from, memory.rank);
         let mut moved = false;
         loop {
             if self.arriving[from].is_none() {
@@ -243,7 +243,7 @@ impl Mailbox {
                 Destination::Aside(bytes) => {
                     if bytes.try_reserve(count).is_err() {
                         *destination = Destination::Nowhere;
-                        arena.fail(Error::runtime("no memory for a message that nobody has received yet"));
+                        memory.fail(Error::runtime("no memory for a message that nobody has received yet"));
                         continue;
                     }
                     // SAFETY: `count` bytes were reserved behind the present ones, and the read fills them.
@@ -267,14 +267,14 @@ impl Mailbox {
             }
         }
         if moved {
-            arena.ring_bell(from);
+            memory.ring_bell(from);
         }
         moved
     }
 
     /// Whether bytes of a rank lie here that have a place to go to.
-    fn can_read(&self, arena: &Arena, from: usize) -> bool {
-        let filled = Ring::new(arena, from, arena.rank).filled();
+    fn can_read(&self, memory: &GroupMemory, from: usize) -> bool {
+        let filled = Ring::new(memory, from, memory.rank).filled();
         match &self.arriving[from] {
             None => filled >= FRAME,
             Some(arriving) => filled > 0 && arriving.destination.is_some(),
@@ -302,17 +302,17 @@ impl Mailbox {
     }
 
     /// Ends what waits for a rank that is gone, and what waits too long.
-    fn give_up_lost(&mut self, arena: &Arena) {
-        let failed = arena.failure();
-        let mut gone: Vec<Option<Option<String>>> = vec![None; arena.ranks];
-        let mut lost = |rank: usize| gone[rank].get_or_insert_with(|| arena.gone(rank)).clone();
+    fn give_up_lost(&mut self, memory: &GroupMemory) {
+        let failed = memory.failure();
+        let mut gone: Vec<Option<Option<String>>> = vec![None; memory.ranks];
+        let mut lost = |rank: usize| gone[rank].get_or_insert_with(|| memory.gone(rank)).clone();
         // Why a message ends that waits for a rank which is gone for a reason, or `None` if it may still come.
         let ended = |why: Option<String>, deadline: Deadline, what: &str| match (&failed, why) {
-            (Some(_), _) => arena.check_in(&|| what.to_owned()).err(),
+            (Some(_), _) => memory.check_in(&|| what.to_owned()).err(),
             (None, Some(why)) => Some(Error::runtime(format!("Connection closed by peer: {why}, in {what}"))),
             (None, None) => deadline.is_over().then(|| deadline.error(what)),
         };
-        for to in 0..arena.ranks {
+        for to in 0..memory.ranks {
             let Some(first) = self.sends[to].front() else { continue };
             let why = lost(to);
             // A part of a message cannot be taken back.
@@ -321,7 +321,7 @@ impl Mailbox {
                 continue;
             };
             if breaks_off {
-                arena.fail(error.clone());
+                memory.fail(error.clone());
             }
             for send in self.sends[to].drain(..) {
                 send.work.fail(error.clone());
@@ -329,7 +329,7 @@ impl Mailbox {
         }
         // What a rank sent before it ended comes first. Its end is looked up before the ring, which it filled before.
         let can_read: Vec<bool> =
-            (0..arena.ranks).map(|from| lost(from).is_some() && self.can_read(arena, from)).collect();
+            (0..memory.ranks).map(|from| lost(from).is_some() && self.can_read(memory, from)).collect();
         let mut lost = |rank: usize| lost(rank).filter(|_| !can_read[rank]);
         for (from, arriving) in self.arriving.iter_mut().enumerate() {
             let Some(Arriving { destination: Some(destination), .. }) = arriving else { continue };
@@ -342,7 +342,7 @@ impl Mailbox {
         }
         self.receives.retain(|receive| {
             let named = receive.from.map_or("any rank".to_owned(), |rank| format!("rank {rank}"));
-            let others = || (0..arena.ranks).filter(|&rank| rank != arena.rank);
+            let others = || (0..memory.ranks).filter(|&rank| rank != memory.rank);
             let why = match receive.from {
                 Some(rank) => lost(rank),
                 // A message of any rank can come while one of them lives.

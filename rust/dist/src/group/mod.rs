@@ -1,6 +1,6 @@
 //! A group of processes that exchange tensors through shared memory, which companions keep equal between machines.
 //!
-//! `arena` is the shared memory and where things lie in it, `places` the machines of the ranks, `peers` the meetings of
+//! `memory` is the shared memory and where things lie in it, `places` the machines of the ranks, `peers` the meetings of
 //! ranks and the watch over their processes. `collectives` has the calls of all ranks together, `reduce` their
 //! arithmetic, `transfer` what of a call other machines need. `mailbox` has the messages between two ranks, `ring` the
 //! memory through which they go, `work` the state of a call that is under way.
@@ -8,9 +8,9 @@
 //! Ranks are combined in their order, so that all of them get the same bits in every run. No wait is without an end: a
 //! rank that dies, leaves, gives up or makes another call is an error on all others.
 
-pub(crate) mod arena;
 mod collectives;
 mod mailbox;
+pub(crate) mod memory;
 mod peers;
 mod places;
 mod reduce;
@@ -27,13 +27,13 @@ use std::time::{Duration, Instant};
 use rushlight_core::storage::Storage;
 use rushlight_core::{Error, Result, fork};
 
-use arena::Arena;
 use collectives::Channel;
 use mailbox::Mailbox;
+use memory::GroupMemory;
 use peers::Limit;
 
-pub use arena::size;
 pub use collectives::{Collective, Span};
+pub use memory::size;
 pub use peers::Pause;
 pub use places::Places;
 pub use reduce::{Reduction, check};
@@ -61,7 +61,7 @@ struct Queue {
 }
 
 struct Shared {
-    arena: Arena,
+    memory: GroupMemory,
     queue: Mutex<Queue>,
     changed: Condvar,
     mailbox: Mutex<Mailbox>,
@@ -81,13 +81,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Group {
-    /// Joins the group whose arena lies in `storage` as `rank`.
+    /// Joins the group whose memory lies in `storage` as `rank`.
     pub fn join(storage: Storage, rank: usize, places: Places) -> Result<Group> {
-        let arena = Arena::new(storage, rank, places)?;
-        arena.join()?;
+        let memory = GroupMemory::new(storage, rank, places)?;
+        memory.join()?;
         let shared = Shared {
-            mailbox: Mutex::new(Mailbox::new(arena.ranks)),
-            arena,
+            mailbox: Mutex::new(Mailbox::new(memory.ranks)),
+            memory,
             queue: Mutex::default(),
             changed: Condvar::new(),
             carried: AtomicBool::new(false),
@@ -97,11 +97,11 @@ impl Group {
     }
 
     pub fn rank(&self) -> usize {
-        self.shared.arena.rank
+        self.shared.memory.rank
     }
 
     pub fn ranks(&self) -> usize {
-        self.shared.arena.ranks
+        self.shared.memory.ranks
     }
 
     fn check(&self) -> Result<()> {
@@ -112,7 +112,7 @@ impl Group {
         if self.shared.closing.load(Ordering::Acquire) {
             return Err(Error::runtime("the process group was destroyed"));
         }
-        self.shared.arena.check()
+        self.shared.memory.check()
     }
 
     /// Makes a collective call on this thread, after those that were begun before.
@@ -169,7 +169,7 @@ impl Group {
         self.other(to, "destination")?;
         let mut mailbox = lock(&self.shared.mailbox);
         let work = mailbox.send(span, to, tag, timeout);
-        mailbox.advance(&self.shared.arena);
+        mailbox.advance(&self.shared.memory);
         Ok(work)
     }
 
@@ -181,7 +181,7 @@ impl Group {
         }
         let mut mailbox = lock(&self.shared.mailbox);
         let work = mailbox.receive(span, from, tag, timeout);
-        mailbox.advance(&self.shared.arena);
+        mailbox.advance(&self.shared.memory);
         Ok(work)
     }
 
@@ -201,7 +201,7 @@ impl Group {
     /// The outcome of a call, if it is over. Moves messages.
     pub fn poll(&self, work: &Work) -> Option<Outcome> {
         if self.generation == fork::generation() {
-            lock(&self.shared.mailbox).advance(&self.shared.arena);
+            lock(&self.shared.mailbox).advance(&self.shared.memory);
         }
         work.outcome()
     }
@@ -214,10 +214,10 @@ impl Group {
         let began = Instant::now();
         let mut paused = began;
         loop {
-            let heard = self.shared.arena.own().bell.load(Ordering::Acquire);
+            let heard = self.shared.memory.own().bell.load(Ordering::Acquire);
             let (moved, idle) = {
                 let mut mailbox = lock(&self.shared.mailbox);
-                (mailbox.advance(&self.shared.arena), mailbox.is_idle())
+                (mailbox.advance(&self.shared.memory), mailbox.is_idle())
             };
             if let Some(outcome) = work.outcome() {
                 return outcome;
@@ -230,7 +230,7 @@ impl Group {
                     return outcome;
                 }
             } else if !moved {
-                self.shared.arena.await_bell(heard);
+                self.shared.memory.await_bell(heard);
             }
             if paused.elapsed() >= PATIENCE {
                 pause()?;
@@ -251,7 +251,7 @@ impl Group {
             return;
         }
         self.shared.changed.notify_all();
-        self.shared.arena.leave();
+        self.shared.memory.leave();
     }
 }
 
@@ -267,7 +267,7 @@ impl Shared {
         queue.busy = true;
         let mut channel = std::mem::take(&mut queue.channel);
         drop(queue);
-        let result = channel.run(&self.arena, call, limit);
+        let result = channel.run(&self.memory, call, limit);
         let mut queue = lock(&self.queue);
         queue.channel = channel;
         queue.busy = false;
@@ -308,10 +308,10 @@ impl Shared {
     /// The thread that moves messages until none is under way.
     fn carry(&self) {
         loop {
-            let heard = self.arena.own().bell.load(Ordering::Acquire);
+            let heard = self.memory.own().bell.load(Ordering::Acquire);
             let moved = {
                 let mut mailbox = lock(&self.mailbox);
-                let moved = mailbox.advance(&self.arena);
+                let moved = mailbox.advance(&self.memory);
                 if mailbox.is_idle() || self.closing.load(Ordering::Acquire) {
                     self.carried.store(false, Ordering::Release);
                     return;
@@ -319,7 +319,7 @@ impl Shared {
                 moved
             };
             if !moved {
-                self.arena.await_bell(heard);
+                self.memory.await_bell(heard);
             }
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rushlight_core::futex;
 use rushlight_core::{Error, Result};
 
-use super::arena::{ABSENT, Arena, DEAD, LEFT, LOST, PRESENT};
+use super::memory::{ABSENT, DEAD, GroupMemory, LEFT, LOST, PRESENT};
 
 /// How long a sleep lasts before the peers are looked at.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -54,7 +54,7 @@ fn look_up(pid: u32) -> Option<(char, u64)> {
     }
 }
 
-impl Arena {
+impl GroupMemory {
     /// Takes this rank's cell.
     pub fn join(&self) -> Result<()> {
         let cell = self.own();

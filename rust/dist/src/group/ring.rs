@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::arena::{Arena, RingHeader};
+use super::memory::{GroupMemory, RingHeader};
 
 /// Copies between a ring and memory, at a position that only grows.
 pub struct Ring<'a> {
@@ -12,9 +12,9 @@ pub struct Ring<'a> {
 }
 
 impl Ring<'_> {
-    pub fn new(arena: &Arena, from: usize, to: usize) -> Ring<'_> {
-        let (header, bytes) = arena.ring(from, to);
-        Ring { header, bytes, size: arena.ring_bytes() }
+    pub fn new(memory: &GroupMemory, from: usize, to: usize) -> Ring<'_> {
+        let (header, bytes) = memory.ring(from, to);
+        Ring { header, bytes, size: memory.ring_bytes() }
     }
 
     /// How many bytes have been read in all.

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::arena::Arena;
+use super::memory::GroupMemory;
 
-/// A part of the arena. `side` is the parity of the piece, `to` the only rank that reads it.
+/// A part of the memory. `side` is the parity of the piece, `to` the only rank that reads it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transfer {
     Nothing,
@@ -51,8 +51,8 @@ impl Transfer {
     }
 
     /// The transfer of these words; what cannot be one is nothing.
-    pub fn from_words(words: [u64; 3], arena: &Arena) -> Transfer {
-        let (ranks, piece) = (arena.ranks, arena.piece);
+    pub fn from_words(words: [u64; 3], memory: &GroupMemory) -> Transfer {
+        let (ranks, piece) = (memory.ranks, memory.piece);
         let side = (words[0] >> 8 & 1) as usize;
         let bytes = usize::try_from(words[1]).unwrap_or(0).min(piece);
         let other = usize::try_from(words[2]).unwrap_or(0);
@@ -75,36 +75,36 @@ impl Transfer {
     }
 
     /// Calls `each` with the place and number of bytes of everything that ranks of `machine` read of what `rank` wrote.
-    pub fn for_each(self, arena: &Arena, rank: usize, machine: usize, each: &mut dyn FnMut(*mut u8, usize)) {
-        let (places, ranks) = (&arena.places, arena.ranks);
+    pub fn for_each(self, memory: &GroupMemory, rank: usize, machine: usize, each: &mut dyn FnMut(*mut u8, usize)) {
+        let (places, ranks) = (&memory.places, memory.ranks);
         let range = |bytes, rank| {
             let start = range_start(bytes, rank, ranks);
             (start, range_start(bytes, rank + 1, ranks) - start)
         };
         let reads = |to: Option<usize>| to.is_none_or(|to| places.machine_of(to) == machine);
         match self {
-            Transfer::Slot { side, bytes, to } if reads(to) => each(arena.slot(side, rank), bytes),
+            Transfer::Slot { side, bytes, to } if reads(to) => each(memory.slot(side, rank), bytes),
             Transfer::Parts { side, bytes, size } => {
                 for &to in places.members(machine) {
-                    each(arena.slot(side, rank).wrapping_add(to * size), bytes);
+                    each(memory.slot(side, rank).wrapping_add(to * size), bytes);
                 }
             }
             Transfer::Ranges { side, bytes } => {
                 for &to in places.members(machine) {
                     let (start, bytes) = range(bytes, to);
-                    each(arena.slot(side, rank).wrapping_add(start), bytes);
+                    each(memory.slot(side, rank).wrapping_add(start), bytes);
                 }
             }
             Transfer::Results { side, bytes, to } if reads(to) => {
                 let (start, bytes) = range(bytes, rank);
-                each(arena.slot(side, ranks).wrapping_add(start), bytes);
+                each(memory.slot(side, ranks).wrapping_add(start), bytes);
             }
             _ => {}
         }
     }
 }
 
-impl Arena {
+impl GroupMemory {
     /// Tells the companion what to exchange at the next meeting.
     pub fn announce(&self, transfers: [Transfer; 2]) {
         for (places, transfer) in self.own().transfers.iter().zip(transfers) {

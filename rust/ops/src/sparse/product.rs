@@ -30,13 +30,13 @@ use crate::view::transpose::T;
 
 /// A sparse matrix times a dense one; the gradient of the first has its indices, unless the whole is requested.
 #[operator]
-pub static PRODUCT: Operator = Operator {
+pub static SPARSE_MM: Operator = Operator {
     name: "_sparse_mm",
     signature: "(Tensor self, Tensor mat2, bool whole=False) -> Tensor",
     dtypes: DTypes::NUMBERS,
     sparse: Sparse::Supported,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
-        product(args.tensor(INPUT)?, args.tensor(MAT2)?).map(Output::Tensor)
+        mm(args.tensor(INPUT)?, args.tensor(MAT2)?).map(Output::Tensor)
     })),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(INPUT).union(Saves::input(MAT2)), |d| Expr::new(of_sparse(d))),
@@ -53,7 +53,7 @@ pub static PRODUCT: Operator = Operator {
     ..Operator::BASE
 };
 
-fn product(own: &Tensor, other: &Tensor) -> Result<Tensor> {
+fn mm(own: &Tensor, other: &Tensor) -> Result<Tensor> {
     let places = entries(own, "mm")?;
     if places.indices.sizes()[0] != 2 || own.rank() != 2 {
         return Err(Error::runtime(format!("mm: expected a matrix of two sparse dimensions, got {}", own.rank())));
@@ -78,7 +78,7 @@ fn spread(matrix: &Tensor, indices: &Tensor, values: &Tensor, (to, from): (i64, 
 }
 
 fn of_sparse(d: &BackwardContext) -> Result<Tensor> {
-    use PRODUCT::*;
+    use SPARSE_MM::*;
 
     let (own, other, grad) = (d.input(INPUT).done()?, d.input(MAT2).done()?, d.grad().done()?);
     if d.flag(WHOLE) {
@@ -105,10 +105,10 @@ pub fn times(own: &Tensor, other: &Tensor, whole: bool) -> Result<Tensor> {
         return times_sparse(own, other);
     }
     if own.is_sparse() || !other.is_sparse() {
-        return op!(PRODUCT, own, other, whole);
+        return op!(SPARSE_MM, own, other, whole);
     }
     check_factors(own, other)?;
-    op!(T, &op!(PRODUCT, &op!(T, other)?, &op!(T, own)?, whole)?)
+    op!(T, &op!(SPARSE_MM, &op!(T, other)?, &op!(T, own)?, whole)?)
 }
 
 /// The product of two sparse matrices: with coordinates, or by rows if the first is compressed.
@@ -190,7 +190,7 @@ pub fn bmm(args: &Args) -> Result<Output> {
     let sizes = [batch * rows, batch * inner];
     let whole = op!(FROM_PARTS, &indices, &flat_values(&own)?, sizes_value(&sizes))?;
     let flat = op!(RESHAPE, other, sizes_value(&[batch * inner, columns]))?;
-    let product = op!(PRODUCT, &whole, &flat)?;
+    let product = op!(SPARSE_MM, &whole, &flat)?;
     op!(RESHAPE, &product, sizes_value(&[batch, rows, columns])).map(Output::Tensor)
 }
 

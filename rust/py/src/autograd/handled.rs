@@ -4,6 +4,7 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use rushlight::{Scalar, Storage, Tensor};
 use rushlight_autograd::{Form, Gradients, TensorMeta, modes};
@@ -20,8 +21,19 @@ use crate::{attach, convert, object};
 
 struct PyHandler;
 
-/// The operators whose gradients torch computes together, by one operator: `_GRADIENTS` in `_engine_calls.py` has the functions.
-const TOGETHER: [&str; 4] = ["_conv", "_conv_input", "_slice", "select"];
+/// The names in `rushlight._engine_calls._GRADIENTS`: the operators whose gradients torch computes together, by one operator.
+static TOGETHER: PyOnceLock<Vec<String>> = PyOnceLock::new();
+
+fn has_gradients_together(py: Python<'_>, name: &str) -> PyResult<bool> {
+    let names = TOGETHER.get_or_try_init(py, || {
+        py.import("rushlight._engine_calls")?
+            .getattr("_GRADIENTS")?
+            .try_iter()?
+            .map(|name| name?.extract())
+            .collect::<PyResult<_>>()
+    })?;
+    Ok(names.iter().any(|known| known == name))
+}
 
 impl Handler for PyHandler {
     fn has_class(&self, tensor: &Tensor) -> bool {
@@ -52,10 +64,10 @@ impl Handler for PyHandler {
     }
 
     fn gradients(&self, derive: &BackwardContext) -> rushlight::Result<Option<Gradients>> {
-        if !TOGETHER.contains(&derive.args.op.name) {
-            return Ok(None);
-        }
         attach::acquire(|py| {
+            if !has_gradients_together(py, derive.args.op.name)? {
+                return Ok(None);
+            }
             let _enabled = Enabled::begin();
             let values = PyDict::new(py);
             let params = &derive.args.op.schema().params;
@@ -125,22 +137,22 @@ fn tensors(found: &Bound<'_, PyAny>) -> PyResult<Vec<Tensor>> {
     found.try_iter()?.map(|one| object::tensor(&one?).cloned()).collect()
 }
 
-/// _handled(function, operand, args, kwargs, compute)
+/// _with_supplier(function, operand, args, kwargs, supplier)
 /// --
 ///
-/// The result of a function of the engine, whose first operator with this operand has the results of `compute`. That runs below
+/// The result of a function of the engine, whose first operator with this operand has the results of `supplier`. That runs below
 /// autograd, and the operator is recorded.
 #[pyfunction]
-fn _handled<'py>(
+fn _with_supplier<'py>(
     function: &Bound<'py, PyAny>,
     operand: &Bound<'py, PyAny>,
     args: &Bound<'py, PyTuple>,
     kwargs: &Bound<'py, PyDict>,
-    compute: Bound<'py, PyAny>,
+    supplier: Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let operand = object::tensor(operand)?.clone();
-    let own = compute.clone().unbind();
-    let supplier = Box::new(move || {
+    let own = supplier.clone().unbind();
+    let supply = Box::new(move || {
         attach::acquire(|py| {
             let _enabled = Enabled::begin();
             tensors(&own.bind(py).call0()?)
@@ -150,20 +162,20 @@ fn _handled<'py>(
         let _disabled = overrides::Disabled::begin();
         function.call(args, Some(kwargs))
     };
-    match handled::with_supplier(supplier, operand, call) {
+    match handled::with_supplier(supply, operand, call) {
         (result, None) => result,
         (Err(error), Some(_)) => Err(error),
-        (Ok(_), Some(_)) => handled::below_autograd(|| compute.call0()),
+        (Ok(_), Some(_)) => handled::below_autograd(|| supplier.call0()),
     }
 }
 
-/// _is_handled(tensor)
+/// _is_wrapper(tensor)
 /// --
 ///
 /// Whether the class of a tensor without elements handles the operators that are called with it.
 #[pyfunction]
-fn _is_handled(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
-    object::tensor(tensor).map(Tensor::is_handled)
+fn _is_wrapper(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    object::tensor(tensor).map(Tensor::is_wrapper)
 }
 
 /// _is_recorded(operands)
@@ -224,48 +236,48 @@ fn _below_autograd<'py>(
     handled::below_autograd(|| function.call(args, Some(kwargs)))
 }
 
-/// _decompose(function, args, kwargs)
+/// _handling_parts(function, args, kwargs)
 /// --
 ///
 /// The result of a function whose operators of the engine are handled one by one.
 #[pyfunction]
-fn _decompose<'py>(
+fn _handling_parts<'py>(
     function: &Bound<'py, PyAny>,
     args: &Bound<'py, PyTuple>,
     kwargs: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let _disabled = overrides::Disabled::begin();
-    handled::decompose(|| function.call(args, Some(kwargs)))
+    handled::handling_parts(|| function.call(args, Some(kwargs)))
 }
 
-/// _without_handlers(function, args, kwargs)
+/// _without_class_handlers(function, args, kwargs)
 /// --
 ///
-/// The result of a function that no handler sees.
+/// The result of a function that no handler of a class sees.
 #[pyfunction]
-fn _without_handlers<'py>(
+fn _without_class_handlers<'py>(
     function: &Bound<'py, PyAny>,
     args: &Bound<'py, PyTuple>,
     kwargs: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let _disabled = overrides::Disabled::begin();
-    handled::without_handlers(|| function.call(args, Some(kwargs)))
+    handled::without_class_handlers(|| function.call(args, Some(kwargs)))
 }
 
-/// _make_handled(cls, data, device, requires_grad)
+/// _make_wrapper(cls, data, device, requires_grad)
 /// --
 ///
 /// A leaf of a class that handles operators, with the form of `data`, which has no elements either, whose `device` attribute is `device`.
 #[pyfunction]
-fn _make_handled<'py>(
+fn _make_wrapper<'py>(
     cls: &Bound<'py, PyAny>,
     data: &Bound<'py, PyAny>,
     device: PyRef<'py, PyDevice>,
     requires_grad: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let data = object::tensor(data)?;
-    let storage = Storage::new(Block::handled(data.storage().len()));
-    let meta = TensorMeta { storage, form: Form::Handled, device: device.device, ..data.meta().clone() };
+    let storage = Storage::new(Block::wrapper(data.storage().len()));
+    let meta = TensorMeta { storage, form: Form::Wrapper, device: device.device, ..data.meta().clone() };
     let leaf = Tensor::with_meta(meta);
     if requires_grad {
         leaf.set_requires_grad(true).map_err(raise)?;
@@ -284,13 +296,13 @@ fn _expect_handlers(has_mode: bool) {
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     handled::install(Box::new(PyHandler));
-    module.add_function(wrap_pyfunction!(_handled, module)?)?;
-    module.add_function(wrap_pyfunction!(_is_handled, module)?)?;
+    module.add_function(wrap_pyfunction!(_with_supplier, module)?)?;
+    module.add_function(wrap_pyfunction!(_is_wrapper, module)?)?;
     module.add_function(wrap_pyfunction!(_is_recorded, module)?)?;
     module.add_function(wrap_pyfunction!(_as_views, module)?)?;
     module.add_function(wrap_pyfunction!(_below_autograd, module)?)?;
-    module.add_function(wrap_pyfunction!(_decompose, module)?)?;
-    module.add_function(wrap_pyfunction!(_without_handlers, module)?)?;
-    module.add_function(wrap_pyfunction!(_make_handled, module)?)?;
+    module.add_function(wrap_pyfunction!(_handling_parts, module)?)?;
+    module.add_function(wrap_pyfunction!(_without_class_handlers, module)?)?;
+    module.add_function(wrap_pyfunction!(_make_wrapper, module)?)?;
     module.add_function(wrap_pyfunction!(_expect_handlers, module)?)
 }

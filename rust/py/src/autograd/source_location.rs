@@ -65,7 +65,7 @@ pub fn find_package_dir(py: Python<'_>) -> PyResult<()> {
 /// The current location of the user's program on this thread; empty if the thread is detached, or holds a lock of an
 /// accumulation: looking at frames may collect garbage, which runs Python code.
 pub fn here() -> SourceLocation {
-    if crate::detached::is_detached() || is_accumulating() {
+    if crate::without_gil::is_detached() || is_accumulating() {
         return SourceLocation::default();
     }
     // SAFETY: the thread is attached; the frame is borrowed from the running interpreter.

@@ -17,9 +17,9 @@ use rushlight_cuda::user_allocator::{self, UserAllocator};
 use rushlight_cuda::{ipc, memory, pinned, sent};
 use rushlight_dispatch::create;
 
-use crate::detached::is_detached;
 use crate::errors::raise;
 use crate::reclaim::DeferredDrop;
+use crate::without_gil::is_detached;
 use crate::{device_share, object, storage};
 
 /// The free and the whole memory of a device, in bytes.

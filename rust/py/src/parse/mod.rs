@@ -1,6 +1,6 @@
 //! Binds the arguments of a call to a signature: positional ones first, then keywords, by the address of their interned
 //! name or else by their text and torch's synonyms. `call` has both sides of a call. If nothing fits, `refusal` finds
-//! torch's error with torch's `signatures` and the sentences of `messages`, and `python` what CPython says about calls of
+//! torch's error with torch's `signatures` and the sentences of `messages`, and `written_in_python` what CPython says about calls of
 //! functions that torch writes in Python. `compiled` checks the arguments of functions that are written in Python here alone.
 
 use std::ffi::CStr;
@@ -24,9 +24,9 @@ mod call;
 pub mod compiled;
 mod inside;
 mod messages;
-pub mod python;
 mod refusal;
 mod signatures;
+pub mod written_in_python;
 
 pub use call::{Call, Overload, Raw};
 use call::{Object, says, shown};
@@ -264,7 +264,7 @@ fn read_variadic_ints(last: usize, call: &Call) -> Option<Ints> {
 /// The error if no overload fits.
 #[cold]
 pub fn no_match(name: &str, overloads: &[Overload], signatures: &Signatures, call: &Call) -> PyErr {
-    python::refusal(name, overloads, signatures, call).unwrap_or_else(|| refusal(name, signatures, call))
+    written_in_python::refusal(name, overloads, signatures, call).unwrap_or_else(|| refusal(name, signatures, call))
 }
 
 /// The tensors at `out=`: one, or a tuple or list of as many as there are results.

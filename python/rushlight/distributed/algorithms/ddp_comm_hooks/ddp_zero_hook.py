@@ -23,7 +23,7 @@ def hook_with_zero_step(hook, ddp, zero, shard_buckets=False):
 
     Raises:
         ValueError: the optimizer has no `overlap_with_ddp`.
-        RuntimeError: the backend is `gloo`, as in torch. `mpi` is the same engine.
+        RuntimeError: the backend is `gloo`, as in torch. `mpi` is the same code.
     """
     if not zero._overlap_with_ddp:
         raise ValueError(

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, field
 from enum import Enum
+from typing import ClassVar
 
 __all__ = ["EventSource", "Event", "NodeState", "RdzvEvent"]
 
@@ -41,6 +42,9 @@ class NodeState(str, Enum):  # noqa: UP042
 class _Line:
     """An event as a line of JSON."""
 
+    #: The field that has a member of an enumeration, and the enumeration.
+    _enumerated: ClassVar[tuple[str, type[Enum]]]
+
     def __str__(self):
         return self.serialize()
 
@@ -49,10 +53,20 @@ class _Line:
         return json.dumps(asdict(self))  # type: ignore[call-overload]
 
     @classmethod
-    def _read(cls, data, name, kind):
+    def deserialize(cls, data):
+        """The event of a line of JSON; an event as it is.
+
+        Raises:
+            KeyError: there is no source or state, or none of that name.
+
+        >>> events = torch.distributed.elastic.events
+        >>> events.Event.deserialize('{"name": "saved", "source": "AGENT"}').source
+        <EventSource.AGENT: 'AGENT'>
+        """
         if isinstance(data, cls):
             return data
         found = json.loads(data)
+        name, kind = cls._enumerated
         found[name] = kind[found[name]]
         return cls(**found)
 
@@ -77,14 +91,7 @@ class Event(_Line):
     timestamp: int = 0
     metadata: dict[str, EventMetadataValue] = field(default_factory=dict)
 
-    @staticmethod
-    def deserialize(data):
-        """The event of a line of JSON; an event as it is.
-
-        Raises:
-            KeyError: there is no source, or no source of that name.
-        """
-        return Event._read(data, "source", EventSource)
+    _enumerated = ("source", EventSource)
 
 
 @dataclass
@@ -113,11 +120,4 @@ class RdzvEvent(_Line):
     local_id: int | None = None
     error_trace: str = ""
 
-    @staticmethod
-    def deserialize(data):
-        """The event of a line of JSON; an event as it is.
-
-        Raises:
-            KeyError: there is no state, or no state of that name.
-        """
-        return RdzvEvent._read(data, "node_state", NodeState)
+    _enumerated = ("node_state", NodeState)

@@ -3,7 +3,7 @@
 
 use num_complex::Complex;
 use rushlight_core::Result;
-use rushlight_core::convolution::{Geometry, Target};
+use rushlight_core::convolution::{Computed, Geometry};
 
 use rushlight_par::Address;
 
@@ -46,7 +46,7 @@ unsafe fn put_together<R: Copy>(from: *const R, count: usize, inner: usize, to: 
 /// # Safety
 /// Same as for `super::convolve`.
 pub(super) unsafe fn convolve<R: Pixel + std::ops::Neg<Output = R> + std::ops::Sub<Output = R>>(
-    target: Target,
+    computed: Computed,
     g: &Geometry,
     call: TypedConv<Complex<R>>,
 ) -> Result<()> {
@@ -64,21 +64,21 @@ pub(super) unsafe fn convolve<R: Pixel + std::ops::Neg<Output = R> + std::ops::S
     };
     // SAFETY: guaranteed by the caller (see `# Safety`); the scratch has room for the parts of all operands.
     unsafe {
-        if target != Target::Input {
+        if computed != Computed::Input {
             take_apart(call.input.at(0), images, inputs, input.ptr());
         }
-        if target != Target::Output {
+        if computed != Computed::Output {
             take_apart(call.output.at(0), images, outputs, output.ptr());
         }
         if let Some(values) = call.bias {
             take_apart(values.at(0), g.groups, g.features, bias.ptr());
         }
-        if target != Target::Weight {
+        if computed != Computed::Weight {
             for filter in 0..rows {
                 for k in 0..depth {
                     let value = *call.weight.at(filter * depth + k);
                     // The transpose of a complex number's matrix is that of its conjugate.
-                    let im = if target == Target::Output { value.im } else { -value.im };
+                    let im = if computed == Computed::Output { value.im } else { -value.im };
                     row(filter, 0).add(k).write(value.re);
                     row(filter, 0).add(depth + k).write(-im);
                     row(filter, 1).add(k).write(im);
@@ -93,11 +93,11 @@ pub(super) unsafe fn convolve<R: Pixel + std::ops::Neg<Output = R> + std::ops::S
             output: Address(output.ptr()),
             bias: call.bias.map(|_| Address(bias.ptr())),
         };
-        real.run(target)?;
-        match target {
-            Target::Output => put_together(output.ptr(), images, outputs, call.output.at(0)),
-            Target::Input => put_together(input.ptr(), images, inputs, call.input.at(0)),
-            Target::Weight => {
+        real.run(computed)?;
+        match computed {
+            Computed::Output => put_together(output.ptr(), images, outputs, call.output.at(0)),
+            Computed::Input => put_together(input.ptr(), images, inputs, call.input.at(0)),
+            Computed::Weight => {
                 for filter in 0..rows {
                     let (real, imaginary) = (row(filter, 0), row(filter, 1));
                     for k in 0..depth {

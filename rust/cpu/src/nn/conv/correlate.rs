@@ -44,7 +44,7 @@ pub(super) struct Correlation<T> {
 }
 
 impl<T: Pixel> TypedConv<T> {
-    pub(super) fn forward<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
+    pub(super) fn compute_output<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
         let g = &self.g;
         let (rows, depth) = (g.groups * g.features, g.depth());
         let spaced = (depth * size_of::<T>()).is_multiple_of(PAGE);
@@ -74,7 +74,7 @@ impl<T: Pixel> TypedConv<T> {
         .run(kernels)
     }
 
-    pub(super) fn input<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
+    pub(super) fn compute_input<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
         let g = &self.g;
         let [depth, height, width] = g.space.map(ConvDim::seen);
         let phases: usize = g.space.iter().map(|dim| dim.stride.min(dim.input)).product();
@@ -143,7 +143,7 @@ pub(super) struct Tile {
 impl<T: Pixel> Correlation<T> {
     fn run<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
         if self.is_small(kernels.width) {
-            return self.by_columns(kernels);
+            return self.run_by_columns(kernels);
         }
         let [planes, rows, cols] = self.axes.each_ref().map(|axis| axis.count);
         let tile_cols = even(cols, TILE_COLUMNS);

@@ -110,7 +110,7 @@ impl<T: Pixel> Correlation<T> {
         self.features * with_border.saturating_sub(alone) >= ELEMENT * alone && self.taps_in_bounds(&whole).is_none()
     }
 
-    pub(super) fn by_columns<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
+    pub(super) fn run_by_columns<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
         let pixels: usize = self.axes.iter().map(|axis| axis.count).product();
         let depth = self.channels * self.axes.iter().map(|axis| axis.taps.len()).product::<usize>();
         let chunk = even(self.batch, COLUMNS.min(BYTES / (depth * size_of::<T>()).max(1)) / pixels);
@@ -211,7 +211,7 @@ impl<T: Pixel> TypedConv<T> {
         g.batch > 1 && g.pixels() <= PIXELS && g.features >= FEATURES && g.depth() >= TAPS && g.window() <= BLOCK_TAPS
     }
 
-    pub(super) fn weight_by_columns<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
+    pub(super) fn compute_weight_by_columns<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
         let (g, panel) = (&self.g, 2 * kernels.width);
         let chunk = even(g.batch, COLUMNS / g.pixels());
         let panels = g.features.div_ceil(panel);

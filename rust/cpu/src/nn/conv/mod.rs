@@ -26,7 +26,7 @@ mod padded_tile;
 mod tests;
 mod weight_grad;
 
-use rushlight_core::convolution::{Geometry, Target};
+use rushlight_core::convolution::{Computed, Geometry};
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{DType, Error, Result, dispatch};
 
@@ -45,34 +45,34 @@ pub fn convolves(dtype: DType) -> bool {
 /// # Safety
 /// The operands are row-major, of the sizes in `geometry`, and do not overlap. No spatial dimension is empty, there are
 /// as many outputs as the geometry has windows, and sums of a few of its numbers do not overflow.
-pub unsafe fn convolve(dtype: DType, target: Target, geometry: &Geometry, operands: Operands) -> Result<()> {
+pub unsafe fn convolve(dtype: DType, computed: Computed, geometry: &Geometry, operands: Operands) -> Result<()> {
     dim::check_memory_of_taps(geometry)?;
     dispatch!(dtype, T in [f32, f64, i64, i32] => {
-        TypedConv::<T>::new(geometry, operands).run(target)
+        TypedConv::<T>::new(geometry, operands).run(computed)
     }, else => dispatch!(dtype, T in [c64, c128] => {
         // SAFETY: guaranteed by the caller (see `# Safety`).
-        unsafe { complex::convolve(target, geometry, TypedConv::<T>::new(geometry, operands)) }
+        unsafe { complex::convolve(computed, geometry, TypedConv::<T>::new(geometry, operands)) }
     }, else => Err(Error::unsupported("convolution", dtype))))
 }
 
 impl<T: Pixel> TypedConv<T> {
-    fn run(self, target: Target) -> Result<()> {
-        T::with_kernels(ConvJob { call: self, target })
+    fn run(self, computed: Computed) -> Result<()> {
+        T::with_kernels(ConvJob { call: self, computed })
     }
 }
 
 struct ConvJob<T> {
     call: TypedConv<T>,
-    target: Target,
+    computed: Computed,
 }
 
 impl<T: Pixel> Job<T> for ConvJob<T> {
     fn run<F: Format<T = T>>(self, kernels: &'static Kernels<F>) -> Result<()> {
         debug_assert!(F::IN_PLACE, "the microkernels read images in place");
-        match self.target {
-            Target::Output => self.call.forward(kernels),
-            Target::Input => self.call.input(kernels),
-            Target::Weight => self.call.weight(kernels),
+        match self.computed {
+            Computed::Output => self.call.compute_output(kernels),
+            Computed::Input => self.call.compute_input(kernels),
+            Computed::Weight => self.call.compute_weight(kernels),
         }
     }
 }

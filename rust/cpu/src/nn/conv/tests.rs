@@ -15,22 +15,29 @@ fn values(count: usize, seed: &mut u64, complex: bool) -> Vec<c128> {
     (0..count).map(|_| c128::new(next(), if complex { next() } else { 0.0 })).collect()
 }
 
-fn defined(target: Target, g: &Geometry, input: &mut [c128], weight: &mut [c128], output: &mut [c128], bias: &[c128]) {
+fn defined(
+    computed: Computed,
+    g: &Geometry,
+    input: &mut [c128],
+    weight: &mut [c128],
+    output: &mut [c128],
+    bias: &[c128],
+) {
     let places = |sizes: [usize; 3]| {
         (0..sizes.iter().product())
             .map(move |i: usize| [i / sizes[2] / sizes[1], i / sizes[2] % sizes[1], i % sizes[2]])
     };
-    match target {
-        Target::Output => output.fill(c128::default()),
-        Target::Input => input.fill(c128::default()),
-        Target::Weight => weight.fill(c128::default()),
+    match computed {
+        Computed::Output => output.fill(c128::default()),
+        Computed::Input => input.fill(c128::default()),
+        Computed::Weight => weight.fill(c128::default()),
     }
     for image in 0..g.batch * g.groups {
         for feature in 0..g.features {
             let filter = image % g.groups * g.features + feature;
             for (pixel, at) in places(g.output()).enumerate() {
                 let o = (image * g.features + feature) * g.pixels() + pixel;
-                if target == Target::Output {
+                if computed == Computed::Output {
                     output[o] = bias[filter];
                 }
                 for channel in 0..g.channels {
@@ -45,10 +52,10 @@ fn defined(target: Target, g: &Geometry, input: &mut [c128], weight: &mut [c128]
                         let place = (seen[0] * g.space[1].input + seen[1]) * g.space[2].input + seen[2];
                         let i = (image * g.channels + channel) * g.area() + place;
                         let w = (filter * g.channels + channel) * g.window() + tap;
-                        match target {
-                            Target::Output => output[o] += input[i] * weight[w],
-                            Target::Input => input[i] += output[o] * weight[w],
-                            Target::Weight => weight[w] += output[o] * input[i],
+                        match computed {
+                            Computed::Output => output[o] += input[i] * weight[w],
+                            Computed::Input => input[i] += output[o] * weight[w],
+                            Computed::Weight => weight[w] += output[o] * input[i],
                         }
                     }
                 }
@@ -61,7 +68,7 @@ fn defined(target: Target, g: &Geometry, input: &mut [c128], weight: &mut [c128]
 fn compare<T: Copy>(dtype: DType, g: &Geometry, seed: &mut u64, to: fn(c128) -> T, from: fn(T) -> c128) {
     let complex = dtype.is_complex();
     let filters = g.groups * g.features;
-    for target in [Target::Output, Target::Input, Target::Weight] {
+    for computed in [Computed::Output, Computed::Input, Computed::Weight] {
         let mut input = values(g.batch * g.groups * g.channels * g.area(), seed, complex);
         let mut weight = values(filters * g.depth(), seed, complex);
         let mut output = values(g.batch * filters * g.pixels(), seed, complex);
@@ -72,18 +79,18 @@ fn compare<T: Copy>(dtype: DType, g: &Geometry, seed: &mut u64, to: fn(c128) -> 
             input: i.as_mut_ptr().cast(),
             weight: w.as_mut_ptr().cast(),
             output: o.as_mut_ptr().cast(),
-            bias: (target == Target::Output).then_some(b.as_ptr().cast()),
+            bias: (computed == Computed::Output).then_some(b.as_ptr().cast()),
         };
         // SAFETY: the vectors have the geometry's sizes.
-        unsafe { convolve(dtype, target, g, operands).unwrap() };
-        defined(target, g, &mut input, &mut weight, &mut output, &bias);
-        let (found, wanted) = match target {
-            Target::Output => (o, output),
-            Target::Input => (i, input),
-            Target::Weight => (w, weight),
+        unsafe { convolve(dtype, computed, g, operands).unwrap() };
+        defined(computed, g, &mut input, &mut weight, &mut output, &bias);
+        let (found, wanted) = match computed {
+            Computed::Output => (o, output),
+            Computed::Input => (i, input),
+            Computed::Weight => (w, weight),
         };
         let found: Vec<c128> = found.into_iter().map(from).collect();
-        assert_eq!(found, wanted, "{target:?} {dtype:?} {g:?}");
+        assert_eq!(found, wanted, "{computed:?} {dtype:?} {g:?}");
     }
 }
 

@@ -38,9 +38,9 @@ struct WeightTiling {
 }
 
 impl<T: Pixel> TypedConv<T> {
-    pub(super) fn weight<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
+    pub(super) fn compute_weight<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
         if self.is_small() {
-            return self.weight_by_columns(kernels);
+            return self.compute_weight_by_columns(kernels);
         }
         let g = &self.g;
         let size = g.groups * g.features * g.depth();

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use rushlight_autograd::Tensor;
-use rushlight_core::convolution::Target;
+use rushlight_core::convolution::Computed;
 use rushlight_core::memory_format::has_channels_last;
 use rushlight_core::{DType, Result, window};
 use rushlight_cuda::dnn;
@@ -54,7 +54,7 @@ fn is_even([input, weight, output]: [&Tensor; 3], space: &Space) -> bool {
 
 /// The description of a call, unless a number is too large.
 fn described(
-    target: Target,
+    computed: Computed,
     space: &Space,
     sizes: [&[isize]; 3],
     dtype: DType,
@@ -65,7 +65,7 @@ fn described(
     few(input).and(few(weight)).and(few(output))?;
     let dims = space.strides.len();
     Some(dnn::Convolution {
-        target,
+        computed,
         dtype,
         channels_last: last,
         input: numbers(input)?,
@@ -88,8 +88,8 @@ fn padded(input: &Tensor, before: &[i64], after: &[i64]) -> Result<Tensor> {
     }
 }
 
-/// Computes the target from the other two of input, weight and output. False if cuDNN does not take it.
-pub fn run(target: Target, space: &Space, operands: [&Tensor; 3]) -> Result<bool> {
+/// Computes one tensor from the other two of input, weight and output. False if cuDNN does not take it.
+pub fn run(computed: Computed, space: &Space, operands: [&Tensor; 3]) -> Result<bool> {
     let dtype = operands[0].dtype();
     if !dnn::takes(dtype) || operands.iter().any(|tensor| tensor.dtype() != dtype) {
         return Ok(false);
@@ -97,7 +97,7 @@ pub fn run(target: Target, space: &Space, operands: [&Tensor; 3]) -> Result<bool
     let _off = autocast::disable();
     let [input, weight, output] = operands.map(Tensor::detach);
     if is_even([&input, &weight, &output], space) {
-        return convolve(target, space, [&input, &weight, &output]);
+        return convolve(computed, space, [&input, &weight, &output]);
     }
     // With uneven padding, the convolution of a padded input.
     let dims = space.strides.len();
@@ -108,14 +108,14 @@ pub fn run(target: Target, space: &Space, operands: [&Tensor; 3]) -> Result<bool
     let after: Vec<i64> = (0..dims).map(after).collect();
     let zeros = vec![0; 2 * dims];
     let space = Space { groups: space.groups, strides: space.strides, padding: &zeros, dilation: space.dilation };
-    if target != Target::Input {
-        return convolve(target, &space, [&padded(&input, before, &after)?, &weight, &output]);
+    if computed != Computed::Input {
+        return convolve(computed, &space, [&padded(&input, before, &after)?, &weight, &output]);
     }
     let mut sizes = input.sizes().clone();
     (0..dims).for_each(|dim| sizes[2 + dim] += (before[dim] + after[dim]) as isize);
     let spec = TensorSpec::new(&sizes, dtype, &input).formatted(input.layout());
     let whole = allocate(&spec)?;
-    let done = convolve(target, &space, [&whole, &weight, &output])?;
+    let done = convolve(computed, &space, [&whole, &weight, &output])?;
     if done {
         let negative = |list: &[i64]| list.iter().map(|width| -width).collect::<Vec<_>>();
         copy::copy(&input, &padded(&whole, &negative(before), &negative(&after))?)?;
@@ -124,15 +124,15 @@ pub fn run(target: Target, space: &Space, operands: [&Tensor; 3]) -> Result<bool
 }
 
 /// The same with the same padding before and after the elements.
-fn convolve(target: Target, space: &Space, operands: [&Tensor; 3]) -> Result<bool> {
-    let at = target.position();
+fn convolve(computed: Computed, space: &Space, operands: [&Tensor; 3]) -> Result<bool> {
+    let at = computed.position();
     let [input, weight, output] = operands.map(image);
     let images = [&input, &weight, &output];
     let dtype = input.dtype();
     // cuDNN has no kernels for channels-last in float64.
     let last = dtype != DType::F64 && has_channels_last(images[at].layout());
     let sizes = images.map(|tensor| tensor.sizes().as_slice());
-    let Some(call) = described(target, space, sizes, dtype, last) else { return Ok(false) };
+    let Some(call) = described(computed, space, sizes, dtype, last) else { return Ok(false) };
     let format = match (last, input.rank()) {
         (false, _) => None,
         (true, 4) => Some("channels_last"),

@@ -2,7 +2,7 @@
 //! belongs. Only a few long sums need memory, for those of their pieces.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::convolution::Target;
+use rushlight_core::convolution::Computed;
 use rushlight_core::{Dims, Error, Result};
 use rushlight_cuda::convolution::{Convolution, Operand};
 use rushlight_dispatch::allocate::allocate;
@@ -23,9 +23,9 @@ fn strides(tensor: &Tensor) -> [i64; 5] {
     .map(|stride| (stride * tensor.dtype().size() as isize) as i64)
 }
 
-/// Computes the target from the other two of input, weight and output, and adds the bias to the channels of the result.
-pub fn run(target: Target, space: &Space, operands: [&Tensor; 3], bias: Option<&Tensor>) -> Result<()> {
-    let result = operands[target.position()];
+/// Computes one tensor from the other two of input, weight and output, and adds the bias to the channels of the result.
+pub fn run(computed: Computed, space: &Space, operands: [&Tensor; 3], bias: Option<&Tensor>) -> Result<()> {
+    let result = operands[computed.position()];
     let dtype = result.dtype();
     let ready = |tensor: &Tensor| to_dtype(&tensor.detach(), dtype);
     let [input, weight, output] = operands;
@@ -37,7 +37,7 @@ pub fn run(target: Target, space: &Space, operands: [&Tensor; 3], bias: Option<&
     let operands = std::array::from_fn(|n| Operand { first_byte: addresses[n], strides: strides(&tensors[n]) });
     let step = |bias: &Tensor| (bias.layout().strides[0] * dtype.size() as isize) as i64;
     let bias = bias.as_ref().map(|bias| Ok::<_, Error>((held.address(bias)?, step(bias)))).transpose()?;
-    let mut convolution = Convolution::new(target, dtype, &geometry, operands, bias);
+    let mut convolution = Convolution::new(computed, dtype, &geometry, operands, bias);
     let sums = match convolution.workspace() {
         0 => None,
         count => Some(allocate(&TensorSpec::new(&Dims::from_slice(&[count as isize]), dtype.compute(), result))?),

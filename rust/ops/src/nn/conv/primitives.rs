@@ -2,7 +2,7 @@
 //! of the others, so the three provide gradients of any order.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::convolution::Target;
+use rushlight_core::convolution::Computed;
 use rushlight_core::layout::to_dims;
 use rushlight_core::memory_format::{channels_last_format, is_contiguous};
 use rushlight_core::storage::pin_all;
@@ -61,7 +61,7 @@ pub static CONV: Operator = Operator {
         },
         |args, results| {
             run(
-                Target::Output,
+                Computed::Output,
                 args,
                 [args.tensor(INPUT)?, args.tensor(WEIGHT)?, &results[0]],
                 args.optional_tensor(BIAS),
@@ -106,7 +106,7 @@ pub static CONV_INPUT: Operator = Operator {
         },
         |args, results| {
             run(
-                Target::Input,
+                Computed::Input,
                 args,
                 [&results[0], args.tensor(WEIGHT)?, args.tensor(GRAD)?],
                 args.optional_tensor(BIAS),
@@ -203,7 +203,7 @@ pub static CONV_WEIGHT: Operator = Operator {
             let (input, grad) = (args.tensor(INPUT)?, args.tensor(GRAD)?);
             Ok(vec![formatted(TensorSpec::new(&to_dims(args.ints(SIZE)?), input.dtype(), input), input, grad)])
         },
-        |args, results| run(Target::Weight, args, [args.tensor(INPUT)?, &results[0], args.tensor(GRAD)?], None),
+        |args, results| run(Computed::Weight, args, [args.tensor(INPUT)?, &results[0], args.tensor(GRAD)?], None),
     )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(GRAD), |d| {
@@ -284,11 +284,11 @@ fn check_operands(own: [&[isize]; 3], args: &Args) -> Result<()> {
     Err(Error::runtime("operands of a convolution do not fit each other").shapes(own))
 }
 
-/// Computes the target from the other two of input, weight and output, and adds the bias to the channels of the result.
-fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor>) -> Result<()> {
+/// Computes one tensor from the other two of input, weight and output, and adds the bias to the channels of the result.
+fn run(computed: Computed, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor>) -> Result<()> {
     let own = operands.map(|tensor| tensor.sizes().as_slice());
     check_operands(own, args)?;
-    let at = target.position();
+    let at = computed.position();
     let result = operands[at];
     if bias.is_some_and(|bias| bias.sizes().as_slice() != &result.sizes()[1..2]) {
         return Err(Error::runtime("operands of a convolution do not fit each other").shapes(own));
@@ -303,10 +303,10 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
         dilation: args.ints(CONV::DILATION)?,
     };
     if let Device::Cuda(_) = result.device() {
-        if by_cudnn::run(target, &space, operands)? {
+        if by_cudnn::run(computed, &space, operands)? {
             return bias.map_or(Ok(()), |bias| add_to_channels(result, bias));
         }
-        return on_cuda::run(target, &space, operands, bias);
+        return on_cuda::run(computed, &space, operands, bias);
     }
     let mut geometry = space.geometry(own);
     // With one window the stride is not used.
@@ -320,7 +320,7 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
     };
     let tensors = [prepared(0)?, prepared(1)?, prepared(2)?];
     // The kernels add a bias to outputs alone.
-    let (bias, later) = if target == Target::Input { (None, bias) } else { (bias, None) };
+    let (bias, later) = if computed == Computed::Input { (None, bias) } else { (bias, None) };
     let bias = bias.map(|bias| plain(bias, dtype)).transpose()?;
     {
         let pins = pin_all(tensors.iter().map(Tensor::storage))?;
@@ -332,7 +332,7 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
             .map(|(bias, pin)| pin.as_ptr().wrapping_offset(bias.first_byte()).cast_const());
         let operands = Operands { input: start(0), weight: start(1), output: start(2), bias };
         // SAFETY: row-major operands, pinned, of the geometry's sizes; the result is new.
-        unsafe { convolve(dtype, target, &geometry, operands)? };
+        unsafe { convolve(dtype, computed, &geometry, operands)? };
     }
     settle(&tensors[at], result)?;
     later.map_or(Ok(()), |bias| add_to_channels(result, bias))

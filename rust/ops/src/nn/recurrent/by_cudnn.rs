@@ -35,7 +35,7 @@ pub(super) fn run(network: &Network, input: &Tensor, states: &[&Tensor]) -> Resu
     let operands = network.weights.iter().flat_map(Weights::each).chain(states.iter().copied()).chain([input]);
     let is_refused = deterministic::is_enabled()
         || SETTINGS.deterministic.load(Ordering::Relaxed)
-        || operands.into_iter().any(|tensor| tensor.is_handled() || !tensor.batch_dims().is_empty());
+        || operands.into_iter().any(|tensor| tensor.is_wrapper() || !tensor.batch_dims().is_empty());
     let Some((description, _)) = described(network, input, states).filter(|_| !is_refused) else { return Ok(None) };
     if dnn::buffer(card::of(input.device())?, stream::current(index), &description)?.is_none() {
         return Ok(None);

@@ -84,7 +84,7 @@ impl Network<'_> {
             && (self.kind != Kind::Lstm || self.batch_sizes.is_some())
             && ![products, weights.state, &first.output]
                 .iter()
-                .any(|tensor| tensor.is_handled() || !tensor.batch_dims().is_empty())
+                .any(|tensor| tensor.is_wrapper() || !tensor.batch_dims().is_empty())
             && first.output.numel() > 0
     }
 

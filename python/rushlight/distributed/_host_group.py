@@ -1,4 +1,4 @@
-"""The engine's group of some ranks: they find each other through the store and share memory through a socket."""
+"""The group of some ranks for tensors on the CPU: they find each other through the store and share memory through a socket."""
 
 import errno
 import hmac
@@ -50,7 +50,7 @@ def _machine():
     return f"{chosen} {socket.gethostname()} {boot} {namespaces} {os.getuid()}"
 
 
-class EngineGroup:
+class HostGroup:
     """This process's part of the engine's group, and the companion that it has started."""
 
     #: How errors call it, and their class if an argument is wrong.
@@ -97,15 +97,15 @@ def join(store, rank, size, timeout):
     process = None
     if len(numbers) > 1 and rank == local[0]:
         process = _companion.start(store, memory, machines, own, timeout.total_seconds())
-    engine = EngineGroup(group, process)
+    made = HostGroup(group, process)
     try:
         meet(store, rank, size, timeout)
         if len(numbers) > 1:
-            engine.call("barrier", [], [], 0, None, max(1e-3, deadline - time.monotonic()), False)
+            made.call("barrier", [], [], 0, None, max(1e-3, deadline - time.monotonic()), False)
     except BaseException:
-        engine.leave()
+        made.leave()
         raise
-    return engine
+    return made
 
 
 def _of_all(store, name, size, deadline):

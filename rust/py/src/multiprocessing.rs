@@ -1,4 +1,4 @@
-//! Groups of processes that work together: each uses its share of the cores unless the user sets another number, and
+//! The groups of `rushlight.multiprocessing`, whose processes work together: each uses its share of the cores unless the user sets another number, and
 //! all may add to the same elements.
 
 use std::sync::atomic::AtomicUsize;

@@ -1,14 +1,14 @@
 //! The shared memory of a group: who takes part, what each rank is calling, and the bytes that are under way.
 //!
-//! The arena begins with a header, a cell for each rank and one for the companion. Then follow two buffers, each with a
+//! The memory begins with a header, a cell for each rank and one for the companion. Then follow two buffers, each with a
 //! slot for every rank and one slot for results: consecutive pieces of a call use them in turn, so that a rank may write
 //! the next piece while others read this one. At the end there is a ring for each pair of ranks (`mailbox.rs`).
 //!
-//! A group of several machines has an arena on each of them, and a companion process that copies what ranks of other
+//! A group of several machines has such memory on each of them, and a companion process that copies what ranks of other
 //! machines wrote: their cells, the parts of their slots that ranks of this machine read, and the rings between them and
 //! ranks of this machine.
 //!
-//! Every process of the group may write everywhere. What is read from the arena is compared or copied, and never trusted
+//! Every process of the group may write everywhere. What is read from the memory is compared or copied, and never trusted
 //! as a position.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -93,7 +93,7 @@ pub struct RingHeader {
     pub read: AtomicU64,
 }
 
-pub struct Arena {
+pub struct GroupMemory {
     /// Keeps the memory mapped.
     _storage: Storage,
     base: *mut u8,
@@ -107,9 +107,9 @@ pub struct Arena {
 
 // SAFETY: the memory stays mapped while the storage lives; it is accessed through atomics, and through raw copies whose
 // order the meetings and the rings give.
-unsafe impl Send for Arena {}
+unsafe impl Send for GroupMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Arena {}
+unsafe impl Sync for GroupMemory {}
 
 /// The bytes of the ring between two ranks.
 fn ring_bytes(places: &Places) -> usize {
@@ -134,14 +134,14 @@ fn rings_at(places: &Places) -> usize {
     slots_at(places.ranks()) + 2 * (places.ranks() + 1) * piece(places)
 }
 
-/// The bytes of an arena.
+/// The bytes of a group's memory.
 pub fn size(places: &Places) -> usize {
     rings_at(places) + places.rings() * (size_of::<RingHeader>() + ring_bytes(places))
 }
 
-impl Arena {
+impl GroupMemory {
     /// A view of the shared bytes in `storage`, which were zeros at first. `rank` is the number of ranks for the companion.
-    pub fn new(storage: Storage, rank: usize, places: Places) -> Result<Arena> {
+    pub fn new(storage: Storage, rank: usize, places: Places) -> Result<GroupMemory> {
         let ranks = places.ranks();
         if rank > ranks || rank < ranks && !places.is_local(rank) {
             return Err(Error::value(format!("rank {rank} of {ranks} is not on this machine")));
@@ -155,7 +155,7 @@ impl Arena {
         }
         // The address stays valid without a pin.
         storage.expose()?;
-        Ok(Arena { _storage: storage, base, piece: piece(&places), places, ranks, rank })
+        Ok(GroupMemory { _storage: storage, base, piece: piece(&places), places, ranks, rank })
     }
 
     /// The bytes of the pieces of a message.
@@ -169,7 +169,7 @@ impl Arena {
     }
 
     pub fn header(&self) -> &Header {
-        // SAFETY: the arena begins with it, aligned; atomics are valid for all bytes and may change under a reference.
+        // SAFETY: the memory begins with it, aligned; atomics are valid for all bytes and may change under a reference.
         unsafe { &*self.at(0).cast() }
     }
 

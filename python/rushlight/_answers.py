@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    Handler = Callable[..., Any]
+    Answer = Callable[..., Any]
 
 #: Attributes and methods that ask for the elements' dtype, memory or history, and so need no answer of the class.
 OF_THE_ELEMENTS = frozenset(
@@ -37,22 +37,22 @@ _OPERATORS = {
 }
 
 
-def registering(table: dict[str, Handler]) -> Callable[..., Callable[[Handler], Handler]]:
+def registering(table: dict[str, Answer]) -> Callable[..., Callable[[Answer], Answer]]:
     """A decorator that makes a function answer calls of some names. It gets the function called, and its arguments."""
 
-    def handles(*names: str) -> Callable[[Handler], Handler]:
-        def kept(handler: Handler) -> Handler:
-            table.update(dict.fromkeys(names, handler))
-            return handler
+    def answers(*names: str) -> Callable[[Answer], Answer]:
+        def kept(answer: Answer) -> Answer:
+            table.update(dict.fromkeys(names, answer))
+            return answer
 
         return kept
 
-    return handles
+    return answers
 
 
-def fits(handler: Handler, args: tuple[Any, ...], cls: type) -> bool:
-    """Whether a call's first argument is one that a handler takes: an instance of the class, unless ``input`` is Any."""
-    of_the_class = handler.__annotations__.get("input", "Any") != "Any"
+def fits(answer: Answer, args: tuple[Any, ...], cls: type) -> bool:
+    """Whether a call's first argument is one that an answer takes: an instance of the class, unless ``input`` is Any."""
+    of_the_class = answer.__annotations__.get("input", "Any") != "Any"
     return not (of_the_class and args and not isinstance(args[0], cls))
 
 

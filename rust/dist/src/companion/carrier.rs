@@ -1,7 +1,7 @@
-//! The process that calls MPI: it copies between the arenas of the machines.
+//! The process that calls MPI: it copies between the group's memory here and that on other machines.
 //!
 //! When all ranks of this machine have come to a meeting, each other machine gets one message with what they wrote for it.
-//! When the messages of all other machines are there, their bytes are copied into the arena and the ranks go on. Besides,
+//! When the messages of all other machines are there, their bytes are copied into the group's memory and the ranks go on. Besides,
 //! the bytes of the rings between machines are forwarded, never more than the ring at the other end has room for, and each
 //! change of a rank's state, after everything that the rank sent before.
 //!
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rushlight_core::futex;
 
 use super::mpi::{Mpi, Request};
-use crate::group::arena::{ABSENT, Arena, DEAD, LEFT, PARTING, PRESENT};
+use crate::group::memory::{ABSENT, DEAD, GroupMemory, LEFT, PARTING, PRESENT};
 use crate::group::ring::Ring;
 use crate::group::transfer::Transfer;
 
@@ -58,8 +58,8 @@ struct Peer {
     heard_bye: bool,
 }
 
-pub struct Engine<'a> {
-    arena: &'a Arena,
+pub struct Carrier<'a> {
+    memory: &'a GroupMemory,
     mpi: Mpi,
     peers: Vec<Peer>,
     sending: Vec<Request>,
@@ -102,13 +102,13 @@ fn read_words<const N: usize>(words: &[AtomicU64; N]) -> [u64; N] {
     std::array::from_fn(|index| words[index].load(Ordering::Relaxed))
 }
 
-impl<'a> Engine<'a> {
-    pub fn new(arena: &'a Arena, mpi: Mpi) -> Engine<'a> {
-        let (local, ranks) = (arena.places.local().len(), arena.ranks);
-        Engine {
-            arena,
+impl<'a> Carrier<'a> {
+    pub fn new(memory: &'a GroupMemory, mpi: Mpi) -> Carrier<'a> {
+        let (local, ranks) = (memory.places.local().len(), memory.ranks);
+        Carrier {
+            memory,
             mpi,
-            peers: (0..arena.places.machines()).map(|_| Peer::default()).collect(),
+            peers: (0..memory.places.machines()).map(|_| Peer::default()).collect(),
             sending: Vec::new(),
             spare: Vec::new(),
             turn: 0,
@@ -126,8 +126,8 @@ impl<'a> Engine<'a> {
     pub fn serve(&mut self) -> Result<(), String> {
         let mut quiet = Instant::now();
         loop {
-            let heard = self.arena.companion().bell.load(Ordering::Acquire);
-            if self.arena.failure().is_some() {
+            let heard = self.memory.companion().bell.load(Ordering::Acquire);
+            if self.memory.failure().is_some() {
                 return Ok(());
             }
             let mut moved = self.receive()?;
@@ -145,7 +145,7 @@ impl<'a> Engine<'a> {
                 quiet = Instant::now();
                 continue;
             }
-            let bell = &self.arena.companion().bell;
+            let bell = &self.memory.companion().bell;
             match quiet.elapsed() {
                 _ if !self.is_awaited() => futex::wait_shared(bell, heard, LOOK),
                 short if short < BUSY => std::thread::yield_now(),
@@ -157,13 +157,13 @@ impl<'a> Engine<'a> {
 
     /// Whether anybody waits for messages.
     fn is_awaited(&self) -> bool {
-        let expects = |&rank: &usize| self.arena.cell(rank).expects.load(Ordering::Acquire) != 0;
-        self.given || !self.sending.is_empty() || self.arena.places.local().iter().any(expects)
+        let expects = |&rank: &usize| self.memory.cell(rank).expects.load(Ordering::Acquire) != 0;
+        self.given || !self.sending.is_empty() || self.memory.places.local().iter().any(expects)
     }
 
     fn others(&self) -> impl Iterator<Item = usize> + use<> {
-        let own = self.arena.places.own_machine();
-        (0..self.arena.places.machines()).filter(move |&machine| machine != own)
+        let own = self.memory.places.own_machine();
+        (0..self.memory.places.machines()).filter(move |&machine| machine != own)
     }
 
     fn fresh(&mut self, kind: u8) -> Vec<u8> {
@@ -223,47 +223,47 @@ impl<'a> Engine<'a> {
     }
 
     fn handle(&mut self, from: usize, bytes: Vec<u8>) -> Result<(), String> {
-        let arena = self.arena;
+        let memory = self.memory;
         let mut reader = Reader(&bytes);
         let kind = reader.number()? as u8;
         match kind {
             MEETING => {
                 let turn = reader.number()? as u32;
-                for &rank in arena.places.members(from) {
-                    arena.cell(rank).meetings.store(turn, Ordering::Relaxed);
+                for &rank in memory.places.members(from) {
+                    memory.cell(rank).meetings.store(turn, Ordering::Relaxed);
                 }
                 self.peers[from].meetings.push_back(bytes);
                 return Ok(());
             }
             STREAM => {
                 let (source, to) = self.ends(from, &mut reader)?;
-                let ring = Ring::new(arena, source, to);
+                let ring = Ring::new(memory, source, to);
                 let count = reader.0.len();
                 if ring.size - ring.filled() < count {
                     return Err("another machine sent more than there is room for".to_owned());
                 }
                 // SAFETY: the bytes lie in the message, and the ring has room for them; this process alone writes to it.
                 unsafe { ring.write(reader.0.as_ptr(), count) };
-                arena.ring_bell(to);
+                memory.ring_bell(to);
             }
             TAKEN => {
                 let (to, source) = self.ends(from, &mut reader)?;
                 let taken = reader.number()?;
-                self.out[arena.places.seat(source)][to].taken = taken;
+                self.out[memory.places.seat(source)][to].taken = taken;
             }
             STATE => {
                 let rank = reader.number()? as usize;
-                if arena.places.members(from).contains(&rank) {
-                    let cell = arena.cell(rank);
+                if memory.places.members(from).contains(&rank) {
+                    let cell = memory.cell(rank);
                     cell.pid.store(reader.number()? as u32, Ordering::Relaxed);
                     cell.state.store(reader.number()? as u32, Ordering::Release);
-                    arena.wake_all();
+                    memory.wake_all();
                 }
             }
             ARRIVED => {
                 let rank = reader.number()? as usize;
-                if arena.places.members(from).contains(&rank) {
-                    arena.cell(rank).meetings.store(reader.number()? as u32, Ordering::Relaxed);
+                if memory.places.members(from).contains(&rank) {
+                    memory.cell(rank).meetings.store(reader.number()? as u32, Ordering::Relaxed);
                 }
             }
             BYE => {
@@ -281,7 +281,7 @@ impl<'a> Engine<'a> {
     /// A rank of another machine and one of this one, from a message.
     fn ends(&self, machine: usize, reader: &mut Reader<'_>) -> Result<(usize, usize), String> {
         let (far, near) = (reader.number()? as usize, reader.number()? as usize);
-        let places = &self.arena.places;
+        let places = &self.memory.places;
         if places.members(machine).contains(&far) && places.local().contains(&near) {
             Ok((far, near))
         } else {
@@ -293,7 +293,7 @@ impl<'a> Engine<'a> {
     fn meet(&mut self) -> Result<bool, String> {
         let mut moved = false;
         let next = self.turn.wrapping_add(1);
-        if !self.given && self.arena.header().ready.load(Ordering::Acquire) == next {
+        if !self.given && self.memory.header().ready.load(Ordering::Acquire) == next {
             for machine in self.others() {
                 let message = self.meeting_message(next, machine);
                 self.send(message, machine)?;
@@ -308,7 +308,7 @@ impl<'a> Engine<'a> {
                 }
             }
             self.given = false;
-            self.arena.end_meeting(self.turn);
+            self.memory.end_meeting(self.turn);
             (self.turn, moved) = (next, true);
         }
         Ok(moved)
@@ -317,25 +317,25 @@ impl<'a> Engine<'a> {
     /// What the ranks of this machine wrote for those of another one.
     fn meeting_message(&mut self, turn: u32, machine: usize) -> Vec<u8> {
         let mut bytes = self.fresh(MEETING);
-        let arena = self.arena;
+        let memory = self.memory;
         put(&mut bytes, u64::from(turn));
-        for &rank in arena.places.local() {
-            let cell = arena.cell(rank);
+        for &rank in memory.places.local() {
+            let cell = memory.cell(rank);
             for announcement in &cell.announcements {
                 read_words(&announcement.words).into_iter().for_each(|word| put(&mut bytes, word));
             }
             for words in cell.transfers.iter().map(read_words) {
                 words.into_iter().for_each(|word| put(&mut bytes, word));
-                let transfer = Transfer::from_words(words, arena);
+                let transfer = Transfer::from_words(words, memory);
                 if let Some(side) = transfer.lengths() {
-                    for &to in arena.places.members(machine) {
-                        put(&mut bytes, arena.length(side, rank, to).load(Ordering::Relaxed));
+                    for &to in memory.places.members(machine) {
+                        put(&mut bytes, memory.length(side, rank, to).load(Ordering::Relaxed));
                     }
                 }
-                transfer.for_each(arena, rank, machine, &mut |start, count| {
+                transfer.for_each(memory, rank, machine, &mut |start, count| {
                     let at = bytes.len();
                     bytes.reserve(count);
-                    // SAFETY: transfers lie in the arena, and the ranks that write there wait in the meeting; `count`
+                    // SAFETY: transfers lie in the group's memory, and the ranks that write there wait in the meeting; `count`
                     // bytes are reserved behind the present ones, and written.
                     unsafe {
                         std::ptr::copy_nonoverlapping(start, bytes.as_mut_ptr().add(at), count);
@@ -348,14 +348,14 @@ impl<'a> Engine<'a> {
     }
 
     fn take_meeting_message(&self, turn: u32, machine: usize, bytes: &[u8]) -> Result<(), String> {
-        let (arena, own) = (self.arena, self.arena.places.own_machine());
+        let (memory, own) = (self.memory, self.memory.places.own_machine());
         let mut reader = Reader(bytes);
         reader.number()?;
         if reader.number()? != u64::from(turn) {
             return Err("the machines are not in step".to_owned());
         }
-        for &rank in arena.places.members(machine) {
-            let cell = arena.cell(rank);
+        for &rank in memory.places.members(machine) {
+            let cell = memory.cell(rank);
             for announcement in &cell.announcements {
                 for word in &announcement.words {
                     word.store(reader.number()?, Ordering::Relaxed);
@@ -363,15 +363,15 @@ impl<'a> Engine<'a> {
             }
             for _ in &cell.transfers {
                 let words = [reader.number()?, reader.number()?, reader.number()?];
-                let transfer = Transfer::from_words(words, arena);
+                let transfer = Transfer::from_words(words, memory);
                 if let Some(side) = transfer.lengths() {
-                    for &to in arena.places.local() {
-                        arena.length(side, rank, to).store(reader.number()?, Ordering::Relaxed);
+                    for &to in memory.places.local() {
+                        memory.length(side, rank, to).store(reader.number()?, Ordering::Relaxed);
                     }
                 }
                 let mut whole = Ok(());
-                transfer.for_each(arena, rank, own, &mut |start, count| match reader.take(count) {
-                    // SAFETY: transfers lie in the arena, where no rank of this machine reads or writes during the meeting.
+                transfer.for_each(memory, rank, own, &mut |start, count| match reader.take(count) {
+                    // SAFETY: transfers lie in the group's memory, where no rank of this machine reads or writes during the meeting.
                     Ok(bytes) => unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, count) },
                     Err(error) => whole = Err(error),
                 });
@@ -383,12 +383,12 @@ impl<'a> Engine<'a> {
 
     /// Forwards the bytes of rings; whether there were any.
     fn forward(&mut self) -> Result<bool, String> {
-        let arena = self.arena;
+        let memory = self.memory;
         let mut moved = false;
-        for (seat, &near) in arena.places.local().iter().enumerate() {
-            for far in arena.places.remote() {
-                let machine = arena.places.machine_of(far);
-                let ring = Ring::new(arena, near, far);
+        for (seat, &near) in memory.places.local().iter().enumerate() {
+            for far in memory.places.remote() {
+                let machine = memory.places.machine_of(far);
+                let ring = Ring::new(memory, near, far);
                 let stream = self.out[seat][far];
                 let room = ring.size.saturating_sub(stream.forwarded.wrapping_sub(stream.taken) as usize);
                 let count = ring.filled().min(room);
@@ -405,10 +405,10 @@ impl<'a> Engine<'a> {
                     }
                     self.out[seat][far].forwarded = stream.forwarded.wrapping_add(count as u64);
                     self.send(bytes, machine)?;
-                    arena.ring_bell(near);
+                    memory.ring_bell(near);
                     moved = true;
                 }
-                let taken = Ring::new(arena, far, near).taken();
+                let taken = Ring::new(memory, far, near).taken();
                 if taken.wrapping_sub(self.told[seat][far]) as usize >= ring.size / 4 {
                     self.told[seat][far] = taken;
                     let mut bytes = self.fresh(TAKEN);
@@ -425,12 +425,12 @@ impl<'a> Engine<'a> {
 
     /// Tells the other machines which ranks wait for others of this machine, so that only those count as late.
     fn tell_arrivals(&mut self) -> Result<(), String> {
-        let (arena, next) = (self.arena, self.turn.wrapping_add(1));
-        if self.given || arena.header().ready.load(Ordering::Acquire) == next {
+        let (memory, next) = (self.memory, self.turn.wrapping_add(1));
+        if self.given || memory.header().ready.load(Ordering::Acquire) == next {
             return Ok(());
         }
-        for (seat, &rank) in arena.places.local().iter().enumerate() {
-            if arena.cell(rank).meetings.load(Ordering::Relaxed) != next || self.arrived[seat] == next {
+        for (seat, &rank) in memory.places.local().iter().enumerate() {
+            if memory.cell(rank).meetings.load(Ordering::Relaxed) != next || self.arrived[seat] == next {
                 continue;
             }
             self.arrived[seat] = next;
@@ -447,22 +447,22 @@ impl<'a> Engine<'a> {
     /// Tells the other machines which ranks have come, left or died; whether all ranks of this machine are gone, and what
     /// they sent is delivered. A rank that never came is not waited for: the one that started this process came before.
     fn tell_states(&mut self) -> Result<bool, String> {
-        let arena = self.arena;
+        let memory = self.memory;
         let mut gone = true;
-        for (seat, &rank) in arena.places.local().iter().enumerate() {
-            let cell = arena.cell(rank);
+        for (seat, &rank) in memory.places.local().iter().enumerate() {
+            let cell = memory.cell(rank);
             let mut state = cell.state.load(Ordering::Acquire);
-            if state == PRESENT && arena.gone(rank).is_some() {
+            if state == PRESENT && memory.gone(rank).is_some() {
                 state = DEAD;
             }
             if matches!(state, LEFT | DEAD) {
                 let since = self.gone[seat].get_or_insert_with(Instant::now).elapsed();
                 let holds = |far| {
-                    let present = arena.cell(far).state.load(Ordering::Acquire) == PRESENT;
-                    present && Ring::new(arena, rank, far).filled() > 0
+                    let present = memory.cell(far).state.load(Ordering::Acquire) == PRESENT;
+                    present && Ring::new(memory, rank, far).filled() > 0
                 };
                 // What it sent comes first, if anybody takes it.
-                if arena.places.remote().any(holds) {
+                if memory.places.remote().any(holds) {
                     gone = false;
                     if since < DELIVERY {
                         continue;
@@ -488,14 +488,14 @@ impl<'a> Engine<'a> {
 
     /// Waits until the other machines have everything that was sent.
     fn say_bye(&mut self) -> Result<(), String> {
-        self.arena.header().served.store(PARTING, Ordering::Release);
+        self.memory.header().served.store(PARTING, Ordering::Release);
         for machine in self.others() {
             let bytes = self.fresh(BYE);
             self.send(bytes, machine)?;
         }
         let began = Instant::now();
         let mut done = None;
-        while began.elapsed() < FAREWELL && self.arena.failure().is_none() {
+        while began.elapsed() < FAREWELL && self.memory.failure().is_none() {
             self.receive()?;
             self.finish_sends()?;
             let parted = |machine: usize| self.peers[machine].said_bye || self.peers[machine].heard_bye;
