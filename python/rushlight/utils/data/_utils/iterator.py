@@ -24,7 +24,7 @@ from ..sampler import draw_seed
 from .failure import ExceptionWrapper
 from .fetch import IterableDatasetFetcher, MapDatasetFetcher, Task
 from .pin_memory import pin_memory
-from .pool import WorkerPool
+from .pool import WorkerFailed, WorkerPool
 from .randomness import put_aside
 from .worker import Resume, StreamEnd, WorkerSetup
 
@@ -391,7 +391,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
         Callers first set `_lost` and `failed` themselves, because the handler of another signal may raise in any call.
         """
-        if isinstance(error, RuntimeError):  # which tells what happened to the workers
+        if isinstance(error, WorkerFailed):
             self._lost = None
         # If this is interrupted, the finalizer does it.
         self._pool.shutdown(patience=0)
