@@ -261,6 +261,9 @@ def _coalesced(rank):
         with dist._coalescing_manager():
             dist.all_reduce(tensors[0])
             dist.all_gather_into_tensor(gathered[0], torch.ones(1))
+    with pytest.raises(ValueError, match="non-empty op list"), dist._coalescing_manager():
+        with dist._coalescing_manager():
+            pass
     with pytest.raises(ZeroDivisionError), dist._coalescing_manager():
         dist.all_reduce(tensors[0])
         1 / 0
@@ -432,6 +435,8 @@ def _refusals(rank):
         dist.all_reduce(torch.ones(1), ReduceOp.BAND)
     with pytest.raises(ValueError, match="all_reduce does not support"):
         dist.all_reduce(torch.ones(1, dtype=torch.complex64), ReduceOp.MAX)
+    with pytest.raises(RuntimeError, match="^reduce does not support"):
+        dist.reduce(torch.ones(1, dtype=torch.complex64), 0, ReduceOp.MAX)
     with pytest.raises(ValueError, match="Must specify global_rank or group_rank"):
         dist.broadcast(torch.ones(1))
     for name, refused in {

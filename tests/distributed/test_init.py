@@ -161,6 +161,10 @@ def _subgroups(rank, size):
         dist.barrier(pairs)
     with pytest.raises(ValueError, match="within the world_size set by init_process_group"):
         dist.new_group([7])
+    with pytest.raises(ValueError, match=r"^ranks list must not contain duplicate entries, got \[0, 0\]$"):
+        dist.new_group([0, 0])
+    with pytest.raises(ValueError, match="world size should be less or equal"):
+        dist.new_group(range(9))
     dist.barrier()
 
 

@@ -443,19 +443,20 @@ def test_an_exception_at_any_moment_loses_nothing_in_silence(data, monkeypatch):
     assert len(got) <= 12
 
 
-def test_a_batch_that_is_lost_on_its_way_does_not_look_like_the_end(monkeypatch):
+@pytest.mark.parametrize("error", [HandlerError, RuntimeError])
+def test_a_batch_that_is_lost_on_its_way_does_not_look_like_the_end(error, monkeypatch):
     numbers = iter(DataLoader(Numbers(8), num_workers=2))
     next(numbers)
 
     def interrupted():
-        raise HandlerError
+        raise error
 
     for worker in numbers._pool.workers:
         monkeypatch.setattr(worker.connection, "recv", interrupted)
-    with pytest.raises(HandlerError):
+    with pytest.raises(error):
         next(numbers)
     for _ in range(2):
-        with pytest.raises(RuntimeError, match=r"a batch was lost, because HandlerError was raised"):
+        with pytest.raises(RuntimeError, match=rf"a batch was lost, because {error.__name__} was raised"):
             next(numbers)
 
 

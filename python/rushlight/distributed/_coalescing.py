@@ -61,7 +61,7 @@ def _coalescing_manager(group=None, device=None, async_ops=False):
     >>> dist.destroy_process_group()
     """
     group = resolve(group)
-    if group._held:
+    if group._held is not None:
         raise ValueError("ProcessGroup has non-empty op list at the start of coalescing")
     group._held, manager = [], _CoalescingManager()
     try:

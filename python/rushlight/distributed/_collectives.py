@@ -140,7 +140,9 @@ def call(group, name, inputs, outputs, root=0, reduction=None, async_op=False, t
 def _reduce(group, name, tensor, op, root=0, async_op=False):
     kind, factor = kind_of(op)
     if tensor.is_complex() and not supports_complex(op):
-        raise ValueError(f"all_reduce does not support {kind} on complex tensors")
+        # As in torch, whose engine refuses what its Python function lets pass.
+        refusal = RuntimeError if name == "reduce" else ValueError
+        raise refusal(f"{name} does not support {kind} on complex tensors")
     if kind == RedOpType.PREMUL_SUM:
         if factor is None:
             raise ValueError(

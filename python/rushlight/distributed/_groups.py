@@ -489,14 +489,14 @@ def new_group(
     _check_options(pg_options, config)
     chosen = list(range(world.size())) if ranks is None else sorted(ranks) if sort_ranks else list(ranks)
     if len(set(chosen)) != len(chosen):
-        raise ValueError(f"the ranks of a new group are not distinct: {chosen}")
-    for one in chosen:
-        if not 0 <= one < world.size():
-            raise ValueError("the new group's rank should be within the world_size set by init_process_group")
+        raise ValueError(f"ranks list must not contain duplicate entries, got {chosen}")
     if len(chosen) > world.size():
         raise ValueError(
             "the new group's world size should be less or equal to the world size set by init_process_group"
         )
+    for one in chosen:
+        if not 0 <= one < world.size():
+            raise ValueError("the new group's rank should be within the world_size set by init_process_group")
     if use_local_synchronization:
         taken = sum(1 for one in _world.groups.values() if one._ranks == chosen)
         name = hashlib.sha1(f"{chosen} {taken}".encode(), usedforsecurity=False).hexdigest()

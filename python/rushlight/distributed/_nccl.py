@@ -165,6 +165,8 @@ class NcclGroup:
                 return [("receive", None, got[0], root, None)]
             _copy(got[0], given[own])
             return [("send", tensor, None, rank, None) for rank, tensor in enumerate(given) if rank != own]
+        if name != "all_to_all":
+            raise NotImplementedError(f"{name} has no form for NCCL")
         _copy(got[own], given[own])
         sent = [("send", tensor, None, rank, None) for rank, tensor in enumerate(given) if rank != own]
         return sent + [("receive", None, tensor, rank, None) for rank, tensor in enumerate(got) if rank != own]

@@ -1,4 +1,4 @@
-//! The operators that derivatives use most, as methods of `Expr`: `d.grad() * d.input(0).cos()`.
+//! The operators that derivatives use most, as methods of `Expr`: `d.grad() * d.input(INPUT).cos()`.
 //!
 //! The definitions of operators use these methods in their derivatives, and the methods call operators. This file is
 //! below all operators and has only the declarations; `expr_ext_impl` is above them and calls them.

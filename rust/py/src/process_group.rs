@@ -166,7 +166,6 @@ impl PyGroup {
         root: usize,
         reduction: Option<usize>,
     ) -> PyResult<Collective> {
-        let unknown = || PyValueError::new_err(format!("no such call: {name}"));
         let ranks = self.0.ranks();
         if root >= ranks {
             return Err(PyValueError::new_err(format!("rank {root} is not in a group of {ranks}")));
@@ -179,13 +178,16 @@ impl PyGroup {
             None => None,
         };
         let reduced = || {
-            let (Some(dtype), Some(reduction)) = (taken, reduction.and_then(|index| Reduction::ALL.get(index))) else {
-                return Err(unknown());
-            };
+            let dtype = taken.ok_or_else(|| PyValueError::new_err(format!("{name} needs a tensor")))?;
+            let reduction = reduction.and_then(|index| Reduction::ALL.get(index));
+            let reduction = reduction.ok_or_else(|| PyValueError::new_err(format!("{name} needs a reduction")))?;
             group::check(*reduction, dtype).map_err(raise)?;
             Ok((dtype, *reduction))
         };
-        let whole = |spans: &[Span]| if spans.len() == ranks { Ok(()) } else { Err(unknown()) };
+        let whole = |spans: &[Span]| match spans.len() {
+            count if count == ranks => Ok(()),
+            count => Err(PyValueError::new_err(format!("{name}: {count} tensors for {ranks} ranks"))),
+        };
         let (mut given, mut got) = (spans(inputs, false)?, spans(outputs, true)?);
         Ok(match (name, given.len(), got.len()) {
             ("all_reduce", 0, 1) => {
@@ -218,7 +220,10 @@ impl PyGroup {
                 Collective::AllToAll { inputs: given, outputs: got }
             }
             ("barrier", 0, 0) => Collective::Barrier,
-            _ => return Err(unknown()),
+            (_, given, got) => {
+                let problem = format!("no collective call {name} has {given} inputs and {got} outputs");
+                return Err(PyValueError::new_err(problem));
+            }
         })
     }
 }

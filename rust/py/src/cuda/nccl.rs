@@ -120,17 +120,17 @@ impl PyCommunicator {
 
 impl PyCommunicator {
     fn exchange(&self, (name, input, output, rank, reduction): &Call<'_>) -> PyResult<Exchange> {
-        let unknown = || PyValueError::new_err(format!("no such call: {name}"));
+        let lacking = || PyValueError::new_err(format!("{name} lacks a tensor"));
         let tensor = |given: &Option<Bound<'_, PyAny>>, written| match given {
             Some(given) => self.values(object::tensor(given)?, written),
-            None => Err(unknown()),
+            None => Err(lacking()),
         };
         let read = || tensor(input, false);
         let write = || tensor(output, true);
         let root = *rank;
         let reduced = || match output {
             Some(output) => reduction_of(*reduction, object::tensor(output)?.dtype()),
-            None => Err(unknown()),
+            None => Err(lacking()),
         };
         Ok(match name.as_str() {
             "all_reduce" => Exchange::AllReduce { from: read()?, to: write()?, reduction: reduced()? },
@@ -140,7 +140,7 @@ impl PyCommunicator {
             "reduce_scatter" => Exchange::ReduceScatter { from: read()?, to: write()?, reduction: reduced()? },
             "send" => Exchange::Send { values: read()?, peer: root },
             "receive" => Exchange::Receive { values: write()?, peer: root },
-            _ => return Err(unknown()),
+            _ => return Err(PyValueError::new_err(format!("NCCL has no call {name}"))),
         })
     }
 

@@ -24,7 +24,7 @@ from ..sampler import draw_seed
 from .failure import ExceptionWrapper
 from .fetch import IterableDatasetFetcher, MapDatasetFetcher, Task
 from .pin_memory import pin_memory
-from .pool import WorkerPool
+from .pool import WorkerFailed, WorkerPool
 from .randomness import put_aside
 from .worker import Resume, StreamEnd, WorkerSetup
 
@@ -115,7 +115,7 @@ class _BaseDataLoaderIter:
             except StopIteration:
                 if self._broken is not None:
                     # The end of the pass would look like the end of the data.
-                    raise RuntimeError(_lost(self._broken, "its indices were drawn")) from None
+                    raise RuntimeError(_lost_batch(self._broken, "its indices were drawn")) from None
                 if not self.failed and not self._ended:
                     self._ended = True
                     self._position.finish()
@@ -193,7 +193,7 @@ class _BaseDataLoaderIter:
         warn(text)
 
 
-def _lost(error: str, when: str) -> str:
+def _lost_batch(error: str, when: str) -> str:
     return (
         f"DataLoader: a batch was lost, because {error} was raised while {when}\n"
         "  Begin a new pass, or resume with load_state_dict()."
@@ -341,7 +341,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
     def _load(self) -> None:
         if self._lost is not None:
-            raise RuntimeError(_lost(self._lost, "it was received") + " The workers have ended.")
+            raise RuntimeError(_lost_batch(self._lost, "it was received") + " The workers have ended.")
         if self.failed:
             raise StopIteration
         self._deal()
@@ -391,7 +391,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
         Callers first set `_lost` and `failed` themselves, because the handler of another signal may raise in any call.
         """
-        if isinstance(error, RuntimeError):  # which tells what happened to the workers
+        if isinstance(error, WorkerFailed):
             self._lost = None
         # If this is interrupted, the finalizer does it.
         self._pool.shutdown(patience=0)

@@ -26,6 +26,11 @@ _KILL_SECONDS = 1.0
 # The time that a hanging worker has to write its stack.
 _ANSWER_SECONDS = 0.1
 
+
+class WorkerFailed(RuntimeError):
+    """A worker has ended or does not answer. The message says what is known of it."""
+
+
 _pools: "weakref.WeakSet[WorkerPool]" = weakref.WeakSet()
 
 
@@ -166,7 +171,7 @@ class WorkerPool:
     def receive(self, ready: list, timeout: float) -> tuple[int, Result]:
         """The next result and its worker."""
         if not ready:
-            raise RuntimeError(f"DataLoader timed out after {timeout} seconds\n{_where_they_hang(self.workers)}")
+            raise WorkerFailed(f"DataLoader timed out after {timeout} seconds\n{_where_they_hang(self.workers)}")
         by_connection = {worker.connection: worker for worker in self.workers if not worker.dismissed}
         # Results that were sent before a worker ended are still valid.
         for worker in [by_connection[source] for source in ready if source in by_connection]:
@@ -177,7 +182,7 @@ class WorkerPool:
                 self._patience = _GRACE_SECONDS
                 return worker.id, result
         dead = next(worker for worker in self.workers if worker.connection in ready or worker.process.sentinel in ready)
-        raise RuntimeError(dead.describe_death())
+        raise WorkerFailed(dead.describe_death())
 
     def shutdown(self, patience: float | None = None) -> None:
         """Ends all workers. A second call, or a call in a process that did not start them, has no effect. If an exception
