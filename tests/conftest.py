@@ -1,7 +1,9 @@
 """Options of the test run."""
 
 import gc
+import os
 import signal
+from pathlib import Path
 
 import pytest
 from ranks import ranks as ranks
@@ -9,6 +11,11 @@ from ranks import ranks as ranks
 # If the tests run in the background, Ctrl-C may be ignored in them and in all child processes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Hundreds of tests start interpreters. Without bytecode each would compile the modules that it imports again: half of the time of a
+# short program. Whoever wants none beside the sources has it with the build.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(__file__).parents[1] / "target/bytecode"))
 
 try:
     from hypothesis import settings
