@@ -1,7 +1,9 @@
 """Options of the test run."""
 
 import gc
+import os
 import signal
+from pathlib import Path
 
 import pytest
 from ranks import ranks as ranks
@@ -11,6 +13,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# Hundreds of tests start interpreters. Without bytecode each would compile the modules that it imports again: half of the time of a
+# short program. Whoever wants none beside the sources has it with the build.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(__file__).parents[1] / "target/bytecode"))
 
 try:
     from hypothesis import settings

@@ -67,13 +67,26 @@ def _matmul(input: Any, other: Any, **kwargs: Any) -> Any:
 
 def _to(input: Tensor, *args: Any, **kwargs: Any) -> Any:
     copy = kwargs.pop("copy", False)
-    device, dtype, _, memory_format = load("rushlight.nn.modules._convert").parse_to(*args, **kwargs)
+    device, dtype, non_blocking, memory_format = load("rushlight.nn.modules._convert").parse_to(*args, **kwargs)
+    if device is not None and device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
     options = {
         **({"dtype": dtype} if dtype is not None and (dtype != input.dtype or copy) else {}),
         **({"device": device} if device is not None and (device != input.device or copy) else {}),
         **({} if memory_format is None else {"memory_format": memory_format}),
     }
-    return aten._to_copy.default(input, **options) if options or copy else input
+    if not (options or copy):
+        return input
+    return aten._to_copy.default(input, **options, **({"non_blocking": True} if non_blocking else {}))
+
+
+def _cuda(input: Tensor, device: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+    if "async" in kwargs:
+        return NotImplemented  # The method has the other name for it.
+    device = torch.device("cuda" if device is None else device)
+    if device.type != "cuda":
+        return load("rushlight._torch_dispatch").without_handlers(Tensor.cuda, (input, device), {})  # It is refused.
+    return _to(input, device=device, non_blocking=non_blocking, **kwargs)
 
 
 def _conversion(**options: Any) -> Callable[..., Any]:
@@ -340,6 +353,7 @@ DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
     "to": _to,
     "type_as": _type_as,
     "cpu": _conversion(device="cpu"),
+    "cuda": _cuda,
     "char": _conversion(dtype=torch.int8),
     "byte": _conversion(dtype=torch.uint8),
     **{

@@ -1,11 +1,17 @@
-"""Launches a kernel of each skeleton on the card made of software and compares the results with NumPy's; see `test_skeletons.py`."""
+"""Launches a kernel of each skeleton on the card made of software and compares the results with NumPy's; see `test_skeletons.py`.
+
+`python skeleton_program.py FOLDER` keeps compiled programs in the folder, for the next run.
+"""
 
 import ctypes
+import hashlib
+import sys
 from pathlib import Path
 
 import numpy as np
 
 KERNELS = Path(__file__).parents[2] / "rust/cuda/src/kernels"
+COMPILED = Path(sys.argv[1])
 HEADERS = [path for path in sorted(KERNELS.glob("*.cuh")) if path.name != "expressions.cuh"]
 cuda, nvrtc = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libnvrtc.so.13")
 Pointer, Size, U32, U64, I64 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint, ctypes.c_uint64, ctypes.c_int64
@@ -52,9 +58,9 @@ def ok(status):
     assert status == 0, status
 
 
-def built(source, *names):
-    """The kernels of a program."""
-    program, size, module = Pointer(), Size(), Pointer()
+def compiled(source):
+    """The image of a program."""
+    program, size = Pointer(), Size()
     texts = [path.read_bytes() for path in HEADERS]
     contents = (ctypes.c_char_p * len(texts))(*texts)
     titles = (ctypes.c_char_p * len(texts))(*(path.name.encode() for path in HEADERS))
@@ -68,7 +74,15 @@ def built(source, *names):
     ok(nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)))
     image = ctypes.create_string_buffer(size.value)
     ok(nvrtc.nvrtcGetCUBIN(program, image))
-    ok(cuda.cuModuleLoadData(ctypes.byref(module), image))
+    return image.raw
+
+
+def built(source, *names):
+    """The kernels of a program."""
+    kept, module = COMPILED / hashlib.sha256(source.encode()).hexdigest(), Pointer()
+    if not kept.exists():
+        kept.write_bytes(compiled(source))
+    ok(cuda.cuModuleLoadData(ctypes.byref(module), kept.read_bytes()))
     functions = [Pointer() for _ in names]
     for function, name in zip(functions, names, strict=True):
         ok(cuda.cuModuleGetFunction(ctypes.byref(function), module, name.encode()))

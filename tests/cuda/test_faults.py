@@ -1,17 +1,18 @@
 """The card made of software finds planted mistakes: of kernels, of memory, of streams and of graphs. Without one it is silent."""
 
+import json
 import subprocess
 import sys
-import textwrap
 
 import pytest
 from soft_card import environment, needs_soft_card
 
 pytestmark = needs_soft_card
 
-#: Short names for the driver. `status` shows the first status that is not 0, or `fine`.
+#: Short names for the driver, and `KERNELS`, which are compiled once. Each program runs in a forked child, which begins
+#: the driver with its seed and shows the first status that is not 0, or what it prints.
 PROGRAM = """
-import ctypes
+import ctypes, json, os, signal, sys, tempfile
 cuda, nvrtc = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libnvrtc.so.13")
 P, N = ctypes.c_void_p, ctypes.c_size_t
 COUNT = 1024
@@ -40,17 +41,17 @@ def stream():
 def event():
     return new(cuda.cuEventCreate, 0)
 
-def kernel(body, parameters="int* out"):
-    source = 'extern "C" __global__ void kernel(' + parameters + ') {' + body + '}'
+def compiled(source):
     program, size = new(nvrtc.nvrtcCreateProgram, source.encode(), b"k.cu", 0, None, None), N()
     ok(nvrtc.nvrtcCompileProgram(program, 0, None))
     ok(nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)))
     image = ctypes.create_string_buffer(size.value)
     ok(nvrtc.nvrtcGetCUBIN(program, image))
-    return new(cuda.cuModuleGetFunction, new(cuda.cuModuleLoadData, image), b"kernel")
+    return image
 
-def launch(function, *pointers, on=None, threads=256, blocks=4):
-    values = [P(pointer.value) for pointer in pointers]
+def launch(name, *pointers, on=None, threads=256, blocks=4):
+    function = new(cuda.cuModuleGetFunction, new(cuda.cuModuleLoadData, IMAGE), name.encode())
+    values = [P(pointer.value) for pointer in (*pointers, P())[:2]]
     arguments = (P * len(values))(*map(ctypes.addressof, values))
     ok(cuda.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, on, arguments, None))
 
@@ -68,92 +69,149 @@ def read(pointer, on=None):
 def free(pointer):
     ok(cuda.cuMemFree_v2(pointer))
 
-ok(cuda.cuInit(0))
-ok(cuda.cuCtxSetCurrent(new(cuda.cuDevicePrimaryCtxRetain, 0)))
+def in_child(program, seed, shown, told):
+    signal.alarm(60)
+    os.environ["SOFTCUDA_SEED"] = str(seed)
+    os.dup2(shown.fileno(), 1)
+    os.dup2(told.fileno(), 2)
+    try:
+        ok(cuda.cuInit(0))
+        ok(cuda.cuCtxSetCurrent(new(cuda.cuDevicePrimaryCtxRetain, 0)))
+        exec(program, globals())
+    except Fault as fault:
+        print("fault", fault.args[0])
+    sys.stdout.flush()
+
+source, runs = json.load(sys.stdin)
+IMAGE, answers = compiled(source), []
+for program, seed in runs:
+    with tempfile.TemporaryFile("w+") as shown, tempfile.TemporaryFile("w+") as told:
+        if (child := os.fork()) == 0:
+            try:
+                in_child(program, seed, shown, told)
+            finally:
+                os._exit(sys.exc_info()[0] is not None)
+        ended = os.waitpid(child, 0)[1]
+        answers.append([file.seek(0) or file.read().strip() for file in (shown, told)] + [ended])
+print(json.dumps(answers))
 """
+
+SUM = """
+    __shared__ int all[256];
+    all[threadIdx.x] = threadIdx.x;
+    for (int half = 128; half > 0; half /= 2) {
+        BARRIER
+        if (threadIdx.x < half) all[threadIdx.x] += all[threadIdx.x + half];
+    }
+    __syncthreads();
+    out[blockIdx.x * 256 + threadIdx.x] = all[0];
+"""
+
+#: Kernels, most of them with a mistake. They write to `out`, and may read `in`.
+KERNELS = {
+    "write_outside": "out[threadIdx.x + 100000] = 1;",
+    "read_outside": "out[0] = ((volatile int*)out)[threadIdx.x + 100000];",
+    "write_before": "out[-1024 * 1024 + int(threadIdx.x)] = 1;",
+    "write_through_null": "((volatile int*)0)[threadIdx.x] = 1;",
+    "write_behind": "if (threadIdx.x == 0) out[1] = 1;",
+    "write": "out[threadIdx.x] = 1;",
+    "copy": "const int n = blockIdx.x * 256 + threadIdx.x; out[n] = in[n];",
+    "add": "out[blockIdx.x * 256 + threadIdx.x] += 1;",
+    "outside_of_shared": "__shared__ int all[256]; all[threadIdx.x + 1] = 1; __syncthreads(); out[threadIdx.x] = all[0];",
+    "before_shared": "__shared__ int all[256]; out[threadIdx.x] = all[int(threadIdx.x) - 1];",
+    "misaligned_read": "out[threadIdx.x] = ((int*)((char*)out + 2))[threadIdx.x];",
+    "misaligned_write": "*(double*)(out + 1) = 1;",
+    "divergent_barrier": "if (threadIdx.x < 100) __syncthreads();",
+    "divergent_shuffle": "if (threadIdx.x % 2) __shfl_sync(~0u, 1, 0);",
+    "outside_of_mask": "__shfl_sync(1u, 1, 0);",
+    "fails": '__assertfail("x is 1", "k.cu", 7, "kernel", 1);',
+    "sum": SUM.replace("BARRIER", "__syncthreads();"),
+    "sum_without_barrier": SUM.replace("BARRIER", ""),
+}
+SOURCE = "\n".join(
+    f'extern "C" __global__ void {name}(int* out, const int* in) {{ {body} }}' for name, body in KERNELS.items()
+)
 
 ILLEGAL, ASSERTED, MISALIGNED, FAILED, INVALID, HANDLE = 700, 710, 716, 719, 1, 400
 
 #: Mistakes that a status reports, with the words that the card writes, if any.
 REPORTED = {
     "write outside of memory": (
-        "x = memory(); launch(kernel('out[threadIdx.x + 100000] = 1;'), x); wait()",
+        "x = memory(); launch('write_outside', x); wait()",
         ILLEGAL,
         "illegal access",
     ),
     "read outside of memory": (
-        "x = memory(); launch(kernel('out[0] = ((volatile int*)out)[threadIdx.x + 100000];'), x); wait()",
+        "x = memory(); launch('read_outside', x); wait()",
         ILLEGAL,
         "illegal access",
     ),
     "write before memory": (
-        "x = memory(4096); launch(kernel('out[-1024 * 1024 + int(threadIdx.x)] = 1;'), x); wait()",
+        "x = memory(4096); launch('write_before', x); wait()",
         ILLEGAL,
         "illegal access",
     ),
     "write through null": (
-        "x = memory(); launch(kernel('((volatile int*)0)[threadIdx.x] = 1;'), x); wait()",
+        "x = memory(); launch('write_through_null', x); wait()",
         ILLEGAL,
         "illegal access",
     ),
     "write behind the end": (
-        "x = memory(4); launch(kernel('if (threadIdx.x == 0) out[1] = 1;'), x); wait(); free(x); wait()",
+        "x = memory(4); launch('write_behind', x); wait(); free(x); wait()",
         ILLEGAL,
         "behind the end",
     ),
     "write after free": (
-        "x = memory(); k = kernel('out[threadIdx.x] = 1;'); free(x); launch(k, x); wait()",
+        "x = memory(); free(x); launch('write', x); wait()",
         ILLEGAL,
         "illegal access",
     ),
     "read after free": (
-        "x, y = memory(), memory(); k = kernel('out[threadIdx.x] = in[threadIdx.x];', 'int* out, const int* in'); free(y); "
-        "launch(k, x, y); wait()",
+        "x, y = memory(), memory(); free(y); launch('copy', x, y); wait()",
         ILLEGAL,
         "illegal access",
     ),
     "index outside of shared memory": (
-        "x = memory(); launch(kernel('__shared__ int all[256]; all[threadIdx.x + 1] = 1; __syncthreads(); out[threadIdx.x] = all[0];'), x); "
-        "wait()",
+        "x = memory(); launch('outside_of_shared', x); wait()",
         ILLEGAL,
         "illegal index 256 of an array",
     ),
     "negative index of shared memory": (
-        "x = memory(); launch(kernel('__shared__ int all[256]; out[threadIdx.x] = all[int(threadIdx.x) - 1];'), x); wait()",
+        "x = memory(); launch('before_shared', x); wait()",
         ILLEGAL,
         "illegal index -1 of an array",
     ),
     "misaligned read": (
-        "x = memory(); launch(kernel('out[threadIdx.x] = ((int*)((char*)out + 2))[threadIdx.x];'), x); wait()",
+        "x = memory(); launch('misaligned_read', x); wait()",
         MISALIGNED,
         "misaligned access",
     ),
     "misaligned write of a wide value": (
-        "x = memory(); launch(kernel('*(double*)(out + 1) = 1;'), x); wait()",
+        "x = memory(); launch('misaligned_write', x); wait()",
         MISALIGNED,
         "misaligned access",
     ),
     "divergent barrier": (
-        "x = memory(); launch(kernel('if (threadIdx.x < 100) __syncthreads();'), x); wait()",
+        "x = memory(); launch('divergent_barrier', x); wait()",
         FAILED,
         "wait for ever",
     ),
     "divergent shuffle": (
-        "x = memory(); launch(kernel('if (threadIdx.x % 2) __shfl_sync(~0u, 1, 0);'), x); wait()",
+        "x = memory(); launch('divergent_shuffle', x); wait()",
         FAILED,
         "wait for ever",
     ),
     "lane outside of its mask": (
-        "x = memory(); launch(kernel('__shfl_sync(1u, 1, 0);'), x); wait()",
+        "x = memory(); launch('outside_of_mask', x); wait()",
         FAILED,
         "not in its own mask",
     ),
     "failed assertion": (
-        'x = memory(); launch(kernel(\'__assertfail("x is 1", "k.cu", 7, "kernel", 1);\'), x); wait()',
+        "x = memory(); launch('fails', x); wait()",
         ASSERTED,
         "assertion: x is 1",
     ),
-    "too many threads": ("x = memory(); launch(kernel('out[0] = 1;'), x, threads=2048)", INVALID, ""),
+    "too many threads": ("x = memory(); launch('write', x, threads=2048)", INVALID, ""),
     "double free": ("x = memory(); free(x); free(x)", INVALID, ""),
     "free of the wrong kind": ("free(pinned())", INVALID, ""),
     "copy behind the end": ("x = memory(16); read(x)", INVALID, ""),
@@ -184,34 +242,24 @@ REPORTED = {
     ),
 }
 
-SUM = """
-__shared__ int all[256];
-all[threadIdx.x] = threadIdx.x;
-for (int half = 128; half > 0; half /= 2) { BARRIER if (threadIdx.x < half) all[threadIdx.x] += all[threadIdx.x + half]; }
-__syncthreads();
-out[blockIdx.x * 256 + threadIdx.x] = all[0];
-"""
-ADD = "out[blockIdx.x * 256 + threadIdx.x] += 1;"
-COPY = "const int n = blockIdx.x * 256 + threadIdx.x; out[n] = in[n];"
-
 #: Mistakes that give wrong numbers: a program with and without the part that it forgets, and the right numbers.
 SILENT = {
     "missing barrier": (
-        "x = memory(); launch(kernel(SUM.replace('BARRIER', PART)), x); shown = read(x)",
-        "'__syncthreads();'",
-        "''",
+        "x = memory(); launch(PART, x); shown = read(x)",
+        "'sum'",
+        "'sum_without_barrier'",
         255 * 128,
     ),
     "missing wait between streams": (
-        "s, x, y, e = stream(), memory(), memory(), event(); fill(x, 0); fill(y, 0); wait(); launch(kernel(ADD), x, on=s)\n"
-        "PART\nlaunch(kernel(COPY, 'int* out, const int* in'), y, x); shown = read(y)",
+        "s, x, y, e = stream(), memory(), memory(), event(); fill(x, 0); fill(y, 0); wait(); launch('add', x, on=s)\n"
+        "PART\nlaunch('copy', y, x); shown = read(y)",
         "ok(cuda.cuEventRecord(e, s)); ok(cuda.cuStreamWaitEvent(None, e, 0))",
         "pass",
         1,
     ),
     "memory used again before another stream has finished": (
         "s, x, y, e = stream(), memory(), memory(), event(); fill(x, 1); fill(y, 0); wait()\n"
-        "launch(kernel(COPY, 'int* out, const int* in'), y, x, on=s)\nPART\nfill(x, 9); wait(); wait(s); shown = read(y)",
+        "launch('copy', y, x, on=s)\nPART\nfill(x, 9); wait(); wait(s); shown = read(y)",
         "ok(cuda.cuEventRecord(e, s)); ok(cuda.cuStreamWaitEvent(None, e, 0))",
         "pass",
         0x01010101,
@@ -231,7 +279,7 @@ SILENT = {
         0x01010101,
     ),
     "memory that nothing has written": (
-        "x = memory()\nPART\nlaunch(kernel(ADD), x); shown = read(x)",
+        "x = memory()\nPART\nlaunch('add', x); shown = read(x)",
         "fill(x, 0)",
         "pass",
         1,
@@ -239,38 +287,45 @@ SILENT = {
 }
 
 
-def run(program, seed=0, **variables):
-    names = f"SUM, ADD, COPY = {SUM!r}, {ADD!r}, {COPY!r}\n"
-    text = (
-        PROGRAM
-        + names
-        + "try:\n"
-        + textwrap.indent(program, "    ")
-        + "\nexcept Fault as fault:\n    print('fault', fault.args[0])\n"
-    )
+SEEDS = (0, 1, 2, 3, 4)
+#: How often a program without the mistake runs; one with it runs with all seeds.
+RIGHT = 3
+
+
+def programs(name):
+    """A program without a mistake and one with it, which show whether the numbers are right."""
+    program, right, wrong, number = SILENT[name]
+    return [program.replace("PART", part) + f"\nprint(set(shown) == {{{number}}})" for part in (right, wrong)]
+
+
+@pytest.fixture(scope="module")
+def answers():
+    """What each program shows and what the card writes, by the program and the seed. One process runs all of them."""
+    runs = [(program, 0) for program, _, _ in REPORTED.values()]
+    for right, wrong in map(programs, SILENT):
+        runs += [(right, seed) for seed in SEEDS[:RIGHT]] + [(wrong, seed) for seed in SEEDS]
     done = subprocess.run(
-        [sys.executable, "-c", text],
-        env=environment(SOFTCUDA_SEED=seed, SOFTCUDA_DEVICES=2, **variables),
+        [sys.executable, "-c", PROGRAM],
+        input=json.dumps([SOURCE, runs]),
+        env=environment(SOFTCUDA_DEVICES=2),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip(), done.stderr
+    return dict(zip(runs, map(tuple, json.loads(done.stdout)), strict=True))
 
 
 @pytest.mark.parametrize("name", REPORTED)
-def test_a_mistake_is_reported(name):
+def test_a_mistake_is_reported(name, answers):
     program, status, words = REPORTED[name]
-    shown, told = run(program)
-    assert shown == f"fault {status}" and words in told
+    shown, told, ended = answers[program, 0]
+    assert (shown, ended) == (f"fault {status}", 0) and words in told, told
 
 
 @pytest.mark.parametrize("name", SILENT)
-def test_a_mistake_changes_the_numbers(name):
-    program, right, wrong, number = SILENT[name]
-    seeds = (0, 1, 2, 3, 4)
-    answer = f"\nprint(set(shown) == {{{number}}})"
-    assert [run(program.replace("PART", right) + answer, seed)[0] for seed in seeds[:3]] == ["True"] * 3
-    assert "False" in [run(program.replace("PART", wrong) + answer, seed)[0] for seed in seeds]
+def test_a_mistake_changes_the_numbers(name, answers):
+    right, wrong = programs(name)
+    assert [answers[right, seed] for seed in SEEDS[:RIGHT]] == [("True", "", 0)] * RIGHT
+    assert "False" in [answers[wrong, seed][0] for seed in SEEDS]

@@ -147,6 +147,35 @@ raises(RuntimeError, "invalid value of debug_mode, expected 0,1,2", lambda: cuda
 
 
 @needs_card
+def test_copies_that_a_mode_handles_wait_no_longer():
+    """Handlers of operators see the device with its number and `non_blocking`; what is there already is not copied."""
+    run(
+        RAISES
+        + """
+from rushlight.utils._python_dispatch import TorchDispatchMode
+seen = []
+class Seen(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        seen.append((str(func), kwargs))
+        return func(*args, **kwargs)
+host, there = torch.ones(3).pin_memory(), torch.ones(3, device="cuda")
+torch.cuda.set_sync_debug_mode("error")
+with Seen():
+    moved = [
+        host.to("cuda", non_blocking=True), host.cuda(non_blocking=True), host.cuda(0, True), host.cuda("cuda:0", non_blocking=True),
+        there.to("cpu", non_blocking=True),
+    ]
+    assert there.to("cuda") is there and there.cuda() is there and there.to("cuda:0") is there
+    raises(RuntimeError, "Invalid device, must be cuda device", lambda: host.cuda("cpu"))
+torch.cuda.set_sync_debug_mode("default")
+to_card = ("aten._to_copy.default", {"device": torch.device("cuda:0"), "non_blocking": True})
+assert seen == [to_card] * 4 + [("aten._to_copy.default", {"device": torch.device("cpu"), "non_blocking": True})], seen
+assert all(one.tolist() == [1.0] * 3 for one in moved)
+"""
+    )
+
+
+@needs_card
 def test_other_libraries_get_handles_of_the_stream():
     run(
         """

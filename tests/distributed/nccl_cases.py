@@ -1,19 +1,13 @@
-"""What the ranks of `test_nccl.py` do, each in a process with a card made of software.
-
-`python nccl_cases.py NAME SIZE` runs function NAME in SIZE processes and prints what they return, as JSON.
-"""
+"""What the ranks of `test_nccl.py` do, each in a process with a card made of software; `nccl_ranks.py` starts them."""
 
 import gc
-import json
 import os
 import signal
-import sys
 import time
 from copy import deepcopy
 from datetime import timedelta
 
 import rushlight as torch
-import rushlight.multiprocessing as mp
 from rushlight import distributed as dist
 from rushlight.distributed import _reduce_op
 from rushlight.distributed.fsdp import fully_shard
@@ -499,30 +493,3 @@ def scaler(rank, size, place):
     scaler.update()
     # Every rank skips the step, because the gradients of one are infinite.
     assert weight.tolist() == [1.0, 1.0] and scaler.get_scale() == 2.0
-
-
-def _run(rank, function, size, place, results):
-    signal.alarm(100)
-    result = function(rank, size, place)
-    if dist.is_initialized():
-        dist.destroy_process_group()
-    with open(f"{results}/{rank}", "w") as file:
-        json.dump(result, file)
-
-
-def main(functions):
-    """Runs the function of which the command line has the name."""
-    name, size, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    arguments = (functions[name], size, f"{folder}/store", folder)
-    processes = [mp.get_context("spawn").Process(target=_run, args=(rank, *arguments)) for rank in range(size)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    codes = [process.exitcode for process in processes]
-    expected = [0] * (size - 1) + [-signal.SIGKILL if name == "killed" else 0]
-    sys.exit(0 if codes == expected else f"the ranks of {name} ended with {codes}")
-
-
-if __name__ == "__main__":
-    main(globals())

@@ -1,12 +1,9 @@
-"""What the ranks of `test_nccl.py` do with tensors in parts on GPUs, each in a process with a card made of software.
-
-`python nccl_parts.py NAME SIZE FOLDER` runs function NAME in SIZE processes, as `nccl_cases.py` does.
-"""
+"""What the ranks of `test_nccl.py` do with tensors in parts on GPUs; `nccl_ranks.py` starts them."""
 
 import copy
 from pathlib import Path
 
-from nccl_cases import BOTH, begin, main
+from nccl_cases import BOTH, begin
 
 import rushlight as torch
 import rushlight.distributed.checkpoint as dcp
@@ -221,7 +218,3 @@ def states(rank, size, place):
         assert str(error).startswith("A CPU backend must be enabled for async save;")
     else:
         raise AssertionError("no error")
-
-
-if __name__ == "__main__":
-    main(globals())

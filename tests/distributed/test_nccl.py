@@ -1,5 +1,5 @@
 """Groups of GPUs, on cards made of software: each rank is a process with a card of its own (`nccl_cases.py`,
-`nccl_parts.py`)."""
+`nccl_parts.py`), forked from one that has imported everything (`nccl_ranks.py`)."""
 
 import json
 import subprocess
@@ -13,30 +13,38 @@ import rushlight as torch
 import rushlight.distributed.checkpoint as dcp
 from rushlight import distributed as dist
 
-CASES = Path(__file__).with_name("nccl_cases.py")
-PARTS = Path(__file__).with_name("nccl_parts.py")
 
-
-def ranks(name, size, folder, cases=CASES, **variables):
-    """What the function of this name returns on each rank; None of a rank that was killed."""
-    folder.mkdir(exist_ok=True)
-    done = subprocess.run(
-        [sys.executable, str(cases), name, str(size), str(folder)],
-        env=environment(SOFTCUDA_DEVICES=size, **variables),
-        capture_output=True,
+@pytest.fixture(scope="module")
+def ranks():
+    """What the function of a name returns on each rank; None of a rank that was killed."""
+    server = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("nccl_ranks.py"))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment(),
         text=True,
-        timeout=200,
-        check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    places = [folder / str(rank) for rank in range(size)]
-    return [json.loads(place.read_text()) if place.exists() else None for place in places]
+
+    def call(name, size, folder, cases="nccl_cases", **variables):
+        folder.mkdir(exist_ok=True)
+        variables = {"SOFTCUDA_DEVICES": size, **variables}
+        variables = {variable: str(value) for variable, value in variables.items()}
+        server.stdin.write(json.dumps([cases, name, size, str(folder), variables]) + "\n")
+        server.stdin.flush()
+        wrong = json.loads(server.stdout.readline())
+        assert not wrong, f"{wrong}\n{(folder / 'output').read_text()}"
+        places = [folder / str(rank) for rank in range(size)]
+        return [json.loads(place.read_text()) if place.exists() else None for place in places]
+
+    yield call
+    server.stdin.close()
+    server.wait(timeout=20)
 
 
 @needs_soft_card
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("name", ["reductions", "collectives", "messages", "objects", "groups", "data_parallel"])
-def test_ranks(name, size, tmp_path):
+def test_ranks(name, size, tmp_path, ranks):
     assert ranks(name, size, tmp_path) == [None] * size
 
 
@@ -44,35 +52,33 @@ def test_ranks(name, size, tmp_path):
 @pytest.mark.parametrize(
     "name", ["captured", "aborted", "through_host", "hooks", "scaler", "chosen", "bound", "pipelines"]
 )
-def test_two_ranks(name, tmp_path):
+def test_two_ranks(name, tmp_path, ranks):
     assert ranks(name, 2, tmp_path) == [None] * 2
 
 
 @needs_soft_card
-@pytest.mark.parametrize(
-    "name", ["rows", "copies_of_rows", "rows_on_host", "flat", "flat_on_host", "mesh", "layers", "states"]
-)
-def test_tensors_in_parts(name, tmp_path):
+@pytest.mark.parametrize("name", ["rows", "copies_of_rows", "rows_on_host", "flat", "flat_on_host", "mesh", "layers"])
+def test_tensors_in_parts(name, tmp_path, ranks):
     """`fully_shard`, `FullyShardedDataParallel` and `DTensor` on GPUs."""
-    assert ranks(name, 2, tmp_path, PARTS) == [None] * 2
+    assert ranks(name, 2, tmp_path, "nccl_parts") == [None] * 2
 
 
 @needs_soft_card
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_streams(seed, tmp_path):
+def test_streams(seed, tmp_path, ranks):
     """Work that runs late or at other moments gives the same results."""
     assert ranks("streams", 2, tmp_path, SOFTCUDA_SEED=seed) == [None] * 2
 
 
 @needs_soft_card
-def test_options(tmp_path):
+def test_options(tmp_path, ranks):
     refused = ["AssertionError", "Expected backend_options argument to be of type ProcessGroupNCCL.Options"]
     assert ranks("options", 2, tmp_path) == [[refused, ["DistBackendError", "NCCL error: invalid argument"]]] * 2
 
 
 @needs_soft_card
-def test_a_checkpoint_of_gpus_is_read_without_one(tmp_path):
-    ranks("states", 2, tmp_path, PARTS)
+def test_a_checkpoint_of_gpus_is_read_without_one(tmp_path, ranks):
+    assert ranks("states", 2, tmp_path, "nccl_parts") == [None] * 2
     (folder,) = (path.parent for path in tmp_path.rglob(".metadata") if path.parent.name == "checkpoint")
     state = {"model": {"0.weight": torch.zeros(7, 5)}}
     dcp.load(state, checkpoint_id=folder)
@@ -80,7 +86,7 @@ def test_a_checkpoint_of_gpus_is_read_without_one(tmp_path):
 
 
 @needs_soft_card
-def test_refusals(tmp_path):
+def test_refusals(tmp_path, ranks):
     errors = ranks("refusals", 2, tmp_path)
     assert (
         errors[0]
@@ -109,7 +115,7 @@ def test_refusals(tmp_path):
 
 @needs_soft_card
 @pytest.mark.parametrize("size", [2, 4])
-def test_a_killed_rank(size, tmp_path):
+def test_a_killed_rank(size, tmp_path, ranks):
     """The others raise after the timeout, wherever they wait, and can make another group."""
     *others, victim = ranks("killed", size, tmp_path)
     assert victim is None
@@ -124,7 +130,7 @@ def test_a_killed_rank(size, tmp_path):
 
 
 @needs_soft_card
-def test_a_rank_that_does_not_come(tmp_path):
+def test_a_rank_that_does_not_come(tmp_path, ranks):
     first, second = ranks("absent", 2, tmp_path)
     assert first[0] == "DistBackendError"
     assert first[1].startswith("[Rank 0] not all 2 ranks joined NCCL's communicator in 1500 ms")
@@ -132,13 +138,13 @@ def test_a_rank_that_does_not_come(tmp_path):
 
 
 @needs_soft_card
-def test_ranks_that_make_different_calls(tmp_path):
+def test_ranks_that_make_different_calls(tmp_path, ranks):
     for kind, message in ranks("different", 2, tmp_path):
         assert (kind, message) == ("DistBackendError", "NCCL error: invalid usage")
 
 
 @needs_soft_card
-def test_two_ranks_on_one_card_are_refused(tmp_path):
+def test_two_ranks_on_one_card_are_refused(tmp_path, ranks):
     errors = ranks("crowded", 2, tmp_path, CUDA_VISIBLE_DEVICES="0,0")
     assert ["DistBackendError", "NCCL error: invalid usage"] in errors
     assert {kind for kind, _ in errors} == {"DistBackendError"}

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
+    from ._liveness import Watch
+
 
 def graph_pool_handle() -> tuple[int, int]:
     """The name of a new pool of memory, which several graphs can share.
@@ -58,6 +60,8 @@ class CUDAGraph:
         # Whether what runs is the recorded work as the program has left it.
         self._is_instantiated = False
         self._is_debugged = False
+        # What looks after the tensors that the work reads, if it was asked for.
+        self._watch: Watch | None = None
 
     def register_generator_state(self, generator: Any) -> None:
         """Lets the work that is recorded later draw of a generator, besides the default one of the GPU.
@@ -76,18 +80,22 @@ class CUDAGraph:
             pool: that of another graph, or from `graph_pool_handle`, to share memory with graphs that run in the order of their
                 record. One graph at a time may be recorded with a pool.
             capture_error_mode: ``"global"``, ``"thread_local"`` or ``"relaxed"``: which threads may not wait for the GPU.
-            check_input_liveness: not supported.
+            check_input_liveness: whether `replay` looks if the tensors that the work reads still exist. Kernels that other libraries
+                enqueue are not seen, and recording takes longer.
 
         Raises:
-            NotImplementedError: `check_input_liveness` is set.
             TypeError: the pool is not two integers.
             RuntimeError: the current stream is the default one, the graph has recorded work, or another graph is being recorded
                 with the pool. Inside, work that draws of a generator that is not registered raises it too, and so do copies
                 between the GPU and memory of the CPU that is not page-locked.
         """
-        if check_input_liveness:
-            raise NotImplementedError("torch.cuda.CUDAGraph: tensors that the work reads are not watched")
         self._graph.begin(_number(pool), capture_error_mode)
+        self._watch = None
+        if check_input_liveness:
+            from ._liveness import Watch
+
+            self._watch = Watch()
+            self._watch.begin()
 
     def capture_end(self) -> None:
         """Ends the record.
@@ -96,7 +104,11 @@ class CUDAGraph:
             RuntimeError: nothing is being recorded, or the current stream is not the one of `capture_begin`.
             AcceleratorError: the work needed a result on the CPU, or another stream was not waited for.
         """
-        self._graph.end()
+        try:
+            self._graph.end()
+        finally:
+            if self._watch is not None:
+                self._watch.end()
         self._is_instantiated = not self._keeps
 
     def instantiate(self) -> None:
@@ -138,14 +150,20 @@ class CUDAGraph:
         """Runs the recorded work on the current stream.
 
         Raises:
-            RuntimeError: nothing was recorded.
+            RuntimeError: nothing was recorded, or a tensor that the work reads was dropped and the graph was recorded with
+                ``check_input_liveness``.
         """
         if self._graph.handles is not None and not self._is_instantiated:
             self.instantiate()
+        if self._watch is not None:
+            self._watch.check(self.pool())
         self._graph.replay()
 
     def reset(self) -> None:
         """Forgets the recorded work and gives up its memory."""
+        if self._watch is not None:
+            self._watch.end()
+            self._watch = None
         self._graph.reset()
         self._is_instantiated = False
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import struct
-
 from rushlight import _C
 
 from ._streams import current_stream
@@ -72,6 +69,8 @@ class _CudaKernel:
 
 def _argument(value: Any) -> Any:
     """An argument as its bytes; a tensor as it is."""
+    import struct
+
     if isinstance(value, _C.Tensor):
         return value
     if isinstance(value, int):
@@ -104,6 +103,8 @@ def _compile_kernel(
         ValueError: the source is empty.
         RuntimeError: it cannot be compiled, or there is no GPU or no NVRTC.
     """
+    import re
+
     if not kernel_source.strip():
         raise ValueError("Kernel source cannot be empty")
     _C._cuda_init()
