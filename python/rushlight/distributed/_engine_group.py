@@ -111,7 +111,13 @@ def join(store, rank, size, timeout):
 def _of_all(store, name, size, deadline):
     """What each rank has set under a name."""
     keys = [f"{name}/{other}" for other in range(size)]
-    store.wait(keys, timedelta(seconds=max(1e-3, deadline - time.monotonic())))
+    try:
+        store.wait(keys, timedelta(seconds=max(1e-3, deadline - time.monotonic())))
+    except DistStoreError as error:
+        missing = [str(other) for other, key in enumerate(keys) if not store.check([key])]
+        raise DistStoreError(
+            f"{error}\n  {len(missing)} of {size} ranks did not come: {', '.join(missing[:20])}"
+        ) from None
     return store.multi_get(keys)
 
 
