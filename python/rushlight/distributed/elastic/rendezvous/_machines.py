@@ -1,6 +1,6 @@
-"""How the launchers of several machines (nodes) agree on who takes part, and learn that processes of another one failed.
+"""How the launchers of several machines agree on who takes part.
 
-They share the store to which the processes of the program connect, too. Each start of all processes is a round.
+They share the store to which the processes of the program connect, too. Each start of all processes is a rendezvous, a round.
 """
 
 import contextlib
@@ -9,31 +9,20 @@ import os
 import socket
 import time
 from datetime import timedelta
-from typing import NamedTuple
 
-from rushlight.distributed.store import DistNetworkError, DistStoreError, PrefixStore, TCPStore
+from rushlight.distributed.store import DistNetworkError, PrefixStore, TCPStore
 
+from .api import (
+    RendezvousClosedError,
+    RendezvousGracefulExitError,
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousStoreInfo,
+    RendezvousTimeoutError,
+)
+from .utils import parse_rendezvous_endpoint
 
-class Patience(NamedTuple):
-    """How many seconds to wait: for nodes to come, for more of them than the least, from one sign of life to the next, and for a
-    node that gives none."""
-
-    join: float
-    last_call: float
-    beat: float
-    silence: float
-
-
-def numbers(text: str) -> tuple[int, int]:
-    """The least and the largest number of nodes in ``2`` or ``1:4``."""
-    try:
-        least, _, most = text.partition(":")
-        bounds = int(least), int(most or least)
-    except ValueError:
-        raise ValueError(f"--nnodes {text}: write a number of machines, or the least and the largest: 1:4") from None
-    if not 1 <= bounds[0] <= bounds[1]:
-        raise ValueError(f"--nnodes {text}: the least number is at least 1, and the largest not below it")
-    return bounds
+_PORT = 29400
 
 
 def _is_here(host: str) -> bool:
@@ -49,8 +38,8 @@ def _is_here(host: str) -> bool:
     return False
 
 
-def open_store(host: str, port: int, node: int | None, timeout: timedelta) -> tuple[TCPStore, bool]:
-    """The store of all nodes, and whether this one serves it: node 0, or without numbers the first one at the address."""
+def _open_store(host: str, port: int, node: int | None, timeout: timedelta) -> tuple[TCPStore, bool]:
+    """The store of all machines, and whether this one serves it: number 0, or without numbers the first one at the address."""
     if node == 0 or (node is None and _is_here(host)):
         try:
             return TCPStore(host, port, is_master=True, timeout=timeout), True
@@ -60,118 +49,128 @@ def open_store(host: str, port: int, node: int | None, timeout: timedelta) -> tu
     return TCPStore(host, port, is_master=False, timeout=timeout), False
 
 
-class Round(NamedTuple):
-    """One start of all processes."""
+class Machines(RendezvousHandler):
+    """This machine's view of the others, for `RendezvousParameters` of the kinds c10d and static.
 
-    number: int
-    node: int
-    counts: list[int]
+    Options: ``rank``, the number of this machine, by default in order of coming; and seconds. ``join_timeout`` for machines to come,
+    ``last_call_timeout`` for more of them than the least, ``keep_alive_interval`` times ``keep_alive_max_attempt`` for one that
+    does not answer.
+    """
 
-    @property
-    def first(self):
-        """The rank of the first process on this node."""
-        return sum(self.counts[: self.node])
-
-
-class Nodes:
-    """This node's view of the others."""
-
-    def __init__(self, store, name, bounds, node, count, patience):
-        self._all, self._bounds, self._node, self._count = PrefixStore(f"torchrun/{name}", store), bounds, node, count
-        self._patience, self._number = patience, 0
+    def __init__(self, params):
+        self._params = params
+        self._join = params._seconds("join_timeout", 600)
+        self._last_call = params._seconds("last_call_timeout", 30)
+        beat = params._seconds("keep_alive_interval", 5)
+        self._beat, self._silence = beat / 5, beat * params._seconds("keep_alive_max_attempt", 3)
+        self._node = 0 if params.max_nodes == 1 else params.get_as_int("rank")
+        host, port = parse_rendezvous_endpoint(params.endpoint, _PORT)
+        store, self._serves = _open_store(host, port, self._node, timedelta(seconds=self._join))
+        self._address = RendezvousStoreInfo(host, store.port)
+        self._all = PrefixStore(f"torchrun/{params.run_id}", store)
+        self._current: RendezvousInfo | None = None
+        self._number = 0
         self._beats: dict[int, tuple[int, float]] = {}
         self._beaten = 0.0
 
-    def _at(self, number):
-        return PrefixStore(f"round/{number}", self._all)
+    def get_backend(self):
+        return self._params.backend
 
-    def join(self) -> Round:
-        """Waits until enough nodes have come, and begins a round.
+    def get_run_id(self):
+        return self._params.run_id
 
-        Raises:
-            DistStoreError: they did not come in time.
-        """
-        deadline = time.monotonic() + self._patience.join
-        while True:
+    @property
+    def use_agent_store(self):
+        return True
+
+    def next_rendezvous(self):
+        if self._current is not None:
+            # The others begin the same round.
+            self._number += 1
+            if self._all.add(f"begins/{self._number}", 1) == 1:
+                self._all.add("round", 1)
+                self._all.set(f"begun/{self._number}", "")
+            self._current = None
+        deadline = time.monotonic() + self._join
+        while not self.is_closed():
             self._number = max(self._number, self._all.add("round", 0))
-            store = self._at(self._number)
+            store = PrefixStore(f"round/{self._number}", self._all)
             node = store.add("nodes", 1) - 1 if self._node is None else self._node
-            store.set(f"count/{node}", str(self._count))
+            store.set(f"come/{node}", "")
             if node == 0:
-                self._close(store, deadline)
+                self._close_round(store, deadline)
             left = timedelta(seconds=max(1e-3, deadline - time.monotonic()))
             store.wait(["size"], left)
             size = int(store.get("size"))
             if node < size:
-                counts = [int(store.get(f"count/{other}")) for other in range(size)]
                 self._beats = {}
-                return Round(self._number, node, counts)
-            # This node came too late, and takes part when the others begin again.
-            self._all.add("waiting", 1)
-            try:
-                self._all.wait([f"begun/{self._number + 1}"], left)
-            finally:
-                self._all.add("waiting", -1)
+                store.set("attempt", str(self._number))
+                self._current = RendezvousInfo(store, node, size, self._address)
+                return self._current
+            self._wait_for_another_round(left)
+        raise RendezvousClosedError(f"the job {self._params.run_id} has ended")
 
-    def _close(self, store, deadline):
-        """Node 0 decides how many nodes take part."""
-        least, most = self._bounds
+    def _wait_for_another_round(self, left):
+        """This machine came too late, and takes part when the others begin again."""
+        self._all.add("waiting", 1)
+        try:
+            self._all.wait([f"begun/{self._number + 1}"], left)
+        finally:
+            self._all.add("waiting", -1)
+        if self.is_closed():
+            raise RendezvousGracefulExitError(f"the job {self._params.run_id} has ended without this machine")
+
+    def _close_round(self, store, deadline):
+        """Machine 0 decides how many take part."""
+        least, most = self._params.min_nodes, self._params.max_nodes
         last = None
         while True:
             if self._node is None:
                 come = store.add("nodes", 0)
             else:
-                come = sum(store.check([f"count/{other}"]) for other in range(most))
+                come = sum(store.check([f"come/{other}"]) for other in range(most))
             now = time.monotonic()
             if come >= least and last is None:
-                last = now + self._patience.last_call
+                last = now + self._last_call
             if come >= most or (last is not None and now >= last):
                 store.set("size", str(min(come, most)))
                 return
             if now >= deadline:
-                raise DistStoreError(f"{come} of {least} machines came within {self._patience.join:g} seconds")
+                raise RendezvousTimeoutError(f"{come} of {least} machines came within {self._join:g} seconds")
             time.sleep(0.05)
 
-    def fail(self, current, why):
-        """Tells the other nodes that a process of this one failed.
+    def num_nodes_waiting(self):
+        full = self._current is not None and self._current.world_size >= self._params.max_nodes
+        return 0 if full else self._all.add("waiting", 0)
 
-        The first reason for an end stands, because the processes of a node that ends fail those of the others.
-        """
-        self._at(current.number).compare_set("news", "", f"failure {why}")
-
-    def news(self, current) -> tuple[bool, str] | None:
-        """Whether all processes end because of a failure, and why; None while they go on."""
-        store = self._at(current.number)
-        if store.check(["news"]):
-            kind, _, why = store.get("news").decode().partition(" ")
-            return kind == "failure", why
-        if len(current.counts) == 1 and self._bounds[1] == 1:
-            return None
+    def _lost(self):
         now = time.monotonic()
-        if now - self._beaten >= self._patience.beat:
-            self._beaten = now
-            store.add(f"beat/{current.node}", 1)
-            for other in range(len(current.counts)):
-                beat = store.add(f"beat/{other}", 0)
-                before, since = self._beats.get(other, (-1, now))
-                self._beats[other] = (beat, now if beat != before else since)
-                if now - self._beats[other][1] > self._patience.silence and not store.check([f"done/{other}"]):
-                    self.fail(current, f"machine {other} does not answer")
-        if len(current.counts) < self._bounds[1] and self._all.add("waiting", 0) > 0:
-            store.compare_set("news", "", "change another machine came")
-        return None
+        if self._current is None or self._params.max_nodes == 1 or now - self._beaten < self._beat:
+            return []
+        store = self._current.store
+        self._beaten = now
+        store.add(f"beat/{self._current.rank}", 1)
+        for other in range(self._current.world_size):
+            beat = store.add(f"beat/{other}", 0)
+            before, since = self._beats.get(other, (-1, now))
+            self._beats[other] = (beat, now if beat != before else since)
+        return [other for other, (_, since) in self._beats.items() if now - since > self._silence]
 
-    def next(self, current):
-        """Begins another round, once for all nodes."""
-        self._number = current.number + 1
-        if self._all.add(f"begins/{self._number}", 1) == 1:
-            self._all.add("round", 1)
-            self._all.set(f"begun/{self._number}", "")
+    def is_closed(self):
+        return self._all.check(["closed"])
 
-    def finish(self, current):
-        """Notes that the processes of this node ended well."""
-        self._at(current.number).set(f"done/{current.node}", "")
+    def set_closed(self):
+        self._all.set("closed", "")
+        # Those that wait for another round learn of it.
+        self._all.set(f"begun/{self._number + 1}", "")
 
-    def all_done(self, current) -> bool:
-        """Whether the processes of all nodes ended well."""
-        return self._at(current.number).check([f"done/{other}" for other in range(len(current.counts))])
+    def shutdown(self):
+        """Keeps the store until the other machines have seen the end."""
+        self.set_closed()
+        if self._current is not None:
+            ended = self._all.add("ended", 1)
+            deadline = time.monotonic() + 5
+            while self._serves and ended < self._current.world_size and time.monotonic() < deadline:
+                time.sleep(0.02)
+                ended = self._all.add("ended", 0)
+        return True
