@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -120,6 +121,28 @@ def test_a_rank_that_comes_too_late_waits_for_the_next_group():
         first.result()
         store.set("key", "value")
         assert late.result().get("key") == b"value"
+
+
+def _end_at_once(rank, url):
+    if rank == 1:
+        ask = dist.TCPStore._ask
+
+        def slow(store, name, *fields):
+            if name == "wait":
+                time.sleep(0.5)
+            return ask(store, name, *fields)
+
+        dist.TCPStore._ask = slow
+    dist.init_process_group("gloo", f"{url}&rank={rank}", timeout=timedelta(seconds=20))
+    if rank == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return dist.is_initialized()
+
+
+def test_rank_0_may_end_before_the_others_begin(ranks):
+    """It serves the store through which they learn that all have come."""
+    ranks.machines = 1
+    assert ranks(_end_at_once, 2, f"tcp://127.0.0.1:{_free_port()}?world_size=2", init=False) == [None, True]
 
 
 def _come_back(rank, method, port):

@@ -1,5 +1,6 @@
 """The engine's group of some ranks: they find each other through the store and share memory through a socket."""
 
+import contextlib
 import errno
 import hmac
 import os
@@ -134,7 +135,10 @@ def _check_library(store, rank, machines, deadline):
 
 
 def meet(store, rank, size, timeout):
-    """Returns once every rank has joined."""
+    """Returns once every rank has joined.
+
+    The first rank returns last. Its process may serve the store, which would end under the others with a program that is short.
+    """
     if store.add("joined", 1) == size:
         store.set("complete", "")
     try:
@@ -146,6 +150,14 @@ def meet(store, rank, size, timeout):
             f"rank {rank}, for key: joined (world_size={size}, num_workers_joined={joined}, timeout={timeout} "
             f"error={error})"
         ) from None
+    # The store may end as soon as the last one has said that it knows.
+    with contextlib.suppress(DistNetworkError):
+        if store.add("informed", 1) == size:
+            store.set("known", "")
+    if rank == 0:
+        # A rank that died in between is found by the first call.
+        with contextlib.suppress(DistStoreError):
+            store.wait(["known"], min(timeout, timedelta(seconds=5)))
 
 
 def _hand_out(store, machine, local, memory, deadline):
