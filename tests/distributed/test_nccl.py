@@ -42,7 +42,7 @@ def test_ranks(name, size, tmp_path):
 
 @needs_soft_card
 @pytest.mark.parametrize(
-    "name", ["captured", "aborted", "through_host", "hooks", "scaler", "chosen", "bound", "pipelines"]
+    "name", ["captured", "aborted", "through_host", "hooks", "scaler", "chosen", "bound", "pipelines", "unchosen"]
 )
 def test_two_ranks(name, tmp_path):
     assert ranks(name, 2, tmp_path) == [None] * 2
@@ -50,7 +50,8 @@ def test_two_ranks(name, tmp_path):
 
 @needs_soft_card
 @pytest.mark.parametrize(
-    "name", ["rows", "copies_of_rows", "rows_on_host", "flat", "flat_on_host", "mesh", "layers", "states"]
+    "name",
+    ["rows", "copies_of_rows", "rows_on_host", "flat", "flat_on_host", "mesh", "layers", "states", "flat_states"],
 )
 def test_tensors_in_parts(name, tmp_path):
     """`fully_shard`, `FullyShardedDataParallel` and `DTensor` on GPUs."""
