@@ -453,6 +453,16 @@ def data_parallel(rank, size, place):
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
+def unchosen(rank, size, place):
+    """The program has not made the GPU of its parameters the current one."""
+    begin("nccl", place, rank, size)
+    torch.cuda.set_device(0)
+    device = torch.device("cuda", rank)
+    model = DistributedDataParallel(torch.nn.Linear(3, 2).to(device), device_ids=[rank])
+    model(torch.full((1, 3), rank + 1.0)).sum().backward()
+    assert model.module.weight.grad.tolist() == [[(size + 1) / 2] * 3] * 2
+
+
 def hooks(rank, size, place):
     begin("nccl", place, rank, size)
     from rushlight.distributed.algorithms.ddp_comm_hooks import default_hooks

@@ -218,3 +218,27 @@ def states(rank, size, place):
         assert str(error).startswith("A CPU backend must be enabled for async save;")
     else:
         raise AssertionError("no error")
+
+
+def flat_states(rank, size, place):
+    """States of flat parameters in a group that has no backend for the CPU."""
+    begin("nccl", place, rank, size)
+
+    def made():
+        torch.manual_seed(0)
+        model = FSDP(_net().cuda())
+        return model, torch.optim.Adam(model.parameters(), 0.1)
+
+    first, other = made(), made()
+    first[0](torch.ones(4, 5, device="cuda")).sum().backward()
+    first[1].step()
+    for offloads in (False, True):
+        options = StateDictOptions(cpu_offload=offloads)
+        model, steps = get_state_dict(*first, options=options)
+        device = "cpu" if offloads else "cuda"
+        parts = [one for one in model.values() if isinstance(one, DTensor)]
+        parts += [one["exp_avg"] for one in steps["state"].values()]
+        assert len(parts) == 2 * len(steps["state"]) and all(one.to_local().device.type == device for one in parts)
+        set_state_dict(*other, model_state_dict=model, optim_state_dict=steps, options=options)
+        (loaded,), (own,) = other[1].state.values(), first[1].state.values()
+        assert loaded["exp_avg"].is_cuda and torch.equal(loaded["exp_avg"], own["exp_avg"])

@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import rushlight as torch
 from rushlight import distributed as dist
 from rushlight import nn
 from rushlight.distributed import checkpoint as dcp
-from rushlight.distributed.checkpoint import format_utils
+from rushlight.distributed.checkpoint import format_utils, staging
 from rushlight.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -350,3 +351,61 @@ def test_names_in_files_are_those_of_torch(tmp_path):
     dcp.save({"x": _whole(), "n": 1}, checkpoint_id=tmp_path)
     data = (tmp_path / ".metadata").read_bytes()
     assert b"rushlight" not in data and b"torch.distributed.checkpoint.metadata\nTensorStorageMetadata" in data
+
+
+def _stage(rank, folder):
+    weight = torch.arange(3.0)
+    stager = staging.DefaultStager(staging.StagingOptions(False, True, True, False))
+    response = dcp.async_save({"weight": weight}, checkpoint_id=folder, async_stager=stager)
+    # The copy exists, because the stager asks for that.
+    assert response.staging_completion.result(20) is None
+    weight += 1
+    response.upload_completion.result(20)
+    state = {"weight": torch.zeros(3)}
+    dcp.load(state, checkpoint_id=folder)
+    stager.close()
+    return state["weight"].tolist()
+
+
+def test_copies_in_the_background(ranks, tmp_path):
+    assert ranks(_stage, 2, str(tmp_path / "checkpoint")) == [[0.0, 1.0, 2.0]] * 2
+
+
+class _Stager:
+    """A program's own, which fails in a thread."""
+
+    should_synchronize_after_execute = False
+
+    def stage(self, state):
+        future = Future()
+        future.set_exception(ValueError("no memory"))
+        return future
+
+    def synchronize_staging(self):
+        raise AssertionError
+
+    close = synchronize_staging
+
+
+def test_stagers(tmp_path):
+    state = {"a": torch.arange(2.0), "b": [torch.ones(1), 3], "c": {"d": torch.zeros(1)}}
+    for kept in (False, True):
+        stager = staging.BlockingAsyncStager(cache_staged_state_dict=kept)
+        first = stager.stage(state)
+        state["a"] += 1
+        second = stager.stage(state)
+        assert torch.equal(second["a"], state["a"]) and second["b"][1] == 3
+        assert (first["a"].data_ptr() == second["a"].data_ptr()) is kept
+    # Memory is used again only for tensors that fit.
+    state["a"] = torch.zeros(5)
+    assert torch.equal(stager.stage(state)["a"], state["a"])
+    assert isinstance(stager, staging.AsyncStager) and isinstance(dcp.FileSystemWriter(tmp_path), staging.AsyncStager)
+    shared = staging.DefaultStager(staging.StagingOptions(False, True, False, False)).stage(state)
+    assert shared["a"].is_shared() and shared["b"][0].is_shared() and not state["a"].is_shared()
+    response = dcp.async_save(state, checkpoint_id=tmp_path / "failed", async_stager=_Stager())
+    for future in (response.staging_completion, response.upload_completion):
+        with pytest.raises(ValueError, match="no memory"):
+            future.result(20)
+    if not torch.cuda.is_available():
+        with pytest.raises(AssertionError, match="Non-blocking copy requires"):
+            staging.DefaultStager()

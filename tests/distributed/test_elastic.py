@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rushlight.distributed import run
+from rushlight.distributed.elastic.multiprocessing import SignalException, _signals
 
 PROGRAM = """
 import os, sys, time
@@ -225,14 +225,14 @@ def test_a_signal_while_processes_are_started(tmp_path):
 
 def test_a_second_signal_is_not_raised():
     """It may come when the launcher has begun to end processes because of the first one."""
-    signals = run._Signals()
-    with pytest.raises(run._Signalled):
+    signals = _signals.Signals()
+    with pytest.raises(SignalException):
         signals(signal.SIGTERM, None)
     signals(signal.SIGHUP, None)
     # What a callback of Python has swallowed is raised again.
-    with pytest.raises(run._Signalled) as found, signals.held():
+    with pytest.raises(SignalException) as found, signals.held():
         pass
-    assert found.value.number == signal.SIGTERM
+    assert found.value.sigval == signal.SIGTERM
     signals.end()
     with signals.held():
         signals(signal.SIGTERM, None)
@@ -265,7 +265,10 @@ def test_refused_options(tmp_path):
         (["--max-restarts=-1"], "max_restarts must be >= 0"),
         (["--rdzv-backend", "zz"], "The rendezvous backend 'zz' is not registered. Did you forget to call `register`?"),
         (["--rdzv-endpoint", "here:x"], "the rendezvous endpoint 'here:x' must be an integer between 0 and 65536."),
-        (["--rdzv-conf", "join_timeout=soon"], "join_timeout is a number of seconds"),
+        (
+            ["--rdzv-conf", "join_timeout=soon"],
+            "The rendezvous configuration option join_timeout is a number of seconds",
+        ),
         (["--signals-to-handle", "SIGNOW"], "SIGNOW is no signal"),
         (["--nproc-per-node", "gpu"], "Cuda is not available."),
     ):

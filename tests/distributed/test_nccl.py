@@ -50,14 +50,17 @@ def test_ranks(name, size, tmp_path, ranks):
 
 @needs_soft_card
 @pytest.mark.parametrize(
-    "name", ["captured", "aborted", "through_host", "hooks", "scaler", "chosen", "bound", "pipelines"]
+    "name", ["captured", "aborted", "through_host", "hooks", "scaler", "chosen", "bound", "pipelines", "unchosen"]
 )
 def test_two_ranks(name, tmp_path, ranks):
     assert ranks(name, 2, tmp_path) == [None] * 2
 
 
 @needs_soft_card
-@pytest.mark.parametrize("name", ["rows", "copies_of_rows", "rows_on_host", "flat", "flat_on_host", "mesh", "layers"])
+@pytest.mark.parametrize(
+    "name",
+    ["rows", "copies_of_rows", "rows_on_host", "flat", "flat_on_host", "mesh", "layers", "flat_states"],
+)
 def test_tensors_in_parts(name, tmp_path, ranks):
     """`fully_shard`, `FullyShardedDataParallel` and `DTensor` on GPUs."""
     assert ranks(name, 2, tmp_path, "nccl_parts") == [None] * 2

@@ -187,10 +187,12 @@ _SUBMODULES = (
     "device_mesh",
     "elastic",
     "fsdp",
+    "launcher",
     "nn",
     "optim",
     "pipelining",
     "rpc",
+    "run",
     "tensor",
 )
 

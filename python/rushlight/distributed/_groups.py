@@ -11,7 +11,7 @@ from rushlight.distributed._backends import Backend, BackendConfig
 from rushlight.distributed._mpiexec import place
 from rushlight.distributed._options import ProcessGroupNCCL
 from rushlight.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
-from rushlight.distributed.rendezvous import rendezvous
+from rushlight.distributed.rendezvous import give_up, rendezvous
 from rushlight.distributed.store import PrefixStore, Store
 
 _NOT_INITIALIZED = "Default process group has not been initialized, please make sure to call init_process_group."
@@ -261,6 +261,7 @@ def init_process_group(
             raise AssertionError("rank must be non-negative if using store")
     name = group_name or "0"
     backend = Backend(Backend.UNDEFINED if backend is None else backend)
+    is_given = store is not None
     if store is None:
         # With MPI, processes have their places from its launcher.
         launched = (
@@ -273,7 +274,12 @@ def init_process_group(
         raise ValueError(f"rank {rank} is not in a group of {world_size}\n  Ranks are 0 to {world_size - 1}.")
     ranks = list(range(world_size))
     is_first = device_id is not None and not torch.cuda.is_initialized()
-    _world.default = _begin(store, ranks, rank, timeout, config, backend, name, "default_pg", device_id, pg_options)
+    try:
+        _world.default = _begin(store, ranks, rank, timeout, config, backend, name, "default_pg", device_id, pg_options)
+    except BaseException:
+        if rank == 0 and not is_given:
+            give_up(store)
+        raise
     _world.default.first_device = device_id if is_first else None
     _world.made = 1
 

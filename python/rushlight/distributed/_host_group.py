@@ -1,5 +1,6 @@
 """The group of some ranks for tensors on the CPU: they find each other through the store and share memory through a socket."""
 
+import contextlib
 import errno
 import hmac
 import os
@@ -111,7 +112,13 @@ def join(store, rank, size, timeout):
 def _of_all(store, name, size, deadline):
     """What each rank has set under a name."""
     keys = [f"{name}/{other}" for other in range(size)]
-    store.wait(keys, timedelta(seconds=max(1e-3, deadline - time.monotonic())))
+    try:
+        store.wait(keys, timedelta(seconds=max(1e-3, deadline - time.monotonic())))
+    except DistStoreError as error:
+        missing = [str(other) for other, key in enumerate(keys) if not store.check([key])]
+        raise DistStoreError(
+            f"{error}\n  {len(missing)} of {size} ranks did not come: {', '.join(missing[:20])}"
+        ) from None
     return store.multi_get(keys)
 
 
@@ -128,7 +135,10 @@ def _check_library(store, rank, machines, deadline):
 
 
 def meet(store, rank, size, timeout):
-    """Returns once every rank has joined."""
+    """Returns once every rank has joined.
+
+    The first rank returns last. Its process may serve the store, which would end under the others with a program that is short.
+    """
     if store.add("joined", 1) == size:
         store.set("complete", "")
     try:
@@ -140,6 +150,14 @@ def meet(store, rank, size, timeout):
             f"rank {rank}, for key: joined (world_size={size}, num_workers_joined={joined}, timeout={timeout} "
             f"error={error})"
         ) from None
+    # The store may end as soon as the last one has said that it knows.
+    with contextlib.suppress(DistNetworkError):
+        if store.add("informed", 1) == size:
+            store.set("known", "")
+    if rank == 0:
+        # A rank that died in between is found by the first call.
+        with contextlib.suppress(DistStoreError):
+            store.wait(["known"], min(timeout, timedelta(seconds=5)))
 
 
 def _hand_out(store, machine, local, memory, deadline):

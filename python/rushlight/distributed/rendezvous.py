@@ -1,5 +1,6 @@
 """How processes find each other: a URL or the environment gives a store, a rank and the number of processes."""
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -10,8 +11,9 @@ from urllib.parse import parse_qsl, urlencode, urlparse, urlunparse
 from rushlight.distributed import _mpiexec
 from rushlight.distributed._file_store import FileStore
 from rushlight.distributed.constants import default_pg_timeout
-from rushlight.distributed.store import DistNetworkError, DistStoreError, PrefixStore, TCPStore
+from rushlight.distributed.store import DistError, DistNetworkError, DistStoreError, PrefixStore, Store, TCPStore
 
+_GIVEN_UP = "given_up"
 _handlers: dict[str, Callable[..., Iterator[Any]]] = {}
 
 
@@ -93,9 +95,17 @@ def _tcp_store(host: str, port: int, rank: int, world_size: int, timeout: timede
         left = timedelta(seconds=max(0.0, deadline - time.monotonic()))
 
 
+def give_up(store: Store) -> None:
+    """Marks the store of a group that has not begun. Ranks that come later wait for another one at the same port."""
+    with contextlib.suppress(DistError):
+        store.set(_GIVEN_UP, "")
+
+
 def _takes_place(store: TCPStore, rank: int, world_size: int) -> bool:
     """Whether the store expects this rank. The store of a group that is about to end, at the same port, does not."""
     try:
+        if store.check([_GIVEN_UP]):
+            return False
         # A larger group has ranks that are new to the store of a smaller one.
         if store.check(["world_size"]) and int(store.get("world_size")) != world_size:
             return False

@@ -327,6 +327,8 @@ class TCPStore(Store):
         if is_master and world_size and wait_for_workers:
             while joined < world_size:
                 if time.monotonic() >= deadline:
+                    # The error may live for long, and this object with it. The port is free for another store at once.
+                    self._server = None
                     raise DistStoreError(
                         f"Timed out after {max(round(timeout.total_seconds()), 1)} seconds waiting for clients. "
                         f"{joined}/{world_size} clients joined."

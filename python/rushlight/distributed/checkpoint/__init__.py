@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rushlight._absent import declare
 
-from . import default_planner, filesystem, format_utils, metadata, planner, state_dict, stateful, storage
+from . import default_planner, filesystem, format_utils, metadata, planner, staging, state_dict, stateful, storage
 from .api import CheckpointException
 from .default_planner import DefaultLoadPlanner, DefaultSavePlanner
 from .filesystem import FileSystemReader, FileSystemWriter
@@ -46,6 +46,7 @@ __all__ = [
     "format_utils",
     "metadata",
     "planner",
+    "staging",
     "state_dict",
     "stateful",
     "storage",

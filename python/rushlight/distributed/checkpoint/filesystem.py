@@ -16,6 +16,7 @@ from . import metadata as _metadata
 from .default_planner import boxed
 from .metadata import Metadata, StorageMeta
 from .planner import LoadItemType, WriteItemType
+from .staging import BlockingAsyncStager
 from .storage import StorageReader, StorageWriter, WriteResult
 
 __all__ = ["FileSystemWriter", "FileSystemReader"]
@@ -84,14 +85,15 @@ class _Unpickler(pickle.Unpickler):
         return _ALLOWED[module, name]
 
 
-class FileSystemWriter(StorageWriter):
+class FileSystemWriter(BlockingAsyncStager, StorageWriter):
     """Writes a checkpoint into a folder.
 
     The metadata are written last and in one step, so that a checkpoint whose saving was interrupted is not taken for one.
 
     Args:
         path: the folder, which is made if it is missing.
-        single_file_per_rank, thread_count, per_thread_copy_ahead, cache_staged_state_dict: accepted.
+        single_file_per_rank, thread_count, per_thread_copy_ahead: accepted.
+        cache_staged_state_dict: `async_save` keeps the memory of its copy for the next one.
         sync_files: whether files are on the disk when it returns.
         overwrite: whether a checkpoint in the folder may be replaced.
     """
@@ -106,6 +108,7 @@ class FileSystemWriter(StorageWriter):
         cache_staged_state_dict=False,
         overwrite=True,
     ):
+        super().__init__(cache_staged_state_dict)
         self.path, self.sync_files, self.overwrite = Path(path), sync_files, overwrite
         self.save_id = str(uuid.uuid4())
 

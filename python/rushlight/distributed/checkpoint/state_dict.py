@@ -5,7 +5,14 @@ from dataclasses import dataclass
 
 import rushlight as torch
 from rushlight.distributed import _groups
-from rushlight.distributed.fsdp import FullyShardedDataParallel, StateDictType
+from rushlight.distributed.fsdp import (
+    FullOptimStateDictConfig,
+    FullStateDictConfig,
+    FullyShardedDataParallel,
+    ShardedOptimStateDictConfig,
+    ShardedStateDictConfig,
+    StateDictType,
+)
 from rushlight.distributed.fsdp._flat import PREFIX
 from rushlight.distributed.tensor import DTensor, distribute_tensor
 from rushlight.nn.parallel import DataParallel, DistributedDataParallel
@@ -104,8 +111,16 @@ def _form(model, options):
     """Lets flat parameters have the states that the options ask for: whole, or rows."""
     if not _is_flat(model):
         return contextlib.nullcontext()
-    kind = StateDictType.FULL_STATE_DICT if options.full_state_dict else StateDictType.SHARDED_STATE_DICT
-    return FullyShardedDataParallel.state_dict_type(model, kind)
+    if options.full_state_dict:
+        kind, of_model, of_optimizer = StateDictType.FULL_STATE_DICT, FullStateDictConfig, FullOptimStateDictConfig
+    else:
+        kind, of_model, of_optimizer = (
+            StateDictType.SHARDED_STATE_DICT,
+            ShardedStateDictConfig,
+            ShardedOptimStateDictConfig,
+        )
+    offload = options.cpu_offload
+    return FullyShardedDataParallel.state_dict_type(model, kind, of_model(offload), of_optimizer(offload))
 
 
 def _returned(value, options):

@@ -2,19 +2,20 @@
 
 import threading
 from concurrent.futures import Future
+from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import rushlight as torch
 from rushlight.distributed import _groups
-from rushlight.distributed.tensor import DTensor
-from rushlight.distributed.tensor._api import leaf
 
 from ._steps import Steps
 from .default_planner import DefaultSavePlanner
 from .filesystem import FileSystemWriter
+from .staging import AsyncStager, BlockingAsyncStager
 from .stateful import Stateful
 
-__all__ = ["save", "async_save", "save_state_dict", "AsyncCheckpointerType"]
+__all__ = ["save", "async_save", "save_state_dict", "AsyncCheckpointerType", "AsyncSaveResponse"]
 
 
 def __dir__() -> list[str]:
@@ -26,6 +27,19 @@ class AsyncCheckpointerType(Enum):
 
     THREAD = "thread"
     PROCESS = "process"
+
+
+@dataclass
+class AsyncSaveResponse:
+    """The two ends of a saving whose copy is made in the background, too.
+
+    Args:
+        staging_completion: a `concurrent.futures.Future`, which ends when the copy exists. The state may be changed then.
+        upload_completion: one of the metadata, which ends when all is written.
+    """
+
+    staging_completion: Future[None]
+    upload_completion: Future[Any]
 
 
 def save(
@@ -127,10 +141,11 @@ def async_save(
     Args:
         state_dict, checkpoint_id, storage_writer, planner, process_group, no_dist, use_collectives: as for `save`.
         async_checkpointer_type: accepted; a thread writes.
-        async_stager: an object whose ``stage(state)`` returns the copy.
+        async_stager: what copies the state, an `AsyncStager`. By default it is the writer if that is one, or a
+            `BlockingAsyncStager`.
 
     Returns:
-        a `concurrent.futures.Future` of the metadata.
+        a `concurrent.futures.Future` of the metadata; an `AsyncSaveResponse` if the stager copies in the background.
 
     Raises:
         AssertionError: the group has no backend for the CPU, which the thread uses.
@@ -143,15 +158,24 @@ def async_save(
     writer = _writer(storage_writer, checkpoint_id)
     writer.reset(checkpoint_id)
     state = _states(state_dict)
-    copy = async_stager.stage(state) if async_stager is not None else _copied(state)
+    if async_stager is None:
+        async_stager = writer if isinstance(writer, AsyncStager) else BlockingAsyncStager()
+    copy = async_stager.stage(state)
     if steps.group is not None:
         # Calls of the thread must not mix with those of the program, so that they have a group of their own.
         steps.group = _groups.new_group(_groups.get_process_group_ranks(steps.group), use_local_synchronization=True)
-    future: Future = Future()
+    staged: Future[None] = Future()
+    future: Future[Any] = Future()
 
     def run():
         try:
-            result = _save(copy, writer, planner or DefaultSavePlanner(), steps)
+            try:
+                state = copy.result() if isinstance(copy, Future) else copy
+            except BaseException as error:
+                staged.set_exception(error)
+                raise
+            staged.set_result(None)
+            result = _save(state, writer, planner or DefaultSavePlanner(), steps)
         except BaseException as error:
             future.set_exception(error)
         else:
@@ -162,23 +186,9 @@ def async_save(
 
     # The interpreter waits for this thread before it ends.
     threading.Thread(target=run, name="checkpoint").start()
-    return future
-
-
-def _copied(value):
-    if isinstance(value, DTensor):
-        return leaf(_copied(value.to_local()), value._spec)
-    if isinstance(value, torch.Tensor):
-        # On the host, as the thread has another current GPU and stream.
-        return value.detach().to("cpu", copy=True)
-    if isinstance(value, dict):
-        return {key: _copied(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        made = [_copied(one) for one in value]
-        return getattr(type(value), "_make", type(value))(made)
-    import copy
-
-    return copy.deepcopy(value)
+    if getattr(async_stager, "should_synchronize_after_execute", False):
+        async_stager.synchronize_staging()
+    return AsyncSaveResponse(staged, future) if isinstance(copy, Future) else future
 
 
 def save_state_dict(state_dict, storage_writer, process_group=None, coordinator_rank=0, no_dist=False, planner=None):

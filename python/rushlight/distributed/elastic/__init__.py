@@ -3,11 +3,11 @@
 from rushlight._loading import load as _load
 from rushlight._names import missing_from
 
-__all__ = ["events", "metrics", "multiprocessing"]
+__all__ = ["agent", "events", "metrics", "multiprocessing", "rendezvous"]
 
 
 def __getattr__(name):
-    # Not at once, because torchrun itself, which `multiprocessing` needs, records events.
+    # Not at once, because most programs need one of them alone.
     if name in __all__:
         return _load(f"{__name__}.{name}")
     raise missing_from("torch.distributed.elastic", name, __dir__)

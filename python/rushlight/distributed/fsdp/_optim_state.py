@@ -193,8 +193,12 @@ def loadable(model, optim, state_dict, named, from_first):
     return {"state": state, "param_groups": made_groups}
 
 
-def _whole(value):
-    return value.full_tensor() if isinstance(value, DTensor) else value
+def gathered(value):
+    """All rows of a tensor that has some on each rank."""
+    if not isinstance(value, DTensor):
+        return value
+    # Rows that were kept on the CPU go back to the devices of the ranks that have them.
+    return value.to(value.device_mesh.device_type).full_tensor()
 
 
 def _elements_of(piece, number, state):
@@ -202,7 +206,7 @@ def _elements_of(piece, number, state):
     elements = piece.interval(number)[1]
     made = {}
     for key, value in state.items():
-        value = _whole(value)
+        value = gathered(value)
         if _is_sharded(value):
             value = value.reshape(-1)[elements].clone() if piece.size > 1 else value
         made[key] = value
@@ -213,7 +217,7 @@ def _flat_of(piece, states):
     """The flat state of all parameters."""
     made = {}
     for key in dict.fromkeys(key for state in states for key in state):
-        values = [_whole(state.get(key)) for state in states]
+        values = [gathered(state.get(key)) for state in states]
         tensors = [value for value in values if _is_sharded(value)]
         if tensors:
             dtype = tensors[0].dtype

@@ -516,7 +516,7 @@ class FullyShardedDataParallel(Module):
             for name in [inner + name for name in unit.pieces[0].names]:
                 value = state_dict.get(name)
                 if isinstance(value, DTensor):
-                    state_dict[name] = value.full_tensor()
+                    state_dict[name] = _optim_state.gathered(value)
             self._loading.enter_context(self._summoned())
         super()._load_from_state_dict(state_dict, prefix, *args)
 

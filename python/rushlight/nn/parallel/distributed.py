@@ -164,7 +164,9 @@ class DistributedDataParallel(Module, Joinable):
         """Raises an error if the parameters of the ranks differ in number, shape or dtype."""
         own = [(name, tuple(parameter.shape), str(parameter.dtype)) for name, parameter in named]
         everyone: list[Any] = [None] * self.process_group.size()
-        all_gather_object(everyone, own, self.process_group)
+        # The program need not have chosen the GPU of its parameters as the current one.
+        with torch.cuda.device_of(named[0][1]):
+            all_gather_object(everyone, own, self.process_group)
         for rank, other in enumerate(everyone):
             if len(other) != len(own):
                 raise RuntimeError(

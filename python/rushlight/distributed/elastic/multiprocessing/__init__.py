@@ -1,9 +1,71 @@
 """Processes of torchrun."""
 
-from . import errors
+from . import api, errors
+from .api import (
+    DefaultLogsSpecs,
+    LogsDest,
+    LogsSpecs,
+    MultiprocessContext,
+    PContext,
+    RunProcsResult,
+    SignalException,
+    Std,
+    SubprocessContext,
+    to_map,
+)
+from .errors import ProcessFailure
 
-__all__ = ["errors"]
+__all__ = [
+    "DefaultLogsSpecs",
+    "LogsDest",
+    "LogsSpecs",
+    "MultiprocessContext",
+    "PContext",
+    "ProcessFailure",
+    "RunProcsResult",
+    "SignalException",
+    "Std",
+    "SubprocessContext",
+    "start_processes",
+    "to_map",
+]
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, "api", "errors"]
+
+
+def start_processes(name, entrypoint, args, envs, logs_specs, log_line_prefixes=None, start_method="spawn"):
+    """Starts a function or a command in several processes.
+
+    Args:
+        name: a name for the processes.
+        entrypoint: a function, or the path of a command.
+        args: the arguments, a tuple for each local rank.
+        envs: variables for each local rank.
+        logs_specs: where output goes, a `LogsSpecs`.
+        log_line_prefixes: what stands before each process's lines on the terminal.
+        start_method: how processes of a function start: ``"spawn"``, ``"fork"`` or ``"forkserver"``.
+
+    Returns:
+        a `PContext`.
+
+    Raises:
+        RuntimeError: `args` and `envs` have not the same local ranks, from 0 on.
+
+    >>> multiprocessing = torch.distributed.elastic.multiprocessing
+    >>> specs = multiprocessing.DefaultLogsSpecs()
+    >>> started = multiprocessing.start_processes("pow", pow, {0: (2, 3), 1: (2, 4)}, {0: {}, 1: {}}, specs, start_method="fork")
+    >>> started.wait().return_values
+    {0: 8, 1: 16}
+    """
+    if callable(entrypoint):
+        made = MultiprocessContext(name, entrypoint, args, envs, start_method, logs_specs, log_line_prefixes)
+    else:
+        made = SubprocessContext(name, entrypoint, args, envs, logs_specs, log_line_prefixes)
+    try:
+        made.start()
+    except BaseException as error:
+        made.close(error.sigval if isinstance(error, SignalException) else None)
+        raise
+    return made
