@@ -169,4 +169,11 @@ def test_schemas_of_operators():
     schema = torch.ops.aten.add.Tensor._schema
     assert str(schema) == "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
     assert torch.ops.aten.relu_.default._schema.is_mutable and not schema.is_mutable
-    assert not hasattr(torch.ops.aten.add.absent, "_schema")
+    for absent in (
+        lambda: torch.ops.aten.add.absent,
+        lambda: torch.ops.aten.sin.Tensor,
+        lambda: torch.ops.aten.add.name,
+    ):
+        with pytest.raises(AttributeError, match="^The underlying op of 'aten.(add|sin)' has no overload name '"):
+            absent()
+    assert torch.ops.aten.add.overloads() == ["Scalar", "Scalar_out", "Tensor", "out"]

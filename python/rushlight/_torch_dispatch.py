@@ -204,7 +204,7 @@ def _first_result(
 def _checked(overload: Any, result: Any) -> Any:
     """What a handler has returned, if it fits the operator."""
     if overload._operator is not None:
-        return checked(overload.name(), overload._schema.returns, result)
+        return checked(overload.name(), overload._schema.result_types, result)
     return checked_by_name(overload.overloadpacket.__name__, result)
 
 

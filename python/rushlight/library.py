@@ -50,6 +50,11 @@ __all__ = [
     "register_vmap",
 ]
 
+#: The namespaces of torch's own operators, which no other library may define.
+_BUILT_IN = frozenset(
+    "aten prims quantized _quantized c10d _c10d_functional _c10d_functional_autograd c10d_functional _dtensor profiler mkldnn "
+    "mkldnn_prepacked mkl onednn sparse cuda symm_mem".split()
+)
 #: The namespaces that a `Library` with `DEF` has taken.
 _defined: set[str] = set()
 
@@ -101,7 +106,7 @@ class Library:
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in ("IMPL", "DEF", "FRAGMENT"):
             raise ValueError(f"Unsupported kind: {kind}")
-        if ns in ("prim", "prims") and kind in ("DEF", "FRAGMENT"):
+        if ns == "prim" and kind in ("DEF", "FRAGMENT"):
             raise ValueError(f"{ns} is a reserved namespace. Please try creating a library with another name.")
         if dispatch_key:
             check_key(dispatch_key)
@@ -111,7 +116,7 @@ class Library:
                 "  Use the kind IMPL, whose `fallback` registers a function for all operators."
             )
         if kind == "DEF":
-            if ns in _defined:
+            if ns in _defined or ns in _BUILT_IN:
                 raise RuntimeError(
                     f"Only a single TORCH_LIBRARY can be used to register the namespace {ns}; please put all of your "
                     "definitions in a single TORCH_LIBRARY block.\n  A library of the kind FRAGMENT adds operators."

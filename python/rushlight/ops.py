@@ -127,8 +127,10 @@ class OpOverloadPacket:
         self._operators[operator.schema.overload_name] = operator
 
     def overloads(self) -> list[str]:
-        """The names of a program's overloads."""
-        return [name or "default" for name in self._operators]
+        """The names of the overloads."""
+        if self._function is None:
+            return [name or "default" for name in self._operators]
+        return [*load("rushlight._library.stable").overloads_of(self._qualified_op_name)]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _overridden(args) and self._function is not None:
@@ -151,7 +153,12 @@ class OpOverloadPacket:
 
     def __getattr__(self, name: str) -> OpOverload:
         private = name.startswith("_") and name not in getattr(self._function, "overloads", ())
-        if private or (self._function is None and name not in self.overloads()):
+        known = () if private else self.overloads()
+        if self._function is not None:
+            # Handlers see calls whose overload is not told as those of the default one. An operator that is no public function
+            # may have no listed schema.
+            known = (*known, "default") if known else (name,)
+        if private or name not in known:
             raise AttributeError(f"The underlying op of '{self}' has no overload name '{name}'")
         value = self.__dict__[name] = OpOverload(self, name)
         return value

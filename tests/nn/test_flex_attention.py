@@ -146,3 +146,63 @@ def test_refusals(tensors):
 def test_block_masks_are_made_of_truth_values():
     with pytest.raises(AssertionError, match="^mask.dtype must be torch.bool, got torch.int64$"):
         create_block_mask(lambda b, h, q, k: q - k, 1, 1, 8, 8)
+
+
+@pytest.mark.parametrize(
+    "batches, masks, error, sentence",
+    [
+        ((2, 1), None, ValueError, "or non-none block_mask, but got block_mask=None, Bq=2, and Bkv=1"),
+        ((1, 2), None, ValueError, "or non-none block_mask, but got block_mask=None, Bq=1, and Bkv=2"),
+        (
+            (2, 1),
+            1,
+            ValueError,
+            "or block_mask and query to have the same batch size, but got Bq=2, Bkv=1, B_block_mask=1",
+        ),
+        (
+            (2, 1),
+            3,
+            ValueError,
+            "or block_mask and query to have the same batch size, but got Bq=2, Bkv=1, B_block_mask=3",
+        ),
+        ((1, 2), 1, RuntimeError, "Bq and Bkv must broadcast. Got Bq=1 and Bkv=2"),
+    ],
+)
+def test_batches_are_not_stretched(batches, masks, error, sentence):
+    query, key = (torch.ones(batch, 1, 4, 2) for batch in batches)
+    mask = masks and create_block_mask(causal, masks, None, 4, 4)
+    with pytest.raises(error, match=sentence):
+        flex(query, key, key, block_mask=mask)
+
+
+def test_keys_of_one_batch_serve_the_batches_of_a_mask():
+    query, key = torch.randn(2, 1, 4, 2), torch.randn(1, 1, 4, 2)
+    found = flex(query, key, key, block_mask=create_block_mask(causal, 2, None, 4, 4))
+    torch.testing.assert_close(found, sdpa(query, key, key, is_causal=True))
+
+
+def test_masks_as_tuples_and_of_other_lengths():
+    mask = create_block_mask(causal, 1, 2, 256, 200)
+    flat, nested = mask.as_tuple(), mask.as_tuple(flatten=False)
+    assert flat[:2] == nested[0] == (256, 200) and flat[-3:-1] == nested[-2] == (128, 128) and flat[-1] is causal
+    assert flat[2] is nested[1] is mask.kv_num_blocks and len(flat) == 17 and flat[10:14] == (None,) * 4
+    smaller = mask._adjust(128, 100)
+    assert smaller.shape == (1, 2, 128, 100) and smaller.kv_num_blocks.tolist() == [[[1], [1]]]
+    query = torch.randn(1, 2, 100, 4)
+    with pytest.raises(ValueError, match=r"created for a larger length than you're using it for, you can either 1\."):
+        flex(query, query, query, block_mask=mask)
+    expected = sdpa(query, query, query, is_causal=True)
+    torch.testing.assert_close(flex(query, query, query, block_mask=mask._adjust(100, 100)), expected)
+    with pytest.raises(ValueError, match="created for a smaller length than you're using it for, you likely need"):
+        flex(torch.randn(1, 2, 300, 4), query, query, block_mask=mask)
+
+
+def test_functions_of_scores_as_masks():
+    lower = torch.ones(3, 3).tril().bool()
+    found = create_mask(lambda score, b, h, q, k: torch.where(q >= k, score, -torch.inf), 1, 1, 3, 3)
+    assert torch.equal(found[0, 0], lower) and create_mask(causal, 0, None, 2, 2).shape == (0, 1, 2, 2)
+    for count, function in ((3, lambda b, h, q: q), (0, lambda *args: args[0])):
+        with pytest.raises(AssertionError, match=f"Expected 4 or 5 positional args, got {count}"):
+            create_mask(function, 1, 1, 2, 2)
+    with pytest.raises(AssertionError, match="create-block_mask requires a mask_mod function"):
+        create_block_mask(lambda score, b, h, q, k: score, 1, 1, 2, 2)

@@ -223,6 +223,30 @@ def test_chances_that_are_none(drop):
             drop(torch.ones(2, 2), chance, True)
 
 
+@pytest.mark.parametrize(
+    "name, sizes",
+    [
+        ("dropout", (2, 3)),
+        ("dropout1d", (2, 3, 4)),
+        ("dropout2d", (2, 3, 4, 4)),
+        ("dropout3d", (2, 3, 2, 2, 2)),
+        ("alpha_dropout", (2, 3)),
+        ("feature_alpha_dropout", (2, 3, 2)),
+    ],
+)
+def test_the_probability_of_dropout_is_a_number(name, sizes):
+    """A tensor would be drawn from in another way."""
+    function, x = getattr(F, name), torch.ones(sizes)
+    drawn = []
+    for p in (0.5, torch.tensor(0.5), torch.tensor(0.5, dtype=torch.float64)):
+        torch.manual_seed(0)
+        drawn.append((function(x, p, True), torch.rand(1)))
+    assert all(torch.equal(one, drawn[0][0]) and torch.equal(after, drawn[0][1]) for one, after in drawn)
+    for p in (torch.tensor([0.5]), torch.tensor(0.5, requires_grad=True)):
+        with pytest.raises(TypeError, match="argument 'p' .position 2. must be float, not Tensor"):
+            function(x, p, True)
+
+
 def test_dropout_of_a_number_is_refused():
     with pytest.raises(TypeError, match=r"alpha_dropout\(\): argument 'input' \(position 1\) must be Tensor, not int"):
         F.alpha_dropout(-1)

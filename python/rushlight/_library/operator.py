@@ -132,7 +132,7 @@ class Operator(Registered):
         return getattr(getattr(getattr(torch.ops, namespace), name), self.schema.overload_name or "default")
 
     def _result(self, result: Any) -> Any:
-        return checked(self.schema.name, self.schema.returns, result)
+        return checked(self.schema.name, self.schema.result_types, result)
 
     def _refuse(self, backend: str) -> NoReturn:
         if backend != "Meta":
@@ -163,6 +163,11 @@ class Operator(Registered):
         from rushlight._built_in import _functorch
         from rushlight.func._function import with_samples
 
+        if self.vmap is None and self.schema.is_mutable:
+            raise RuntimeError(
+                f"Batching rule not implemented for {self.schema.name}; the fallback path doesn't work on out= or view ops.\n"
+                "  torch.library.register_vmap registers a rule."
+            )
         size, randomness = next((size, kind) for number, size, kind in _C._vmap_levels() if number == level)
 
         def outside(value: Any) -> tuple[Any, int | None]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
+    from rushlight._library.schema import Schema
+
     _Devices = str | Sequence[str] | None
 
 __all__ = [
@@ -165,7 +167,9 @@ def custom_op(
         tags: accepted.
 
     Raises:
-        ValueError: the name has no namespace, or the annotations are not those of an operator.
+        ValueError: the name has no namespace, the annotations are not those of an operator, or the schema does not change
+            exactly ``mutates_args``.
+        NotImplementedError: a tensor is given by its keyword alone.
 
     >>> @torch.library.custom_op("example::double", mutates_args=())
     ... def double(x: torch.Tensor) -> torch.Tensor:
@@ -178,9 +182,27 @@ def custom_op(
         told = infer_schema(function, mutates_args=mutates_args) if schema is None else schema
         if name.count("::") != 1:
             raise ValueError(f"Expected name to be of the form 'namespace::name', got {name}")
+        parsed = parse(f"{name}{told}")
+        changed = {parameter.name for parameter in parsed.parameters if parameter.mutated}
+        if schema is not None and set(mutates_args) != changed:
+            raise ValueError(
+                f"Attempted to create a custom op with `mutates_args={mutates_args}` and `schema={schema}. The schema suggests "
+                f"that the op mutates {changed}which is different from what was provided to us in `mutates_args`. "
+                "Please make these consistent."
+            )
+        if _has_keyword_tensors(parsed):
+            raise NotImplementedError(
+                "custom_op with kwarg-only Tensor args. Please make your tensors not kwarg-only. Got: "
+                f"{str(parsed).rpartition('::')[2]}"
+            )
         return CustomOpDef(name, function, device_types, told)
 
     return make if fn is None else make(fn)
+
+
+def _has_keyword_tensors(schema: Schema) -> bool:
+    """Whether tensors are given by keywords alone: no derivative reaches these."""
+    return any(parameter.keyword_only and parameter.type.startswith("Tensor") for parameter in schema.parameters)
 
 
 def _named(op: Any, caller: str) -> Operator | str:
@@ -318,6 +340,7 @@ def register_autograd(
 
     Raises:
         RuntimeError: the operator changes an argument, or programs have defined no such operator.
+        NotImplementedError: a tensor is given by its keyword alone.
 
     >>> op = torch.library.custom_op("example::five", lambda x: x * 5, mutates_args=(), schema="(Tensor x) -> Tensor")
     >>> torch.library.register_autograd("example::five", lambda ctx, gradient: gradient * 5)
@@ -331,6 +354,11 @@ def register_autograd(
         raise RuntimeError(
             f"Cannot register autograd formula for non-functional operator {operator.owner or operator.overload()}. Please "
             "create a functional operator and register an autograd formula for that."
+        )
+    if _has_keyword_tensors(operator.schema):
+        raise NotImplementedError(
+            "register_autograd with kwarg-only Tensor args. In the original definition of the op, please make your tensors not "
+            f"kwarg-only. Got: {operator.schema}"
         )
     operator.backward, operator.setup = backward, setup_context
 

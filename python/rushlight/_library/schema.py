@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import collections.abc
 import inspect
+import math
 import re
 import types
 import typing
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import rushlight as torch
+from rushlight._library.argument import Argument, argument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ _WORDS: dict[str, Any] = {"None": None, "True": True, "False": False, "Mean": 1,
 
 #: The marks of aliases behind a type: ``Tensor(a!)``.
 _RESULT = re.compile(r"(?<!Dict)\([a-z]\d*!?[^)]*\)")
+_RESULT_NAME = re.compile(r"(.*?)(?: (\w+))?", re.DOTALL)
 _RESULT_TYPE = re.compile(r"Dict\([^()]*\)\S*|\S*")
 _BASE_TYPES = frozenset(
     """Tensor int SymInt float bool SymBool str Scalar ScalarType Device DeviceIndex Layout MemoryFormat Generator Stream Storage
@@ -46,6 +49,8 @@ class Parameter:
     has_default: bool
     keyword_only: bool
     mutated: bool
+    #: The type with marks of aliases.
+    marked: str
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,9 @@ class Schema:
     overload_name: str
     parameters: tuple[Parameter, ...]
     #: The types of the results.
-    returns: tuple[str, ...]
+    result_types: tuple[str, ...]
+    #: The results as in the text, with marks of aliases and names.
+    results: tuple[str, ...]
     text: str
 
     def __str__(self) -> str:
@@ -67,6 +74,19 @@ class Schema:
     @property
     def is_mutable(self) -> bool:
         return any(parameter.mutated for parameter in self.parameters)
+
+    @property
+    def arguments(self) -> list[Argument]:
+        """The parameters, as torch's objects."""
+        return [
+            argument(one.marked, one.name, one.default, one.has_default, one.keyword_only) for one in self.parameters
+        ]
+
+    @property
+    def returns(self) -> list[Argument]:
+        """The results, as torch's objects."""
+        found = [_RESULT_NAME.fullmatch(one) for one in self.results]
+        return [argument(one[1], one[2] or "") for one in found if one is not None]
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call, with defaults: those of positional parameters, and the others by name.
@@ -106,6 +126,7 @@ class Schema:
         value = _converted(parameter.type, value)
         if not _accepts(parameter.type, value):
             shown = parameter.type.replace("SymInt", "int")
+            shown = re.sub(r"^Scalar(?!Type)", "number", shown)
             found = re.fullmatch(r"(.+?)(\?)?\[\d*\](\?)?", shown)
             if found:
                 shown = f"List[Optional[{found[1]}]]" if found[2] else f"List[{found[1]}]"
@@ -118,8 +139,8 @@ class Schema:
 
 
 def _converted(kind: str, value: Any) -> Any:
-    """A value as torch converts it for a type: a tensor of one element to a number, an integer to a float, and a number for a
-    list of fixed length to as many."""
+    """A value as torch converts it for a type: a tensor of one element to a number, a number to a bool or a float, and a number for
+    a list of fixed length to as many."""
     kind = kind.removesuffix("?")
     if kind.endswith("]"):
         element, _, size = kind[:-1].rpartition("[")
@@ -127,10 +148,21 @@ def _converted(kind: str, value: Any) -> Any:
             return type(value)(_converted(element, item) for item in value) if type(value) in (list, tuple) else value
         one = _converted(element, value)
         return [one] * int(size) if size and value is not None and _accepts(element, one) else value
-    if kind in ("int", "SymInt", "float", "bool") and isinstance(value, torch.Tensor) and value.numel() == 1:
-        fits = kind == "float" or kind == "bool" or not (value.is_floating_point() or value.is_complex())
-        value = value.item() if fits and not value.is_complex() else value
-    return float(value) if kind == "float" and type(value) is int else value
+    if kind in ("int", "SymInt", "float", "bool") and _is_one(value):
+        value = value.item()
+        value = int(value) if kind in ("int", "SymInt") and isinstance(value, float) and math.isfinite(value) else value
+    if kind == "bool" and isinstance(value, (int, float)):
+        return bool(value)
+    if kind in ("int", "SymInt") and isinstance(value, bool):
+        return int(value)
+    return float(value) if kind == "float" and isinstance(value, int) else value
+
+
+def _is_one(value: Any) -> bool:
+    """Whether a value is a tensor of one real element, or a number of NumPy."""
+    if isinstance(value, torch.Tensor):
+        return value.numel() == 1 and not value.is_complex()
+    return hasattr(value, "item") and getattr(value, "shape", None) == ()
 
 
 def _accepts(kind: str, value: Any) -> bool:
@@ -157,7 +189,7 @@ _CLASSES: dict[str, Any] = {
     "float": (float, int),
     "bool": bool,
     "str": str,
-    "Scalar": (int, float, bool, complex, torch.Tensor),
+    "Scalar": (int, float, complex),
     "ScalarType": torch.dtype,
     "Device": (torch.device, str),
     "Generator": torch.Generator,
@@ -179,24 +211,30 @@ def parse(text: str) -> Schema:
             raise RuntimeError("Tried to parse a function schema but only the operator name was given")
         raise RuntimeError(f"expected a schema such as 'name(Tensor x) -> Tensor' but got {text!r}")
     name, overload, told, returns = found.groups()
-    parameters, keyword_only = [], False
+    parameters, shown, keyword_only = [], [], False
     for part in split(told):
         if part == "*":
             keyword_only = True
+            shown.append(part)
             continue
         matched = _PARAMETER.fullmatch(part)
         if matched is None:
             raise RuntimeError(f"expected a parameter such as 'Tensor x' but got {part!r} in {text!r}")
-        kind, _, mutated, suffix, own, default = matched.groups()
+        kind, marks, mutated, suffix, own, default = matched.groups()
         _check_type(kind + suffix, text)
+        marked = kind + (marks or "") + suffix
         value = None if default is None else _default(default.strip())
-        parameters.append(Parameter(own, kind + suffix, value, default is not None, keyword_only, mutated is not None))
+        changed = mutated is not None
+        parameters.append(Parameter(own, kind + suffix, value, default is not None, keyword_only, changed, marked))
+        shown.append(f"{marked} {own}" + ("" if default is None else f"={_default_text(default.strip(), value)}"))
     full = f"{name}.{overload}" if overload else name
     results = split(returns[1:-1]) if returns.startswith("(") and returns.endswith(")") else [returns]
     kinds = tuple(_RESULT_TYPE.match(_RESULT.sub("", one))[0] for one in results)  # type: ignore[index] # it always matches
     for kind in kinds:
         _check_type(kind, text)
-    return Schema(name, overload or "", tuple(parameters), kinds, f"{full}({', '.join(split(told))}) -> {returns}")
+    return Schema(
+        name, overload or "", tuple(parameters), kinds, tuple(results), f"{full}({', '.join(shown)}) -> {returns}"
+    )
 
 
 def _check_type(kind: str, text: str) -> None:
@@ -230,6 +268,21 @@ def _default(text: str) -> Any:
     except (ValueError, SyntaxError):
         # A dtype, a layout or a memory format.
         return getattr(torch, text, text)
+
+
+def _default_text(text: str, value: Any) -> str:
+    """A default as torch prints it: numbers as in C++, texts in double quotes."""
+    if isinstance(value, list):
+        return f"[{', '.join(_default_text(str(one), one) for one in value)}]"
+    if isinstance(value, float):
+        digits = f"{value:.17g}"
+        return digits if set("e.in").intersection(digits) else f"{digits}."
+    if isinstance(value, complex):
+        parts = [_default_text("", part) for part in (value.real, value.imag)]
+        return f"{parts[0]}{'' if parts[1].startswith('-') else '+'}{parts[1]}j"
+    if isinstance(value, str) and text[:1] in "'\"":
+        return f'"{value}"'
+    return str(value) if type(value) is int else text
 
 
 _TYPES: dict[Any, str] = {

@@ -113,7 +113,7 @@ def _function(operator: Operator, key: str, compiled: _C._StableFunction) -> Cal
     parameters = schema.parameters
     names = [parameter.name for parameter in parameters if parameter.keyword_only]
     mutated = [parameter.mutated for parameter in parameters]
-    call = compiled.with_types([parameter.type for parameter in parameters], mutated, list(schema.returns))
+    call = compiled.with_types([parameter.type for parameter in parameters], mutated, list(schema.result_types))
     below = not key.startswith(_ABOVE_AUTOGRAD)
 
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -156,6 +156,20 @@ def _schemas() -> dict[str, str]:
     """The schemas of operators of the engine, by their names with overloads."""
     lines = Path(__file__).with_name("aten_schemas.txt").read_text().splitlines()
     return {f"aten::{line.partition('(')[0]}": f"aten::{line}" for line in lines}
+
+
+def overloads_of(qualified: str) -> tuple[str, ...]:
+    """The names of the overloads of an operator of the engine whose schemas are known."""
+    return tuple(_overloads().get(qualified, ()))
+
+
+@cache
+def _overloads() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name in _schemas():
+        own, _, overload = name.partition(".")
+        found.setdefault(own, []).append(overload or "default")
+    return found
 
 
 @cache
@@ -201,4 +215,4 @@ def _in_order(operator: Callable[..., Any], schema: Schema) -> tuple[Callable[..
         result = operator(*args[:count], **{name: value for name, value in given.items() if value is not None})
         return list(result) if isinstance(result, tuple) else [] if result is None else [result]
 
-    return function, [parameter.type for parameter in schema.parameters], list(schema.returns)
+    return function, [parameter.type for parameter in schema.parameters], list(schema.result_types)

@@ -1,48 +1,28 @@
-"""The forward derivative of a `Function` that has a ``jvp``, in the transforms of `torch.func`.
+"""The forward derivative of a `Function` that has a ``jvp``, with dual tensors and in the transforms of `torch.func`.
 
-These compute tangents by running backward twice (`_tangents`). Then the gradients of such a function must come from its ``jvp``
-and not from its ``backward``, which may be missing. They do: ``jvp`` is linear, and its gradient is the backward derivative
-that fits it.
+Its ``jvp`` is called with the tangents of the arguments. Each result becomes a point at which tangents begin (`_forward_levels`).
 """
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 
 import rushlight as torch
-from rushlight import autograd
-from rushlight._modes import _Mode
-from rushlight.autograd._maps import lifted
+from rushlight import _C
+
+from ._forward_levels import active_levels as active_levels
+from ._forward_levels import only
+from ._maps import lifted
+from ._tangents import differentiable, tangents_visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from rushlight import Tensor
 
-
-class _State(threading.local):
-    pushing = False
-
-
-_state = _State()
-
-
-class pushing(_Mode):
-    """Inside the block, backward runs to find tangents."""
-
-    __slots__ = ("_mode",)
-    _mode: bool
-
-    def __init__(self, mode: bool = True) -> None:
-        self._mode = mode
-
-    def __enter__(self) -> None:
-        self._before, _state.pushing = _state.pushing, self._mode
-
-    def __exit__(self, *exception: object) -> None:
-        _state.pushing = self._before
+    from ._forward_levels import ForwardLevel
 
 
 class _ForwardContext:
@@ -59,6 +39,130 @@ class _ForwardContext:
 
     def __delattr__(self, name: str) -> None:
         delattr(self._ctx, name)
+
+
+class _Call:
+    """A call of a `Function` at one level, on its way from the tangents of its arguments to those of its results."""
+
+    def __init__(self, kind: Any, level: ForwardLevel, args: Sequence[Any]) -> None:
+        self.kind, self.level, self.args = kind, level, args
+        self.vmaps = level.inner_vmaps()
+        self.moving = [place for place, arg in enumerate(args) if differentiable(arg)]
+        moved = [self.shown(args[place]) for place in self.moving]
+        self.push = self.outside(lambda: level.push(moved)) if moved and level.places else None
+        # Before the call, which may change its arguments in place.
+        known = None if self.push is None else level.known_tangents()
+        self.along = None if known is None else self.along_arguments(known)
+
+    def along_arguments(self, tangents: Sequence[Tensor]) -> list[Tensor | None]:
+        assert self.push is not None
+        push = self.push
+        return self.outside(lambda: self.level.each(push, *tangents))
+
+    def outside(self, function: Callable[[], Any]) -> Any:
+        """Calls a function outside of the vmaps that begin inside of the level."""
+        for number, _ in self.vmaps:
+            function = partial(_C._vmap_outside, number, function)
+        return function()
+
+    def shown(self, tensor: Tensor) -> Tensor:
+        """A tensor with the samples of these vmaps."""
+        for number, size in reversed(self.vmaps):
+            tensor = _C._remove_batch_dim(tensor, 0, number, size)
+        return tensor
+
+    def hidden(self, tensor: Tensor) -> Tensor:
+        """The tensor that `shown` was given."""
+        for number, size in self.vmaps:
+            tensor = _C._add_batch_dim(tensor, 0, number, size)
+        return tensor
+
+    def finish(self, ctx: Any, results: tuple[Any, ...], surrounding: Sequence[ForwardLevel]) -> tuple[Any, ...]:
+        """The results as points at which tangents begin."""
+        level, dirty = self.level, ctx.__dict__.get("_marked_dirty", ())
+        saved = [(tensor, tensor._version) for tensor in getattr(ctx, "saved_for_forward", ()) if _is_tensor(tensor)]
+
+        def along_results(along: list[Tensor | None]) -> list[Tensor | None]:
+            with only(surrounding):
+                found = level.each(lambda *given: self._own_tangents(ctx, given, results, dirty), *along)
+            return [None if one is None else level.without_tangent(one) for one in found]
+
+        if self.along is not None:
+            found = along_results(self.along)
+            return tuple(self._begun(out, tangent, dirty) for out, tangent in zip(results, found))
+        if self.vmaps:
+            raise NotImplementedError(
+                f"torch.func.linearize does not reach {self.kind.__name__}.jvp inside of vmap\n"
+                "  torch.func.jvp calls it with the tangents it is given."
+            )
+        moved = [place for place, out in enumerate(results) if differentiable(out)]
+
+        def step(tangents: Sequence[Tensor]) -> list[Tensor]:
+            for tensor, version in saved:
+                if tensor._version != version:
+                    raise RuntimeError(
+                        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                        f"{self.kind.__name__}.jvp uses a tensor at version {tensor._version}; expected version {version} instead."
+                    )
+            found = along_results(self.along_arguments(tangents))
+            return [
+                torch.zeros_like(results[place]) if t is None else t for place, t in enumerate(found) if place in moved
+            ]
+
+        level.steps.append(step)
+        return tuple(
+            level.begin(level.without_tangent(out, inside=True), None) if place in moved else out
+            for place, out in enumerate(results)
+        )
+
+    def _own_tangents(
+        self, ctx: Any, along: Sequence[Tensor | None], results: tuple[Any, ...], dirty: tuple[Tensor, ...]
+    ) -> list[Tensor | None]:
+        """The tangents that ``jvp`` returns for those of the arguments, None for results without one."""
+        given: list[Tensor | None] = [None] * len(self.args)
+        for place, tangent in zip(self.moving, along):
+            # Copies, because `jvp` may change them in place.
+            given[place] = (
+                lifted(torch.zeros_like(self.args[place].detach())) if tangent is None else self.hidden(tangent.clone())
+            )
+        found = own_tangents(self.kind, ctx, given, len(results))
+        for place, (out, tangent) in enumerate(zip(results, found)):
+            if _is_tensor(out) and tangent is not None:
+                _check_tangent(place, out, tangent, self.args, given, dirty)
+        return [self.shown(one) if one is not None and _is_tensor(out) else None for out, one in zip(results, found)]
+
+    def _begun(self, out: Any, tangent: Tensor | None, dirty: tuple[Tensor, ...]) -> Any:
+        if not differentiable(out):
+            return out
+        level = self.level
+        bare = self.outside(lambda: level.without_tangent(self.shown(out), inside=True))
+        if tangent is None:
+            return self.hidden(bare)
+        dual = self.hidden(self.outside(lambda: level.begin(bare, tangent)))
+        if out.requires_grad or all(out is not one for one in dirty):
+            return dual
+        # The argument that was changed is the result, so that it has the tangent from now on.
+        out.detach_()
+        return out.copy_(dual)
+
+
+def through(
+    kind: Any,
+    levels: Sequence[ForwardLevel],
+    args: Sequence[Any],
+    run: Callable[[], Any],
+    context: Callable[[Any], Any],
+) -> Any:
+    """The results of ``run``, which calls a `Function` with a ``jvp``, with the tangents of some levels, the outermost first.
+    ``context`` returns the context of the call, given its results."""
+    calls = [(place, _Call(kind, level, args)) for place, level in enumerate(levels)]
+    result = run()
+    ctx = context(result)
+    results = result if isinstance(result, tuple) else (result,)
+    for place, call in calls:
+        if call.push is not None:
+            results = call.finish(ctx, results, levels[:place])
+    return results if isinstance(result, tuple) else results[0]
 
 
 def own_tangents(kind: Any, ctx: Any, tangents: Sequence[Tensor | None], count: int) -> tuple[Tensor | None, ...]:
@@ -79,67 +183,60 @@ def own_tangents(kind: Any, ctx: Any, tangents: Sequence[Tensor | None], count: 
     return found
 
 
-def with_own_jvp(kind: Any) -> Any:
-    """The `Function` with tangents by its ``jvp``. Gradients are those of its ``backward`` as before."""
-    made = vars(kind).get("_with_own_jvp")
-    if made is not None:
-        return made
-
-    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        return _transposed(kind, ctx, gradients) if _state.pushing else kind.backward(ctx, *gradients)
-
-    # `vjp` is another name for `backward`.
-    either = staticmethod(backward)
-    made = type(kind.__name__, (kind,), {"backward": either, "vjp": either, "__module__": kind.__module__})
-    # The class keeps it, so that both die together.
-    kind._with_own_jvp = made
-    return made
-
-
-def remember_forms(ctx: Any, args: Sequence[Any]) -> None:
-    """Keeps in the context what tangents of the arguments look like. The arguments themselves would use memory."""
-    ctx._forms = [
-        (x.shape, x.dtype, x.device)
-        if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex())
-        else None
-        for x in args
-    ]
-
-
-def _transposed(kind: Any, ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-    """The gradients of the arguments by the ``jvp``: as it is linear, its derivative at ones holds everywhere. Zeros would not
-    do, for which a ``jvp`` may return early, or divide by their norm."""
-    starts = [
-        None if form is None else lifted(torch.ones(form[0], dtype=form[1], device=form[2])).detach().requires_grad_()
-        for form in ctx._forms
-    ]
-    with torch.enable_grad(), pushing(False):
-        # Copies, because `jvp` may change them in place.
-        given = [None if start is None else start.clone() for start in starts]
-        found = own_tangents(kind, ctx, given, len(gradients))
-        pairs = [(tangent, g) for tangent, g in zip(found, gradients) if tangent is not None and g is not None]
-        if not all(tangent.requires_grad for tangent, _ in pairs):
-            _check_zero(kind, ctx, starts, found)
-        pairs = [(tangent, g) for tangent, g in pairs if tangent.requires_grad]
-        if not pairs:
-            return (None,) * len(starts)
-        outputs, weights = zip(*pairs)
-        wanted = [start for start in starts if start is not None]
-        values = iter(autograd.grad(outputs, wanted, weights, create_graph=True, allow_unused=True))
-    return tuple(None if start is None else next(values) for start in starts)
-
-
-def _check_zero(kind: Any, ctx: Any, starts: Sequence[Tensor | None], recorded: Sequence[Tensor | None]) -> None:
-    """Raises an error for a tangent that depends on others in a way that was not recorded: it would become zero."""
-    with torch.no_grad():
-        ones = [None if start is None else torch.ones_like(start) for start in starts]
-        found = own_tangents(kind, ctx, ones, len(recorded))
-    for tangent, own in zip(found, recorded):
-        if tangent is not None and own is not None and not own.requires_grad and tangent.any():
-            raise NotImplementedError(
-                f"{kind.__name__}.jvp computes a tangent outside of recorded operators, such as with NumPy\n"
-                "  torch.func needs the derivative of jvp. torch.autograd.forward_ad calls it alone."
+def _check_tangent(
+    place: int,
+    out: Tensor,
+    tangent: Tensor,
+    args: Sequence[Any],
+    given: Sequence[Tensor | None],
+    dirty: tuple[Tensor, ...],
+) -> None:
+    """Checks that a tangent was made as its output was: in place, or as a view."""
+    with tangents_visible():
+        if not out.requires_grad:
+            raise RuntimeError(
+                f"Function's jvp returned a gradient at position {place}, but  the corresponding forward output is not "
+                "a differentiable Tensor.You should return None at that position instead."
             )
+    if any(out is one for one in dirty):
+        if all(tangent is not one for arg, one in zip(args, given) if arg is out):
+            raise RuntimeError(
+                "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is "
+                "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
+            )
+        return
+    if any(_is_tensor(arg) and _shares(out, arg) for arg in args):
+        if not tangent._is_view():
+            raise RuntimeError(
+                "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view."
+            )
+        if all(one is None or not _shares(tangent, one) for one in given):
+            raise RuntimeError(
+                "A custom Function is returning a view but the jvp is not returning a view of the given grad input."
+            )
+    if tangent.shape != out.shape:
+        raise RuntimeError(
+            f"Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
+            f"supported. Tensor is of size {list(out.shape)} while the given forward gradient is of size "
+            f"{list(tangent.shape)}."
+        )
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _shares(tensor: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same storage."""
+    address = _address(tensor)
+    return address != 0 and address == _address(other)
+
+
+def _address(tensor: Tensor) -> int:
+    for number, size, _ in reversed(_C._vmap_levels()):
+        if number in _C._vmap_levels_of(tensor):
+            tensor = _C._remove_batch_dim(tensor, 0, number, size)
+    return tensor.untyped_storage().data_ptr()
 
 
 def __dir__() -> list[str]:

@@ -11,8 +11,7 @@ from __future__ import annotations
 import rushlight as torch
 from rushlight import _C, autograd
 from rushlight._modes import _Mode
-from rushlight.autograd._maps import lifted, mapped
-from rushlight.autograd._own_tangents import pushing
+from rushlight.autograd._maps import lifted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -144,8 +143,9 @@ def _reaches_another_leaf(tensor: Tensor, own: set[int]) -> bool:
 
 def pushforward(
     outputs: Sequence[Tensor], inputs: Sequence[Tensor]
-) -> Callable[[Sequence[Tensor]], list[Tensor | None]]:
-    """The derivative of ``outputs`` as a function of the inputs' tangents. None for outputs that depend on no input."""
+) -> Callable[[Sequence[Tensor]], list[Tensor | None]] | None:
+    """The derivative of ``outputs`` as a function of the inputs' tangents. None for outputs that depend on no input, and instead
+    of the function if no output depends on any."""
     weights: list[Tensor | None] = []
     with tangents_visible():
         for output in outputs:
@@ -155,14 +155,15 @@ def pushforward(
     back: Sequence[Tensor | None] = [None] * len(inputs)
     if pairs and inputs:
         used, starts = zip(*pairs)
-        with tangents_visible(), pushing():
+        with tangents_visible():
             back = autograd.grad(used, list(inputs), starts, create_graph=True, allow_unused=True)
+
+    if all(g is None for g in back):
+        return None
 
     def along(tangents: Sequence[Tensor]) -> list[Tensor | None]:
         with tangents_visible():
             known = [(g, t) for g, t in zip(back, tangents) if g is not None]
-            if not known:
-                return [None] * len(outputs)
             through = [(g, _savable(t)) for g, t in known if g.requires_grad]
             units = [weight for _, weight in pairs]
             found = iter([None] * len(units))
@@ -182,22 +183,3 @@ def basis(like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """The unit vectors of a tensor."""
     count = like.numel()
     return torch.eye(count, dtype=dtype or like.dtype, device=like.device).view(count, *like.shape)
-
-
-def jacobian_by_columns(
-    outputs: Sequence[Tensor], inputs: Sequence[Tensor], chunk_size: int | None = None
-) -> list[list[Tensor]]:
-    """The derivatives of each output with respect to each input in forward mode, ``chunk_size`` elements at a time."""
-    push = pushforward(outputs, inputs)
-    matrices: list[list[Tensor]] = [[] for _ in outputs]
-    for place, x in enumerate(inputs):
-
-        def along(unit: Tensor, place: int = place) -> list[Tensor]:
-            tangents = [unit if other == place else torch.zeros_like(y) for other, y in enumerate(inputs)]
-            return [torch.zeros_like(y) if t is None else t for y, t in zip(outputs, push(tangents))]
-
-        for matrix, output, columns in zip(matrices, outputs, mapped(along, basis(x.detach()), chunk_size)):
-            whole = columns.reshape((*x.shape, *output.shape))
-            order = [*range(x.dim(), whole.dim()), *range(x.dim())]
-            matrix.append(whole.permute(order))
-    return matrices

@@ -10,15 +10,15 @@ from contextlib import nullcontext
 from typing import NamedTuple
 
 import rushlight as torch
-from rushlight import _C, Tensor, autograd
+from rushlight import Tensor
 from rushlight._modes import _Mode
 
-from ._own_tangents import own_tangents
-from ._tangents import differentiable, forward_recording, pushforward, released, tangents_visible, tracked
+from . import _forward_levels
+from ._forward_levels import ForwardLevel
+from ._tangents import differentiable, forward_recording
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
@@ -35,25 +35,30 @@ class UnpackedDualTensor(NamedTuple):
     tangent: Tensor | None
 
 
-class _Level:
-    """The dual tensors that were created in a level."""
+class _DualLevel(ForwardLevel):
+    """A level whose points are dual tensors."""
+
+    tangents: list[Tensor]
 
     def __init__(self) -> None:
-        self.places: list[Tensor] = []
-        self.tangents: list[Tensor] = []
+        super().__init__(tangents=())
         #: Each dual tensor by its id, its version, and the tangent that it was made with.
         self.duals: dict[int, tuple[Tensor, int, Tensor]] = {}
-        # The graph refers to the level by this key, because the level itself would keep all points alive.
-        self.key = object()
-        self.recording = _C._is_recording()
         # Inference mode does not record, not even for tangents.
         self.mode = nullcontext() if torch.is_inference_mode_enabled() else forward_recording()
         self.mode.__enter__()
 
+    def begin(self, tensor: Tensor, tangent: Tensor | None) -> Tensor:
+        assert tangent is not None
+        # A copy, so that later changes of the tangent do not affect results.
+        dual = super().begin(tensor, tangent.clone())
+        if tangent.stride() != tensor.stride():
+            tangent = torch.empty_like(tensor).copy_(tangent)
+        self.duals[id(dual)] = dual, dual._version, tangent
+        return dual
 
-_current: _Level | None = None
-#: The key of the level whose tangents are currently computed.
-_asked: object = None
+
+_current: _DualLevel | None = None
 
 
 def __getattr__(name: str) -> Any:
@@ -63,49 +68,18 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'torch.autograd.forward_ad' has no attribute {name!r}")
 
 
-class _Unpacked(autograd.Function):
-    """A view without the tangent of a level. Gradients and tangents of other levels are propagated."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(ctx: Any, tensor: Tensor, key: object) -> Tensor:
-        ctx.key = key
-        return tensor.detach()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None]:
-        return None if ctx.key is _asked else grad, None
-
-
-def _without_tangent(tensor: Tensor, level: _Level) -> Tensor:
-    left = released(tensor, level.places, level.recording)
-    with tangents_visible():
-        kept = left.requires_grad
-    return _Unpacked.apply(left, level.key) if kept else left
-
-
-def _tangent(tensor: Tensor, level: _Level) -> Tensor | None:
-    global _asked
+def _tangent(tensor: Tensor, level: _DualLevel) -> Tensor | None:
     dual, version, given = level.duals.get(id(tensor), (None, 0, tensor))
     if dual is tensor and dual._version == version:
         return given
-    before, _asked = _asked, level.key
-    try:
-        with torch.enable_grad():
-            (tangent,) = pushforward([tensor], level.places)(level.tangents)
-    finally:
-        _asked = before
+    with torch.enable_grad():
+        push = level.push([tensor])
+        tangent = None if push is None else push(*level.tangents)[0]
     if tangent is None:
         return None
     # Gradients flow through a tangent if they flow through the tensor or through a given tangent.
     with torch.set_grad_enabled(tensor.requires_grad or any(given.requires_grad for given in level.tangents)):
-        return _without_tangent(tangent, level)
-
-
-def active() -> bool:
-    """Whether a level is active."""
-    return _current is not None
+        return level.without_tangent(tangent)
 
 
 def enter_dual_level() -> int:
@@ -124,7 +98,7 @@ def enter_dual_level() -> int:
         raise RuntimeError(
             "Nested forward mode AD is not supported at the moment. torch.func.jvp can be nested to any depth."
         )
-    _current = _Level()
+    _current = _forward_levels.dual_level = _DualLevel()
     return 0
 
 
@@ -144,7 +118,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
             "Trying to exit a forward AD level that was not the last one that was created. This is not supported."
         )
     _current.mode.__exit__(None, None, None)
-    _current = None
+    _current = _forward_levels.dual_level = None
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
@@ -184,14 +158,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         raise RuntimeError(
             "Setting a forward grad that itself has a forward gradient at the same level0 is not supported."
         )
-    place, dual = tracked(tensor, forward=True)
-    _current.places.append(place)
-    # A copy, so that later changes of the tangent do not affect results.
-    _current.tangents.append(tangent.clone())
-    if tangent.stride() != tensor.stride():
-        tangent = torch.empty_like(tensor).copy_(tangent)
-    _current.duals[id(dual)] = dual, dual._version, tangent
-    return dual
+    return _current.begin(tensor, tangent)
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
@@ -209,7 +176,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     if tangent is None:
         return UnpackedDualTensor(tensor, None)
     with torch.set_grad_enabled(tensor.requires_grad):
-        return UnpackedDualTensor(_without_tangent(tensor, _current), tangent)
+        return UnpackedDualTensor(_current.without_tangent(tensor), tangent)
 
 
 class dual_level(_Mode):
@@ -228,82 +195,6 @@ class dual_level(_Mode):
 
     def __exit__(self, *_: object) -> None:
         exit_dual_level()
-
-
-def through_function(kind: Any, ctx: Any, args: tuple[Any, ...], run: Callable[[], Any]) -> Any:
-    """The results of ``run``, which calls a `Function` with a custom ``jvp``, with the tangents that ``jvp`` returns."""
-    # Before the call, which may change its arguments in place.
-    tangents = [unpack_dual(arg).tangent if isinstance(arg, Tensor) else None for arg in args]
-    result = run()
-    if all(tangent is None for tangent in tangents):
-        return result
-    # Copies, because `jvp` may change them in place.
-    given = [
-        tangent.clone() if tangent is not None else torch.zeros_like(arg) if differentiable(arg) else None
-        for arg, tangent in zip(args, tangents)
-    ]
-    results = result if isinstance(result, tuple) else (result,)
-    found = own_tangents(kind, ctx, given, len(results))
-    dirty = ctx.__dict__.get("_marked_dirty", ())
-    for place, (out, tangent) in enumerate(zip(results, found)):
-        if isinstance(out, Tensor) and tangent is not None:
-            _check_tangent(place, out, tangent, args, given, dirty)
-    duals = tuple(
-        _with_tangent(out, tangent, any(out is one for one in dirty)) if isinstance(out, Tensor) else out
-        for out, tangent in zip(results, found)
-    )
-    return duals if isinstance(result, tuple) else duals[0]
-
-
-def _check_tangent(
-    place: int,
-    out: Tensor,
-    tangent: Tensor,
-    args: tuple[Any, ...],
-    given: list[Tensor | None],
-    dirty: tuple[Tensor, ...],
-) -> None:
-    """Checks that a tangent was made as its output was: in place, or as a view."""
-    with tangents_visible():
-        if not out.requires_grad:
-            raise RuntimeError(
-                f"Function's jvp returned a gradient at position {place}, but  the corresponding forward output is not "
-                "a differentiable Tensor.You should return None at that position instead."
-            )
-    if any(out is one for one in dirty):
-        if all(tangent is not one for arg, one in zip(args, given) if arg is out):
-            raise RuntimeError(
-                "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is "
-                "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
-            )
-        return
-    if any(isinstance(arg, Tensor) and _shares(out, arg) for arg in args):
-        if not tangent._is_view():
-            raise RuntimeError(
-                "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view."
-            )
-        if all(one is None or not _shares(tangent, one) for one in given):
-            raise RuntimeError(
-                "A custom Function is returning a view but the jvp is not returning a view of the given grad input."
-            )
-
-
-def _shares(tensor: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same storage."""
-    address = tensor.untyped_storage().data_ptr()
-    return address != 0 and address == other.untyped_storage().data_ptr()
-
-
-def _with_tangent(out: Tensor, tangent: Tensor | None, is_dirty: bool) -> Tensor:
-    level = _current
-    if tangent is None or level is None:
-        return out
-    dual = make_dual(_without_tangent(out, level), _without_tangent(tangent, level))
-    if not is_dirty or out.requires_grad:
-        return dual
-    # The argument that was changed is the result, so that it has the tangent from now on.
-    out.detach_()
-    return out.copy_(dual)
 
 
 def __dir__() -> list[str]:

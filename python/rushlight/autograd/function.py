@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 
 from rushlight import _C
 from rushlight._warnings import warn
@@ -181,18 +180,17 @@ class Function(metaclass=FunctionMeta):
             found, args = mapped(cls, args, split, cls.vmap is not Function.vmap)
             if found is not None:
                 return found[0]
-        ctx, kind = FunctionCtx(), cls
+        ctx = FunctionCtx()
+        levels: Any = ()
         if cls.jvp is not Function.jvp and _C._are_tangents_enabled():
-            from rushlight.autograd._own_tangents import remember_forms, with_own_jvp
+            from rushlight.autograd import _own_tangents
 
-            kind = with_own_jvp(cls)
-            remember_forms(ctx, args)
-        # If the module is not loaded, no level is active. Importing it would cost more than a small `forward`.
-        forward_ad = sys.modules.get("rushlight.autograd.forward_ad") if cls.jvp is not Function.jvp else None
-        if forward_ad is not None and forward_ad.active():
-            result = forward_ad.through_function(cls, ctx, args, lambda: _C._apply_function(kind, ctx, args, split))
+            levels = _own_tangents.active_levels()
+        if levels:
+            run = lambda: _C._apply_function(cls, ctx, args, split)
+            result = _own_tangents.through(cls, levels, args, run, lambda result: ctx)
         else:
-            result = _C._apply_function(kind, ctx, args, split)
+            result = _C._apply_function(cls, ctx, args, split)
         if "_marked_dirty" in ctx.__dict__:
             _check_dirty(ctx.__dict__.pop("_marked_dirty"), args)
         return result

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import autograd
-from rushlight.autograd._tangents import basis, differentiable, forward_recording, jacobian_by_columns
+from rushlight.autograd._forward_levels import ForwardLevel, jacobian_by_columns
+from rushlight.autograd._tangents import basis, differentiable, forward_recording
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -284,8 +285,9 @@ def _jacobian_forward(func: Callable[..., Any], inputs: Any, create_graph: bool,
             raise ValueError(f"Expected primal to be floating point or complex, but got: {given.dtype}")
     with torch.enable_grad(), forward_recording():
         inputs = _fresh(inputs, create_graph)
-        outputs_tuple, outputs = _as_tuple(func(*inputs), _OUTPUTS, "jacobian")
-        rows = jacobian_by_columns(outputs, inputs)
+        with ForwardLevel(inputs, samples=sum(given.numel() for given in inputs)) as level:
+            outputs_tuple, outputs = _as_tuple(func(*inputs), _OUTPUTS, "jacobian")
+        rows = jacobian_by_columns(level, inputs, outputs)
     found = _finished(tuple(_unpacked(tuple(row), inputs_tuple) for row in rows), create_graph)
     return _unpacked(found, outputs_tuple)
 

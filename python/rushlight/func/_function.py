@@ -6,13 +6,18 @@ from typing import NamedTuple
 
 import rushlight as torch
 from rushlight import _C
+from rushlight.autograd._forward_levels import active_levels, only
 from rushlight.autograd._maps import hidden, lifted
+from rushlight.autograd._own_tangents import through
+from rushlight.autograd.function import Function, FunctionCtx
 
 from . import _tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from rushlight.autograd._forward_levels import ForwardLevel
 
 
 class VmapInfo(NamedTuple):
@@ -63,8 +68,28 @@ def mapped(cls: Any, args: tuple[Any, ...], split: bool, own: bool) -> tuple[tup
         if inside:
             leaves[place] = _C._remove_batch_dim(x, 0, number, size)
     shown = around(leaves)
-    results = _C._vmap_outside(number, lambda: cls.vmap(VmapInfo(size, randomness), around(dims), *shown))
-    return (with_samples(results, number, size, f"{cls.__name__}.vmap"),), args
+
+    def run() -> Any:
+        results = _C._vmap_outside(number, lambda: cls.vmap(VmapInfo(size, randomness), around(dims), *shown))
+        return with_samples(results, number, size, f"{cls.__name__}.vmap")
+
+    if cls.jvp is Function.jvp or not _C._are_tangents_enabled():
+        return (run(),), args
+    inner: list[ForwardLevel] = []
+    outer: list[ForwardLevel] = []
+    for level in active_levels():
+        (inner if level.begins_in(number) else outer).append(level)
+
+    def run_outside() -> Any:
+        with only(outer):
+            return run()
+
+    def context(result: Any) -> FunctionCtx:
+        ctx = FunctionCtx()
+        cls.setup_context(ctx, args, result)
+        return ctx
+
+    return (through(cls, inner, args, run_outside, context),), args
 
 
 def with_samples(results: Any, level: int, size: int, name: str) -> Any:

@@ -6,17 +6,17 @@ the graph that leads only to these leaves (`released`). The graph that an outer 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import wraps
 
 import rushlight as torch
 from rushlight import _C, autograd
+from rushlight.autograd._forward_levels import ForwardLevel, jacobian_by_columns
 from rushlight.autograd._maps import mapped
 from rushlight.autograd._tangents import (
     basis,
     differentiable,
     forward_recording,
-    jacobian_by_columns,
-    pushforward,
     released,
     tracked,
     transforming,
@@ -261,13 +261,15 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     keep = _C._is_recording()
     with forward_recording():
         places = _TransformLeaves(primals, forward=True)
-        with transforming():
+        steps = _tree.flatten(tangents)[0]
+        _check_tangents(api, steps, places.tensors)
+        level = ForwardLevel(places.tensors, steps)
+        with level, transforming():
             output, aux = _split(func(*places.chosen), has_aux, api)
         outputs, around = _tree.flatten(output)
         _check_outputs(api, outputs)
-        steps = _tree.flatten(tangents)[0]
-        _check_tangents(api, steps, places.tensors)
-        found = pushforward(outputs, places.tensors)(steps)
+        push = level.push(outputs)
+        found = [None] * len(outputs) if push is None else push(*(level.tangents or ()))
         if strict and any(tangent is None for tangent in found):
             raise RuntimeError(
                 "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed "
@@ -301,9 +303,10 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     keep = _C._is_recording()
     with forward_recording():
         places = _TransformLeaves(primals, forward=True)
-        output = func(*places.chosen)
+        with ForwardLevel(places.tensors) as level:
+            output = func(*places.chosen)
         outputs, around = _tree.flatten(output)
-        push = pushforward(outputs, places.tensors)
+        push = level.push(outputs)
 
     def along(*tangents: Any) -> Any:
         if _tree.outline(tangents) != _tree.outline(primals):
@@ -318,7 +321,11 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
                     "of the corresponding primal."
                 )
         wanted = _C._is_recording()
-        found = push(_tree.flatten(tangents)[0])
+        steps = _tree.flatten(tangents)[0]
+        with forward_recording() if level.steps else nullcontext():
+            for step in level.steps:
+                steps += step(steps)
+        found = [None] * len(outputs) if push is None else push(*steps)
         filled = [torch.zeros_like(y) if t is None else t for y, t in zip(outputs, found)]
         return places.release(around(filled), wanted)
 
@@ -337,24 +344,28 @@ def _check_real(api: str, what: str, leaves: list[Any]) -> None:
 
 
 def _jacobian(
-    api: str, argnums: Any, has_aux: bool, rows: Callable[..., Any], chunk_size: int | None = None
+    api: str, argnums: Any, has_aux: bool, forward: bool, chunk_size: int | None = None
 ) -> Callable[..., Any]:
-    """The common part of both Jacobians. ``rows`` computes the derivatives for each pair of output and input."""
+    """The common part of both Jacobians."""
 
     def transformed(func: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(func)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             keep = _C._is_recording()
             _check_real(api, "inputs", _tree.flatten(args)[0])
-            forward = rows is jacobian_by_columns
             with forward_recording() if forward else torch.enable_grad():
                 places, replaced = _choose(argnums, args, forward=forward)
-                with transforming():
+                level = ForwardLevel(places.tensors, samples=sum(x.numel() for x in places.tensors))
+                with level if forward else nullcontext(), transforming():
                     output, aux = _split(func(*replaced, **kwargs), has_aux, api)
                 outputs, around = _tree.flatten(output)
                 _check_outputs(_ALONG if forward else _BACK, outputs)
                 _check_real(api, "outputs", outputs)
-                found = around([places.around(row) for row in rows(outputs, places.tensors, chunk_size)])
+                if forward:
+                    rows = jacobian_by_columns(level, places.tensors, outputs)
+                else:
+                    rows = _by_rows(outputs, places.tensors, chunk_size)
+                found = around([places.around(row) for row in rows])
             found, aux = places.release(found, keep), places.release_aux(aux, has_aux, keep)
             return (found, aux) if has_aux else found
 
@@ -396,7 +407,7 @@ def jacrev(
     """
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError("jacrev: `chunk_size` should be greater than 0.")
-    return _jacobian("jacrev(f)(*args)", argnums, has_aux, _by_rows, chunk_size)(func)
+    return _jacobian("jacrev(f)(*args)", argnums, has_aux, False, chunk_size)(func)
 
 
 def jacfwd(
@@ -412,7 +423,7 @@ def jacfwd(
     """
     if randomness not in ("error", "different", "same"):
         raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
-    return _jacobian("jacfwd(f)(*args)", argnums, has_aux, jacobian_by_columns)(func)
+    return _jacobian("jacfwd(f)(*args)", argnums, has_aux, True)(func)
 
 
 def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:

@@ -23,10 +23,13 @@ def _check_probability(p: float) -> None:
         raise kind(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-def _check_training(function: str, input: Tensor, p: float, training: bool) -> None:
-    """``training`` is a bool, as torch's operators ask. They are only asked if it is not."""
-    if type(training) is not bool:
+def _checked(function: str, input: Tensor, p: float, training: bool) -> float:
+    """The probability as a number: it may be a tensor, which would be drawn from element by element. ``training`` is a bool.
+    torch's operators ask for both. They are only asked if the kinds are others."""
+    _check_probability(p)
+    if type(training) is not bool or type(p) is not float:
         _Signatures(function, ("Tensor input, float p, bool train",), False).check((input, p, training), {})
+    return float(p)
 
 
 @mark_overridable
@@ -41,8 +44,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     """
     if overridden((input,)):
         return call_override(dropout, (input,), {"p": p, "training": training, "inplace": inplace})
-    _check_probability(p)
-    _check_training("dropout_" if inplace else "dropout", input, p, training)
+    p = _checked("dropout_" if inplace else "dropout", input, p, training)
     if not training or p == 0:
         return input
     result = _nn.dropout(input, p, True)
@@ -51,8 +53,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 
 def _drop_whole(input: Tensor, p: float, training: bool, inplace: bool, channels: int) -> Tensor:
     """Dropout of everything that shares the first ``channels`` dimensions: whole channels, or all features of a sample."""
-    _check_probability(p)
-    _check_training("feature_dropout_" if inplace else "feature_dropout", input, p, training)
+    p = _checked("feature_dropout_" if inplace else "feature_dropout", input, p, training)
     if not training or p == 0 or input.numel() == 0:
         return input
     if p == 1:
@@ -143,8 +144,7 @@ def _alpha_drop(input: Tensor, p: float, training: bool, inplace: bool, channels
     """Dropout to the negative saturation value of SELU, scaled and shifted so that mean and variance do not change."""
     function = "alpha_dropout" if channels is None else "feature_alpha_dropout"
     must_be_tensor(function, "input", 1, input)
-    _check_probability(p)
-    _check_training(function + "_" if inplace else function, input, p, training)
+    p = _checked(function + "_" if inplace else function, input, p, training)
     if not training or p == 0 or input.numel() == 0:
         return input
     if p == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from copy import copy
 
@@ -48,18 +49,41 @@ def create_mask(
     """The tensor of bools of a mask function, of shape (batch, heads, queries, keys).
 
     Args:
-        mod_fn: ``mod_fn(batch, head, query, key)`` returns whether a query may attend to a key.
+        mod_fn: ``mod_fn(batch, head, query, key)`` returns whether a query may attend to a key. A score function, which takes the
+            score before these, allows what it does not make minus infinity.
         B: the number of batches, or None for one.
         H: the number of heads, or None for one.
         Q_LEN: the number of queries.
         KV_LEN: the number of keys.
         device: the device of the result.
 
+    Raises:
+        AssertionError: the function takes another number of arguments.
+
     >>> torch.nn.attention.flex_attention.create_mask(lambda b, h, q, k: q >= k, 1, 1, 2, 3)[0, 0]
     tensor([[ True, False, False],
             [ True,  True, False]])
     """
-    return over_indices(mod_fn, (B or 1, H or 1, Q_LEN, KV_LEN), device)
+    shape = (1 if B is None else B, 1 if H is None else H, Q_LEN, KV_LEN)
+    if _takes_scores(mod_fn):
+        return ~over_indices(mod_fn, shape, device, torch.zeros(shape, device=device)).isneginf()
+    return over_indices(mod_fn, shape, device)
+
+
+def _takes_scores(function: Callable[..., Tensor]) -> bool:
+    """Whether a function is one of scores, with an argument in front of those of a mask function.
+
+    Raises:
+        AssertionError: it is neither.
+    """
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    count = sum(
+        one.kind in places and one.default is inspect.Parameter.empty
+        for one in inspect.signature(function).parameters.values()
+    )
+    if count not in (4, 5):
+        raise AssertionError(f"Expected 4 or 5 positional args, got {count}")
+    return count == 5
 
 
 def create_block_mask(
@@ -94,6 +118,8 @@ def create_block_mask(
     tensor([[1, 0],
             [1, 1]], dtype=torch.int32)
     """
+    if _takes_scores(mask_mod):
+        raise AssertionError(f"create-block_mask requires a mask_mod function! Got {mask_mod}")
     size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
     mask = create_mask(mask_mod, B, H, Q_LEN, KV_LEN, device)
     if mask.dtype != torch.bool:
@@ -251,6 +277,36 @@ class BlockMask:
         for name, blocks in self._blocks().items():
             setattr(moved, name, None if blocks is None else blocks.to(device))
         return moved
+
+    def as_tuple(self, flatten: bool = True) -> tuple[Any, ...]:
+        """The parts of the mask, and None for each order of writes of torch's kernels. ``flatten``: pairs of numbers as two.
+
+        >>> flex = torch.nn.attention.flex_attention
+        >>> flex.create_block_mask(lambda b, h, q, k: q >= k, 1, 1, 256, 200).as_tuple()[:2]
+        (256, 200)
+        """
+        lengths, size = (self.seq_lengths, self.BLOCK_SIZE) if flatten else ((self.seq_lengths,), (self.BLOCK_SIZE,))
+        return (*lengths, *self._blocks().values(), None, None, None, None, *size, self.mask_mod)
+
+    def _adjust(self, new_q_len: int, new_kv_len: int) -> BlockMask:
+        """The upper left corner of the blocks, for other numbers of queries and keys. No blocks are added.
+
+        >>> flex = torch.nn.attention.flex_attention
+        >>> flex.create_block_mask(lambda b, h, q, k: q >= k, 1, 1, 256, 256)._adjust(128, 200).kv_num_blocks
+        tensor([[[1]]], dtype=torch.int32)
+        """
+        rows, columns = -(-new_q_len // self.BLOCK_SIZE[0]), -(-new_kv_len // self.BLOCK_SIZE[1])
+
+        def corner(counts: Tensor | None, indices: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+            if counts is None or indices is None:
+                return None, None
+            return _listed(_dense(counts, indices, indices.size(-1))[..., :rows, :columns])
+
+        counted, columns_first = corner(self.kv_num_blocks, self.kv_indices)
+        assert counted is not None and columns_first is not None
+        wholly = corner(self.full_kv_num_blocks, self.full_kv_indices)
+        lengths = (new_q_len, new_kv_len)
+        return BlockMask.from_kv_blocks(counted, columns_first, *wholly, self.BLOCK_SIZE, self.mask_mod, lengths)
 
     def _blocks(self) -> dict[str, Tensor | None]:
         return {name: value for name, value in vars(self).items() if name.endswith(("_num_blocks", "_indices"))}

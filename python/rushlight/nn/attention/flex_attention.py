@@ -143,7 +143,7 @@ def flex_attention(
         a tensor of shape (batch, heads, queries, features of the result).
 
     Raises:
-        ValueError: the shapes do not fit each other or the mask.
+        ValueError: the shapes do not fit each other or the mask. Keys of one batch serve many only with a mask of as many.
         NotImplementedError: a tensor does not have four dimensions.
 
     >>> query, key, value = torch.ones(1, 1, 2, 4), torch.ones(1, 1, 2, 4), torch.eye(2).view(1, 1, 2, 2)
@@ -155,8 +155,8 @@ def flex_attention(
     _check(query, key, value, block_mask, enable_gqa)
     heads = query.size(1)
     if key.size(1) != heads:
-        key = key.repeat_interleave(heads // key.size(1), 1)
-        value = value.repeat_interleave(heads // value.size(1), 1)
+        share = heads // key.size(1)
+        key, value = key.repeat_interleave(share, 1), value.repeat_interleave(share, 1)
     precise = torch.float64 if query.dtype is torch.float64 else torch.float32
     factor = 1 / math.sqrt(query.size(-1)) if scale is None else scale
     scores = (query.to(precise) @ key.to(precise).transpose(-2, -1)) * factor
@@ -177,6 +177,11 @@ def flex_attention(
 def _check(query: Tensor, key: Tensor, value: Tensor, block_mask: BlockMask | None, enable_gqa: bool) -> None:
     if not query.dim() == key.dim() == value.dim() == 4:
         raise NotImplementedError("NYI: query, key, and value must be 4D tensors")
+    if query.size(-1) != key.size(-1):
+        raise ValueError(
+            "Expect query and key/value to have the same embedding dimension "
+            f"but got E={query.size(-1)} and E={key.size(-1)}."
+        )
     heads, others = query.size(1), key.size(1)
     if not enable_gqa and heads != others:
         raise ValueError(
@@ -187,16 +192,42 @@ def _check(query: Tensor, key: Tensor, value: Tensor, block_mask: BlockMask | No
         raise ValueError(
             f"Expect number of query heads to be a multiple of kv heads for GQA but got Hq={heads} and Hkv={others}."
         )
-    if query.size(-1) != key.size(-1):
-        raise ValueError(
-            "Expect query and key/value to have the same embedding dimension "
-            f"but got E={query.size(-1)} and E={key.size(-1)}."
-        )
+    _check_batches(query.size(0), key.size(0), block_mask)
     if block_mask is not None and block_mask.seq_lengths != (query.size(2), key.size(2)):
+        _refuse_lengths(block_mask, query.size(2), key.size(2))
+
+
+def _check_batches(own: int, others: int, block_mask: BlockMask | None) -> None:
+    """Keys of one batch serve all batches of the query only with a block mask of as many batches."""
+    if own == others:
+        return
+    if block_mask is None:
         raise ValueError(
-            f"block_mask was created for block_mask.shape={block_mask.shape} but got q_len={query.size(2)} and "
-            f"kv_len={key.size(2)}. Create a new block mask with these lengths."
+            "Expect query and key/value to have the same batch size, or non-none block_mask, "
+            f"but got block_mask=None, Bq={own}, and Bkv={others}."
         )
+    if block_mask.kv_num_blocks.size(0) != own:
+        raise ValueError(
+            "Expect query and key/value to have the same batch size, or block_mask and query to have the same batch size, "
+            f"but got Bq={own}, Bkv={others}, B_block_mask={block_mask.kv_num_blocks.size(0)}."
+        )
+    if others != 1:
+        raise RuntimeError(f"Bq and Bkv must broadcast. Got Bq={own} and Bkv={others}")
+
+
+def _refuse_lengths(block_mask: BlockMask, queries: int, keys: int) -> None:
+    told = f"block_mask was created for block_mask.shape={block_mask.shape} but got q_len={queries} and kv_len={keys}. "
+    if queries <= block_mask.seq_lengths[0] and keys <= block_mask.seq_lengths[1]:
+        raise ValueError(
+            f"{told}As the block mask was created for a larger length than you're using it for, you can either 1. create a new "
+            "block mask with the correct length, or 2. 'adjust' the existing block mask to the correct length by calling "
+            "block_mask._adjust(q_len, kv_len). This essentially 'crops' the block mask to the upper left corner, which does not "
+            "work for all mask_mods!"
+        )
+    raise ValueError(
+        f"{told}As the block mask was created for a smaller length than you're using it for, you likely need to create a new "
+        "block mask."
+    )
 
 
 def __dir__() -> list[str]:

@@ -1,0 +1,221 @@
+"""The levels of forward derivatives: one of each transform of `torch.func` that runs, and the one of dual tensors.
+
+A level has points at which tangents begin: those that were given, and the results of functions with a ``jvp`` of their own
+(`_own_tangents`). What lies between two points is differentiated by `_tangents.pushforward`.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import rushlight as torch
+from rushlight import _C, autograd
+from rushlight._modes import _Mode
+from rushlight.autograd._maps import Level, mapped
+
+from ._tangents import basis, pushforward, released, tangents_visible, tracked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, Self
+
+    from rushlight import Tensor
+
+    _Found = Sequence[Tensor | None]
+
+
+class _State(threading.local):
+    #: The key of the level whose tangents are computed.
+    asked: object = None
+    #: The levels of the transforms that run, the outermost first.
+    inside: tuple[ForwardLevel, ...] = ()
+    hides_dual = False
+
+
+_state = _State()
+#: The level of dual tensors, which surrounds the others.
+dual_level: ForwardLevel | None = None
+
+
+def active_levels() -> tuple[ForwardLevel, ...]:
+    """The levels at which a call has tangents, the outermost first."""
+    outermost = () if dual_level is None or _state.hides_dual else (dual_level,)
+    return (*outermost, *_state.inside)
+
+
+class only(_Mode):
+    """Inside the block, no levels but the given ones are active."""
+
+    __slots__ = ("_levels", "_saved")
+
+    def __init__(self, levels: Sequence[ForwardLevel]) -> None:
+        self._levels = tuple(level for level in levels if level is not dual_level)
+        self._before = len(self._levels) == len(levels)
+
+    def __enter__(self) -> None:
+        self._saved = _state.inside, _state.hides_dual
+        _state.inside, _state.hides_dual = self._levels, self._before
+
+    def __exit__(self, *exception: object) -> None:
+        _state.inside, _state.hides_dual = self._saved
+
+
+class _Without(autograd.Function):
+    """A view without the tangent of a level. Gradients and tangents of other levels are propagated."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, key: object) -> Tensor:
+        ctx.key = key
+        return tensor.detach()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None]:
+        return None if ctx.key is _state.asked else grad, None
+
+
+class ForwardLevel:
+    """A level. Inside the block it is active.
+
+    Args:
+        places: the points at which tangents begin.
+        tangents: theirs, if they are known.
+        samples: the number of all elements of the places, if the tangents are all unit vectors. These have a dimension in
+            front of their place's.
+    """
+
+    def __init__(
+        self, places: Sequence[Tensor] = (), tangents: Sequence[Tensor] | None = None, samples: int | None = None
+    ) -> None:
+        self.places = list(places)
+        self.tangents = None if tangents is None else list(tangents)
+        self.samples = samples
+        #: What computes the tangents of later places from those of earlier ones, if tangents are not known.
+        self.steps: list[Callable[[Sequence[Tensor]], list[Tensor]]] = []
+        # The graph refers to the level by this key, because the level itself would keep all points alive.
+        self.key = object()
+        self.recording = _C._is_recording()
+        self._vmaps = {number for number, _, _ in _C._vmap_levels()}
+
+    def __enter__(self) -> Self:
+        self._outer = _state.inside
+        _state.inside = (*self._outer, self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _state.inside = self._outer
+
+    def begins_in(self, vmap: int) -> bool:
+        """Whether the level begins inside of a vmap."""
+        return vmap in self._vmaps
+
+    def known_tangents(self) -> list[Tensor] | None:
+        """The tangents of the places, if they are known."""
+        if self.tangents is None and self.samples is not None:
+            self.tangents = _unit_vectors(self.places, self.samples)
+        return self.tangents
+
+    def push(self, outputs: Sequence[Tensor]) -> Callable[..., _Found] | None:
+        """The tangents of outputs as a function of those of all places so far. None if no output depends on a place."""
+        with _Asked(self.key):
+            along = pushforward(outputs, self.places)
+        if along is None:
+            return None
+
+        def asked(*tangents: Tensor) -> _Found:
+            with _Asked(self.key):
+                return along(tangents)
+
+        return asked
+
+    def each(self, function: Callable[..., Iterable[Any]], *tensors: Any) -> list[Any]:
+        """A function of tangents, which are tensors or None, for each unit vector if the level has these."""
+        if self.samples is None:
+            return list(function(*tensors))
+        with Level(self.samples) as level:
+            found = function(*(None if one is None else level.hide(one, 0) for one in tensors))
+            return [None if one is None else level.show(one) for one in found]
+
+    def inner_vmaps(self) -> list[tuple[int, int]]:
+        """The numbers and sizes of the vmaps that begin inside of this level. Its places show their samples."""
+        return [(number, size) for number, size, _ in _C._vmap_levels() if number not in self._vmaps]
+
+    def without_tangent(self, tensor: Tensor, inside: bool = False) -> Tensor:
+        """A view that has no tangent of this level. ``inside``: gradients of transforms inside of the level are kept too. They
+        begin at views of its places, which `released` does not tell from them."""
+        kept = inside and tensor.requires_grad
+        left = tensor if kept else released(tensor, self.places, self.recording)
+        with tangents_visible():
+            kept = left.requires_grad
+        return _Without.apply(left, self.key) if kept else left
+
+    def begin(self, tensor: Tensor, tangent: Tensor | None) -> Tensor:
+        """A view of a tensor at which tangents begin, with the one given, or with that of a step."""
+        place, own = tracked(tensor, forward=True)
+        self.places.append(place)
+        if tangent is not None:
+            assert self.tangents is not None
+            self.tangents.append(tangent)
+        return own
+
+
+def _unit_vectors(places: Sequence[Tensor], count: int) -> list[Tensor]:
+    """The unit vectors of all places as tangents of each, in a dimension in front."""
+    vectors, before = [], 0
+    for place in places:
+        own = torch.zeros(count, *place.shape, dtype=place.dtype, device=place.device)
+        own[before : before + place.numel()] = basis(place.detach())
+        before += place.numel()
+        vectors.append(own)
+    return vectors
+
+
+def jacobian_by_columns(level: ForwardLevel, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[list[Tensor]]:
+    """The derivatives of each output with respect to each input, which are the first places of the level."""
+    push = level.push(outputs)
+
+    def along(*tangents: Tensor) -> list[Tensor]:
+        found = [None] * len(outputs) if push is None else push(*tangents)
+        return [torch.zeros_like(y) if t is None else t for y, t in zip(outputs, found)]
+
+    columns: list[list[Any]] = []
+    if level.tangents is None:
+        for place, x in enumerate(inputs):
+
+            def along_one(unit: Tensor, place: int = place) -> list[Tensor]:
+                return along(*(unit if other == place else torch.zeros_like(y) for other, y in enumerate(inputs)))
+
+            columns.append(mapped(along_one, basis(x.detach())))
+    else:
+        sizes = [x.numel() for x in inputs]
+        parts = [found.split(sizes) for found in level.each(along, *level.tangents)]
+        columns = [[one[place] for one in parts] for place in range(len(inputs))]
+    matrices: list[list[Tensor]] = []
+    for place, output in enumerate(outputs):
+        matrices.append([])
+        for x, found in zip(inputs, columns):
+            whole = found[place].reshape((*x.shape, *output.shape))
+            order = [*range(x.dim(), whole.dim()), *range(x.dim())]
+            matrices[-1].append(whole.permute(order))
+    return matrices
+
+
+class _Asked(_Mode):
+    """Inside the block, the tangents of a level are computed."""
+
+    __slots__ = ("_key", "_saved")
+
+    def __init__(self, key: object) -> None:
+        self._key = key
+
+    def __enter__(self) -> None:
+        self._saved, _state.asked = _state.asked, self._key
+
+    def __exit__(self, *exception: object) -> None:
+        _state.asked = self._saved
+
+
+def __dir__() -> list[str]:
+    return []
