@@ -177,7 +177,7 @@ impl PyGroup {
             Some(tensor) => Some(object::tensor(tensor)?.dtype()),
             None => None,
         };
-        let reduced = || {
+        let reduced = || -> PyResult<_> {
             let dtype = taken.ok_or_else(|| PyValueError::new_err(format!("{name} needs a tensor")))?;
             let reduction = reduction.and_then(|index| Reduction::ALL.get(index));
             let reduction = reduction.ok_or_else(|| PyValueError::new_err(format!("{name} needs a reduction")))?;
