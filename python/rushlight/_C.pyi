@@ -2438,7 +2438,7 @@ def _gelu_tanh(input: Tensor) -> Tensor:
 def _gelu_tanh_backward(grad_output: Tensor, input: Tensor) -> Tensor:
     """The gradient of `gelu` by the hyperbolic tangent."""
 def _gru_gates(input_gates: Tensor, hidden_gates: Tensor, hx: Tensor) -> Tensor:
-    """The next state of a gated recurrent unit, from the gates `(N, 3 * H)` of input and state, and the state `(N, H)`."""
+    """The next hidden state of a gated recurrent unit, from the gates `(N, 3 * H)` of input and hidden state, and the hidden state `(N, H)`."""
 def _gru_gates_backward(grad: Tensor, input_gates: Tensor, hidden_gates: Tensor, hx: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of the operands of `_gru_gates`, from that of its result `(N, H)`."""
 def _hardtanh_backward(grad_output: Tensor, input: Tensor, min_val: _Number, max_val: _Number) -> Tensor:
@@ -2474,13 +2474,13 @@ def _linear_recurrence(input: Tensor, factor: Tensor, dim: _int) -> Tensor:
 def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: _int, input_dtype: _dtype) -> Tensor:
     """The gradient of log_softmax's operand."""
 def _lstm_gates(gates: Tensor, cx: Tensor) -> tuple[Tensor, Tensor]:
-    """The output and the next state of a long short-term memory, from the gates `(N, 4 * H)` and the state `(N, H)`."""
-def _lstm_gates_backward(grad: Tensor, grad_cx: Tensor, gates: Tensor, cx: Tensor, next: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients of the operands of `_lstm_gates`, from those of its results and the next state, all `(N, H)` but the gates."""
+    """The next hidden and cell state of a long short-term memory, from the gates `(N, 4 * H)` and the cell state `(N, H)`."""
+def _lstm_gates_backward(grad_hy: Tensor, grad_cy: Tensor, gates: Tensor, cx: Tensor, cy: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of the operands of `_lstm_gates`, from those of its results and the next cell state, all `(N, H)` but the gates."""
 def _lstm_sequence(products: Tensor, hx: Tensor, cx: Tensor, w_hh: Tensor, backwards: _bool) -> tuple[Tensor, Tensor, Tensor]:
-    """The outputs, states and gates of all steps of a long short-term memory."""
-def _lstm_sequence_backward(grad_outputs: Tensor, grad_states: Tensor | None, hx: Tensor, cx: Tensor, w_hh: Tensor, outputs: Tensor, states: Tensor, gates: Tensor, backwards: _bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of products, hx, cx and w_hh in `_lstm_sequence`, computed from those of outputs and states."""
+    """The outputs, cells and gates of all steps of a long short-term memory."""
+def _lstm_sequence_backward(grad_outputs: Tensor, grad_cells: Tensor | None, hx: Tensor, cx: Tensor, w_hh: Tensor, outputs: Tensor, cells: Tensor, gates: Tensor, backwards: _bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of products, hx, cx and w_hh in `_lstm_sequence`, computed from those of outputs and cells."""
 def _matmul(input: Tensor, other: Tensor) -> Tensor:
     """Products of the matrices of two batches, which broadcast."""
 def _max_pool(input: Tensor, kernel_size: Sequence[_int], stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], output: Sequence[_int]) -> tuple[Tensor, Tensor]:

@@ -32,26 +32,26 @@ fn kernel(card: &Card, dtype: DType, place: usize) -> Result<Kernel> {
         format!(
             r#"#include "recurrent.cuh"
 using namespace rushlight;
-extern "C" __global__ void lstm({element}* out, {element}* next, const {element}* gates, const {element}* state, u64 count, u64 n) {{
-    lstm_gates<{element}, {compute}>(gates, state, out, next, count, n);
+extern "C" __global__ void lstm({element}* hy, {element}* cy, const {element}* gates, const {element}* cx, u64 count, u64 n) {{
+    lstm_gates<{element}, {compute}>(gates, cx, hy, cy, count, n);
 }}
-extern "C" __global__ void gru({element}* next, const {element}* input, const {element}* hidden, const {element}* state, u64 count,
+extern "C" __global__ void gru({element}* hy, const {element}* input, const {element}* hidden, const {element}* hx, u64 count,
                                u64 n) {{
-    gru_gates<{element}, {compute}>(input, hidden, state, next, count, n);
+    gru_gates<{element}, {compute}>(input, hidden, hx, hy, count, n);
 }}
-extern "C" __global__ void gru_back({element}* to_input, {element}* to_hidden, {element}* to_state, const {element}* grad,
-                                    const {element}* input, const {element}* hidden, const {element}* state, u64 count, u64 n) {{
-    gru_gates_back<{element}, {compute}>(grad, input, hidden, state, to_input, to_hidden, to_state, count, n);
+extern "C" __global__ void gru_back({element}* to_input, {element}* to_hidden, {element}* to_hx, const {element}* grad,
+                                    const {element}* input, const {element}* hidden, const {element}* hx, u64 count, u64 n) {{
+    gru_gates_back<{element}, {compute}>(grad, input, hidden, hx, to_input, to_hidden, to_hx, count, n);
 }}
-extern "C" __global__ void lstm_back({element}* to_gates, {element}* to_state, const {element}* grad, const {element}* carried,
-                                     const {element}* gates, const {element}* before, const {element}* next, u64 count, u64 n) {{
-    lstm_gates_back<{element}, {compute}>(grad, carried, gates, before, next, to_gates, to_state, count, n);
+extern "C" __global__ void lstm_back({element}* to_gates, {element}* to_cx, const {element}* grad_hy, const {element}* grad_cy,
+                                     const {element}* gates, const {element}* cx, const {element}* cy, u64 count, u64 n) {{
+    lstm_gates_back<{element}, {compute}>(grad_hy, grad_cy, gates, cx, cy, to_gates, to_cx, count, n);
 }}
-extern "C" __global__ void lstm_step({element}* out, {element}* cell, {element}* gates, const {element}* before, u64 count, u64 n) {{
-    rushlight::lstm_step<{element}, {compute}>(gates, before, out, cell, count, n);
+extern "C" __global__ void lstm_step({element}* hy, {element}* cy, {element}* gates, const {element}* cx, u64 count, u64 n) {{
+    rushlight::lstm_step<{element}, {compute}>(gates, cx, hy, cy, count, n);
 }}
-extern "C" __global__ void lstm_step_back({element}* to_sums, {element}* to_cell, LstmStep<{element}> step, u64 count, u64 n) {{
-    rushlight::lstm_step_back<{element}, {compute}>(step, to_sums, to_cell, count, n);
+extern "C" __global__ void lstm_step_back({element}* to_sums, {element}* to_cx, LstmStep<{element}> step, u64 count, u64 n) {{
+    rushlight::lstm_step_back<{element}, {compute}>(step, to_sums, to_cx, count, n);
 }}
 "#
         )
@@ -69,7 +69,7 @@ unsafe fn run(card: &Card, stream: StreamId, kernel: Kernel, rows: Rows, operand
     unsafe { launch(card, kernel, [blocks(card, count), 1], stream, &mut arguments) }
 }
 
-/// Enqueues the output and the next state of a long short-term memory, from the sums of its gates and its state.
+/// Enqueues the next hidden and cell state of a long short-term memory, from the sums of its gates and its cell state.
 ///
 /// # Safety
 /// The operands are row-major, of these sizes, and held for the stream.
@@ -81,13 +81,13 @@ pub unsafe fn lstm(
     mut operands: [u64; 2],
     rows: Rows,
 ) -> Result<()> {
-    let ([out, next], [gates, state]) = (&mut results, &mut operands);
-    let mut arguments = [argument(out), argument(next), argument(gates), argument(state)];
+    let ([hy, cy], [gates, cx]) = (&mut results, &mut operands);
+    let mut arguments = [argument(hy), argument(cy), argument(gates), argument(cx)];
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.
     unsafe { run(card, stream, kernel(card, dtype, LSTM)?, rows, &mut arguments) }
 }
 
-/// Enqueues the next state of a gated recurrent unit, from the sums of its gates for input and state, and its state.
+/// Enqueues the next hidden state of a gated recurrent unit, from the sums of its gates for input and hidden state, and that state.
 ///
 /// # Safety
 /// The operands are row-major, of these sizes, and held for the stream.
@@ -95,17 +95,17 @@ pub unsafe fn gru(
     card: &Card,
     stream: StreamId,
     dtype: DType,
-    mut next: u64,
+    mut hy: u64,
     mut operands: [u64; 3],
     rows: Rows,
 ) -> Result<()> {
-    let [input, hidden, state] = &mut operands;
-    let mut arguments = [argument(&mut next), argument(input), argument(hidden), argument(state)];
+    let [input, hidden, hx] = &mut operands;
+    let mut arguments = [argument(&mut hy), argument(input), argument(hidden), argument(hx)];
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.
     unsafe { run(card, stream, kernel(card, dtype, GRU)?, rows, &mut arguments) }
 }
 
-/// Enqueues the gradients of `gru`, of the gates for input and state and of the state, from that of the next state and the operands.
+/// Enqueues the gradients of `gru`, of the gates for input and hidden state and of that state, from that of the next one and the operands.
 ///
 /// # Safety
 /// The operands are row-major, of these sizes, and held for the stream.
@@ -122,8 +122,8 @@ pub unsafe fn gru_back(
     unsafe { run(card, stream, kernel(card, dtype, GRU_BACK)?, rows, &mut arguments) }
 }
 
-/// Enqueues the gradients of `lstm`, of the gates and of the state, from those of the output and of the next state, the operands and
-/// the next state.
+/// Enqueues the gradients of `lstm`, of the gates and of the cell state, from those of the next states, the operands and the next cell
+/// state.
 ///
 /// # Safety
 /// The operands are row-major, of these sizes, and held for the stream.
@@ -140,8 +140,8 @@ pub unsafe fn lstm_back(
     unsafe { run(card, stream, kernel(card, dtype, LSTM_BACK)?, rows, &mut arguments) }
 }
 
-/// Enqueues a step of a long short-term memory, which replaces the sums of the gates by the gates: from the gates and the cell before
-/// to the output and the cell.
+/// Enqueues a step of a long short-term memory, which replaces the sums of the gates by the gates: from the gates and the cell state
+/// to the next hidden and cell state.
 ///
 /// # Safety
 /// The operands are row-major, of these sizes, and held for the stream.
@@ -158,19 +158,19 @@ pub unsafe fn lstm_step(
     unsafe { run(card, stream, kernel(card, dtype, LSTM_STEP)?, rows, &mut arguments) }
 }
 
-/// What the gradient of such a step reads: gates, the cells before and after, the gradient of the output, and that of the cell from
-/// outside, which may be zero.
+/// What the gradient of such a step reads: gates, the cell states before and after it, the gradient of the hidden state, and that of
+/// `cy` from outside, which may be zero.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct LstmStep {
     pub gates: u64,
-    pub before: u64,
-    pub cell: u64,
-    pub grad_output: u64,
-    pub grad_cell: u64,
+    pub cx: u64,
+    pub cy: u64,
+    pub grad_hy: u64,
+    pub grad_cy: u64,
 }
 
-/// Enqueues the gradients of a step's sums, and of the cell before, in place of that of the cell after.
+/// Enqueues the gradients of a step's sums, and of `cx`, in place of that of `cy`.
 ///
 /// # Safety
 /// The operands are row-major, of these sizes, and held for the stream.
@@ -182,8 +182,8 @@ pub unsafe fn lstm_step_back(
     mut step: LstmStep,
     rows: Rows,
 ) -> Result<()> {
-    let [to_sums, to_cell] = &mut results;
-    let mut arguments = [argument(to_sums), argument(to_cell), argument(&mut step)];
+    let [to_sums, to_cx] = &mut results;
+    let mut arguments = [argument(to_sums), argument(to_cx), argument(&mut step)];
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.
     unsafe { run(card, stream, kernel(card, dtype, LSTM_STEP_BACK)?, rows, &mut arguments) }
 }

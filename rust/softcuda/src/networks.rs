@@ -47,13 +47,13 @@ pub struct Places {
     pub dcy: usize,
 }
 
-/// The matrices of a layer in one direction, which cuDNN calls a pseudo layer, in the order of its numbers: of the input, of the state,
-/// and the projection.
+/// The matrices of a layer in one direction, which cuDNN calls a pseudo layer, in the order of its numbers: of the input, of the hidden
+/// state, and the projection.
 #[derive(Clone, Copy)]
 struct Layer {
     /// Elements from the buffer's begin.
     input: usize,
-    state: usize,
+    hidden: usize,
     projection: usize,
     biases: [usize; 2],
     /// The features of its input.
@@ -86,7 +86,7 @@ impl Network {
         let biases = self.matrices() + pseudo * 2 * gates * width;
         Layer {
             input: first,
-            state: first + gates * width * given(pseudo),
+            hidden: first + gates * width * given(pseudo),
             projection: first + gates * width * (given(pseudo) + self.output),
             biases: [biases, biases + gates * width],
             given: given(pseudo),
@@ -117,7 +117,7 @@ impl Network {
             Some((layer.input + number * width * layer.given, bias(0, number), [width, layer.given]))
         } else if number < 2 * gates {
             let gate = number - gates;
-            Some((layer.state + gate * width * self.output, bias(1, gate), [width, self.output]))
+            Some((layer.hidden + gate * width * self.output, bias(1, gate), [width, self.output]))
         } else if number == 2 * gates && self.is_projected() {
             Some((layer.projection, None, [self.output, width]))
         } else {
@@ -338,35 +338,34 @@ impl Network {
         own: &mut Kept,
     ) {
         let (gates, width) = (self.gates(), self.width);
-        let (mut of_input, mut of_state) = (vec![0.0; gates * width], vec![0.0; gates * width]);
+        let (mut of_input, mut of_hidden) = (vec![0.0; gates * width], vec![0.0; gates * width]);
         // SAFETY: guaranteed by the caller.
         unsafe {
             if self.biased {
                 of_input = self.list(weights, layer.biases[0], gates * width);
-                of_state = self.list(weights, layer.biases[1], gates * width);
+                of_hidden = self.list(weights, layer.biases[1], gates * width);
             }
             self.multiply(&mut of_input, (weights, layer.input), [gates * width, layer.given], x, false);
-            self.multiply(&mut of_state, (weights, layer.state), [gates * width, self.output], h, false);
+            self.multiply(&mut of_hidden, (weights, layer.hidden), [gates * width, self.output], h, false);
         }
         let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
         let mut middle = vec![0.0; width];
         for n in 0..width {
-            let sum = |gate: usize| of_input[gate * width + n] + of_state[gate * width + n];
+            let sum = |gate: usize| of_input[gate * width + n] + of_hidden[gate * width + n];
             let (activated, next) = match self.kind {
                 Kind::Relu => (vec![sum(0).max(0.0)], sum(0).max(0.0)),
                 Kind::Tanh => (vec![sum(0).tanh()], sum(0).tanh()),
                 Kind::Lstm => {
-                    let (enter, keep, fresh, leave) =
-                        (sigmoid(sum(0)), sigmoid(sum(1)), sum(2).tanh(), sigmoid(sum(3)));
-                    c[n] = keep * c[n] + enter * fresh;
+                    let (i, f, g, o) = (sigmoid(sum(0)), sigmoid(sum(1)), sum(2).tanh(), sigmoid(sum(3)));
+                    c[n] = f * c[n] + i * g;
                     own.inner[n] = c[n];
-                    (vec![enter, keep, fresh, leave], leave * c[n].tanh())
+                    (vec![i, f, g, o], o * c[n].tanh())
                 }
                 Kind::Gru => {
-                    let (reset, update) = (sigmoid(sum(0)), sigmoid(sum(1)));
-                    own.inner[n] = of_state[2 * width + n];
-                    let fresh = (of_input[2 * width + n] + reset * own.inner[n]).tanh();
-                    (vec![reset, update, fresh], (1.0 - update) * fresh + update * h[n])
+                    let (r, z) = (sigmoid(sum(0)), sigmoid(sum(1)));
+                    own.inner[n] = of_hidden[2 * width + n];
+                    let new_gate = (of_input[2 * width + n] + r * own.inner[n]).tanh();
+                    (vec![r, z, new_gate], (1.0 - z) * new_gate + z * h[n])
                 }
             };
             activated.iter().enumerate().for_each(|(gate, &value)| own.gates[gate * width + n] = value);
@@ -445,7 +444,7 @@ impl Network {
                         // SAFETY: guaranteed by the caller.
                         unsafe {
                             let sizes = [gates * width, self.output];
-                            self.multiply(&mut dh, (at.weights, layer.state), sizes, &self.of_state(own), true);
+                            self.multiply(&mut dh, (at.weights, layer.hidden), sizes, &self.of_hidden(own), true);
                             let sizes = [gates * width, given];
                             self.multiply(&mut below[row], (at.weights, layer.input), sizes, &own.gates, true);
                         }
@@ -501,24 +500,24 @@ impl Network {
                 Kind::Relu => vec![if gate(0) > 0.0 { middle[n] } else { 0.0 }],
                 Kind::Tanh => vec![middle[n] * (1.0 - gate(0) * gate(0))],
                 Kind::Lstm => {
-                    let (enter, keep, fresh, leave) = (gate(0), gate(1), gate(2), gate(3));
+                    let (i, f, g, o) = (gate(0), gate(1), gate(2), gate(3));
                     let bent = own.inner[n].tanh();
-                    let grad = dc[n] + middle[n] * leave * (1.0 - bent * bent);
-                    dc[n] = grad * keep;
+                    let grad = dc[n] + middle[n] * o * (1.0 - bent * bent);
+                    dc[n] = grad * f;
                     vec![
-                        grad * fresh * slope(enter),
-                        grad * cell[n] * slope(keep),
-                        grad * enter * (1.0 - fresh * fresh),
-                        middle[n] * bent * slope(leave),
+                        grad * g * slope(i),
+                        grad * cell[n] * slope(f),
+                        grad * i * (1.0 - g * g),
+                        middle[n] * bent * slope(o),
                     ]
                 }
                 Kind::Gru => {
-                    let (reset, update, fresh) = (gate(0), gate(1), gate(2));
-                    let new = middle[n] * (1.0 - update) * (1.0 - fresh * fresh);
-                    direct[n] = middle[n] * update;
-                    let of_reset = new * own.inner[n] * slope(reset);
-                    own.inner[n] = new * reset;
-                    vec![of_reset, middle[n] * (state[n] - fresh) * slope(update), new]
+                    let (r, z, new_gate) = (gate(0), gate(1), gate(2));
+                    let to_new_gate = middle[n] * (1.0 - z) * (1.0 - new_gate * new_gate);
+                    direct[n] = middle[n] * z;
+                    let to_r = to_new_gate * own.inner[n] * slope(r);
+                    own.inner[n] = to_new_gate * r;
+                    vec![to_r, middle[n] * (state[n] - new_gate) * slope(z), to_new_gate]
                 }
             };
             grads.into_iter().enumerate().for_each(|(at, value)| own.gates[at * width + n] = value);
@@ -527,7 +526,7 @@ impl Network {
     }
 
     /// The gradients of the gates' products with the state, after `step_back`. Those of products with the input are the gates'.
-    fn of_state(&self, own: &Kept) -> Vec<f64> {
+    fn of_hidden(&self, own: &Kept) -> Vec<f64> {
         let mut grads = own.gates.clone();
         if self.kind == Kind::Gru {
             grads[2 * self.width..].copy_from_slice(&own.inner);
@@ -564,15 +563,15 @@ impl Network {
                         };
                         (self.given(at.x, &reserve, pseudo, step, sequence), before)
                     };
-                    let of_state = self.of_state(own);
+                    let of_hidden = self.of_hidden(own);
                     add(layer.input, &own.gates, &x);
-                    add(layer.state, &of_state, &before);
+                    add(layer.hidden, &of_hidden, &before);
                     if self.is_projected() {
                         add(layer.projection, &own.dh, &own.middle);
                     }
                     if self.biased {
                         add(layer.biases[0], &own.gates, &[1.0]);
-                        add(layer.biases[1], &of_state, &[1.0]);
+                        add(layer.biases[1], &of_hidden, &[1.0]);
                     }
                 }
             }

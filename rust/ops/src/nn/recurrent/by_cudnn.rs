@@ -80,7 +80,7 @@ fn layers(network: &Network) -> Option<dnn::Network> {
     let first = network.weights.first()?;
     let (dtype, device, directions) = (first.input.dtype(), first.input.device(), network.directions as isize);
     let [gates, features] = [network.kind.gates(), *first.input.sizes().get(1)?];
-    let width = first.state.sizes().first()? / gates;
+    let width = first.hidden.sizes().first()? / gates;
     let output = first.projection.map_or(Some(width), |weight| weight.sizes().first().copied())?;
     let has = |tensor: &Tensor, sizes: &[isize]| {
         tensor.sizes()[..] == *sizes && tensor.dtype() == dtype && tensor.device() == device && !tensor.is_sparse()
@@ -88,7 +88,7 @@ fn layers(network: &Network) -> Option<dnn::Network> {
     let fits = |(at, weights): (usize, &Weights)| {
         let given = if at < network.directions { features } else { output * directions };
         has(weights.input, &[gates * width, given])
-            && has(weights.state, &[gates * width, output])
+            && has(weights.hidden, &[gates * width, output])
             && weights.biases.is_some() == first.biases.is_some()
             && weights.biases.iter().flatten().all(|bias| has(bias, &[gates * width]))
             && weights.projection.is_none_or(|weight| network.kind == Kind::Lstm && has(weight, &[output, width]))
@@ -237,7 +237,7 @@ fn with_network<R>(args: &Args, run: impl FnOnce(&Network, &Tensor, &[&Tensor]) 
     let sizes = args.ints(BATCH_SIZES)?;
     let given = if sizes.is_empty() { None } else { Some(create::from_slice(sizes)?) };
     let projected = match states[..] {
-        [output, cell] => output.sizes().last() != cell.sizes().last(),
+        [hidden, cell] => hidden.sizes().last() != cell.sizes().last(),
         _ => false,
     };
     let network = Network {

@@ -22,31 +22,31 @@ use crate::view::transpose::across;
 
 /// The state after a step whose products with the input's weights are `input`.
 pub(super) fn step(kind: Kind, weights: &Weights, input: &Tensor, state: &State) -> Result<State> {
-    let products = op!(LINEAR, &state.output, weights.state, weights.biases.map(|[_, state]| state))?;
-    let output = match kind {
+    let products = op!(LINEAR, &state.hidden, weights.hidden, weights.biases.map(|[_, hidden]| hidden))?;
+    let hidden = match kind {
         Kind::Tanh => op!(TANH, &onto(&ADD, products, input)?)?,
         Kind::Relu => op!(RELU, &onto(&ADD, products, input)?)?,
         Kind::Gru => {
-            let ([of_reset, of_update, of_new], [reset, update, new]) = (parts(input)?, parts(&products)?);
-            let reset = op!(SIGMOID, &onto(&ADD, reset, &of_reset)?)?;
-            let update = op!(SIGMOID, &onto(&ADD, update, &of_update)?)?;
-            let new = op!(TANH, &op!(ADD, &of_new, &onto(&MUL, new, &reset)?)?)?;
-            onto(&ADD, onto(&MUL, op!(SUB, &state.output, &new)?, &update)?, &new)?
+            let ([xr, xz, xn], [hr, hz, hn]) = (parts(input)?, parts(&products)?);
+            let r = op!(SIGMOID, &onto(&ADD, hr, &xr)?)?;
+            let z = op!(SIGMOID, &onto(&ADD, hz, &xz)?)?;
+            let n = op!(TANH, &op!(ADD, &xn, &onto(&MUL, hn, &r)?)?)?;
+            onto(&ADD, onto(&MUL, op!(SUB, &state.hidden, &n)?, &z)?, &n)?
         }
         Kind::Lstm => {
             let Some(cell) = &state.cell else { return Err(Error::runtime("an LSTM needs two states")) };
-            let [enter, forget, new, leave] = parts(&onto(&ADD, products, input)?)?;
-            let entered = op!(MUL, &op!(SIGMOID, &enter)?, &op!(TANH, &new)?)?;
-            let cell = onto(&ADD, op!(MUL, &op!(SIGMOID, &forget)?, cell)?, &entered)?;
-            let output = op!(MUL, &op!(SIGMOID, &leave)?, &op!(TANH, &cell)?)?;
-            let output = match weights.projection {
-                Some(projection) => matmul(&output, &across(projection)?)?,
-                None => output,
+            let [i, f, g, o] = parts(&onto(&ADD, products, input)?)?;
+            let entered = op!(MUL, &op!(SIGMOID, &i)?, &op!(TANH, &g)?)?;
+            let cell = onto(&ADD, op!(MUL, &op!(SIGMOID, &f)?, cell)?, &entered)?;
+            let hidden = op!(MUL, &op!(SIGMOID, &o)?, &op!(TANH, &cell)?)?;
+            let hidden = match weights.projection {
+                Some(projection) => matmul(&hidden, &across(projection)?)?,
+                None => hidden,
             };
-            return Ok(State { output, cell: Some(cell) });
+            return Ok(State { hidden, cell: Some(cell) });
         }
     };
-    Ok(State { output, cell: None })
+    Ok(State { hidden, cell: None })
 }
 
 /// The gates in a tensor's second dimension.

@@ -24,7 +24,7 @@ pub static LSTM_GATES: Operator = Operator {
     variants: Variants::FUNCTION,
     signature: "(Tensor gates, Tensor cx) -> (Tensor, Tensor)",
     doc:
-        "The output and the next state of a long short-term memory, from the gates `(N, 4 * H)` and the state `(N, H)`.
+        "The next hidden and cell state of a long short-term memory, from the gates `(N, 4 * H)` and the cell state `(N, H)`.
 
     >>> torch._lstm_gates(torch.zeros(1, 4), torch.ones(1, 1))
     (tensor([[0.2311]]), tensor([[0.5000]]))",
@@ -33,9 +33,9 @@ pub static LSTM_GATES: Operator = Operator {
     batch_rule: BatchRule::Items,
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let state = args.tensor(CX)?;
-            check(args, &[(GATES, 4)], state)?;
-            let spec = TensorSpec::new(state.sizes(), args.tensor(GATES)?.dtype(), state);
+            let cx = args.tensor(CX)?;
+            check(args, &[(GATES, 4)], cx)?;
+            let spec = TensorSpec::new(cx.sizes(), args.tensor(GATES)?.dtype(), cx);
             Ok(vec![spec.clone(), spec])
         },
         cpu: |args, results| match results[0].dtype().compute() {
@@ -66,17 +66,17 @@ fn gradients_of_lstm(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
     let [i, f, g, o] = parts(d.input(GATES).done()?)?;
     let (i, f, g, o) = (i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid());
     let tanh = d.result_of(1).tanh();
-    // The gradient of the state: directly, and through the output.
+    // The gradient of the next cell state: directly, and through the hidden state.
     let through = d.grad() * o.clone() * (1.0 - tanh.clone().square());
-    let state = if d.has_grad(1) { through + d.grad_of(1) } else { through };
+    let to_cy = if d.has_grad(1) { through + d.grad_of(1) } else { through };
     let slope = |gate: Expr| gate.clone() * (1.0 - gate);
     let gates = [
-        state.clone() * g.clone() * slope(i.clone()),
-        state.clone() * d.input(CX) * slope(f.clone()),
-        state.clone() * i * (1.0 - g.square()),
+        to_cy.clone() * g.clone() * slope(i.clone()),
+        to_cy.clone() * d.input(CX) * slope(f.clone()),
+        to_cy.clone() * i * (1.0 - g.square()),
         d.grad() * tanh * slope(o),
     ];
-    Ok(vec![Some(joined(gates.into())?), Some((state * f).done()?)])
+    Ok(vec![Some(joined(gates.into())?), Some((to_cy * f).done()?)])
 }
 
 /// The gradients that one operator computes.
@@ -91,8 +91,8 @@ fn fused<const N: usize>(operator: &'static Operator, operands: [Expr; N]) -> Re
 pub static LSTM_GATES_BACKWARD: Operator = Operator {
     name: "_lstm_gates_backward",
     variants: Variants::FUNCTION,
-    signature: "(Tensor grad, Tensor grad_cx, Tensor gates, Tensor cx, Tensor next) -> (Tensor, Tensor)",
-    doc: "The gradients of the operands of `_lstm_gates`, from those of its results and the next state, all `(N, H)` but the gates.
+    signature: "(Tensor grad_hy, Tensor grad_cy, Tensor gates, Tensor cx, Tensor cy) -> (Tensor, Tensor)",
+    doc: "The gradients of the operands of `_lstm_gates`, from those of its results and the next cell state, all `(N, H)` but the gates.
 
     >>> zeros = torch.zeros(1, 1)
     >>> torch._lstm_gates_backward(zeros, torch.ones(1, 1), torch.zeros(1, 4), zeros, zeros)[1]
@@ -101,9 +101,9 @@ pub static LSTM_GATES_BACKWARD: Operator = Operator {
     batch_rule: BatchRule::Items,
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let state = args.tensor(CX)?;
-            check(args, &[(GRAD, 1), (GRAD_CX, 1), (NEXT, 1), (GATES, 4)], state)?;
-            Ok([args.tensor(GATES)?, state].map(|operand| TensorSpec::new(operand.sizes(), operand.dtype(), operand)).into())
+            let cx = args.tensor(CX)?;
+            check(args, &[(GRAD_HY, 1), (GRAD_CY, 1), (CY, 1), (GATES, 4)], cx)?;
+            Ok([args.tensor(GATES)?, cx].map(|operand| TensorSpec::new(operand.sizes(), operand.dtype(), operand)).into())
         },
         cpu: |args, results| match results[0].dtype().compute() {
             DType::F32 => run_lstm_back::<f32>(args, results),
@@ -111,8 +111,8 @@ pub static LSTM_GATES_BACKWARD: Operator = Operator {
             dtype => Err(Error::unsupported("lstm_cell", dtype)),
         },
         cuda: OnCuda::Own(|args, results| {
-            let (grads, operands) = ([args.tensor(GRAD)?, args.tensor(GRAD_CX)?], [args.tensor(GATES)?, args.tensor(CX)?]);
-            on_cuda::lstm_gates_back([grads[0], grads[1], operands[0], operands[1], args.tensor(NEXT)?], results)
+            let (grads, operands) = ([args.tensor(GRAD_HY)?, args.tensor(GRAD_CY)?], [args.tensor(GATES)?, args.tensor(CX)?]);
+            on_cuda::lstm_gates_back([grads[0], grads[1], operands[0], operands[1], args.tensor(CY)?], results)
         }),
     }),
     derivative: Derivative::NonDifferentiable("if gradients are recorded, the gradient of the gates is composed"),
@@ -122,7 +122,7 @@ pub static LSTM_GATES_BACKWARD: Operator = Operator {
         "RuntimeError",
         "gates of [2, 2] do not fit a state of [2, 3]",
     )],
-    reference: "(lambda i, f, g, o, c: (lambda s: (np.concatenate([s * g * i * (1 - i), s * cx * f * (1 - f), s * i * (1 - g * g), grad * c * o * (1 - o)], -1), s * f))(grad_cx + grad * o * (1 - c * c)))(*(lambda s, g: (s(g[0]), s(g[1]), np.tanh(g[2]), s(g[3])))(lambda x: 1 / (1 + np.exp(-x)), np.split(gates, 4, -1)), np.tanh(next))",
+    reference: "(lambda i, f, g, o, c: (lambda s: (np.concatenate([s * g * i * (1 - i), s * cx * f * (1 - f), s * i * (1 - g * g), grad_hy * c * o * (1 - o)], -1), s * f))(grad_cy + grad_hy * o * (1 - c * c)))(*(lambda s, g: (s(g[0]), s(g[1]), np.tanh(g[2]), s(g[3])))(lambda x: 1 / (1 + np.exp(-x)), np.split(gates, 4, -1)), np.tanh(cy))",
     ..Operator::BASE
 };
 
@@ -131,7 +131,8 @@ pub static GRU_GATES: Operator = Operator {
     name: "_gru_gates",
     variants: Variants::FUNCTION,
     signature: "(Tensor input_gates, Tensor hidden_gates, Tensor hx) -> Tensor",
-    doc: "The next state of a gated recurrent unit, from the gates `(N, 3 * H)` of input and state, and the state `(N, H)`.
+    doc: "The next hidden state of a gated recurrent unit, from the gates `(N, 3 * H)` of input and hidden state, and the hidden state
+`(N, H)`.
 
     >>> torch._gru_gates(torch.zeros(1, 3), torch.zeros(1, 3), torch.ones(1, 1))
     tensor([[0.5000]])",
@@ -140,9 +141,9 @@ pub static GRU_GATES: Operator = Operator {
     batch_rule: BatchRule::Items,
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let state = args.tensor(HX)?;
-            check(args, &[(INPUT_GATES, 3), (HIDDEN_GATES, 3)], state)?;
-            Ok(vec![TensorSpec::new(state.sizes(), args.tensor(INPUT_GATES)?.dtype(), state)])
+            let hx = args.tensor(HX)?;
+            check(args, &[(INPUT_GATES, 3), (HIDDEN_GATES, 3)], hx)?;
+            Ok(vec![TensorSpec::new(hx.sizes(), args.tensor(INPUT_GATES)?.dtype(), hx)])
         },
         cpu: |args, results| match results[0].dtype().compute() {
             DType::F32 => run_gru::<f32>(args, &results[0]),
@@ -177,11 +178,11 @@ fn gradients_of_gru(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
     let (r, z) = ((xr + hr).sigmoid(), (xz + hz).sigmoid());
     let n = (xn + r.clone() * hn.clone()).tanh();
     let slope = |gate: Expr| gate.clone() * (1.0 - gate);
-    let new = d.grad() * (1.0 - z.clone()) * (1.0 - n.clone().square());
-    let update = d.grad() * (d.input(HX) - n) * slope(z.clone());
-    let reset = new.clone() * hn * slope(r.clone());
-    let input = joined(vec![reset.clone(), update.clone(), new.clone()])?;
-    let hidden = joined(vec![reset, update, new * r])?;
+    let to_n = d.grad() * (1.0 - z.clone()) * (1.0 - n.clone().square());
+    let to_z = d.grad() * (d.input(HX) - n) * slope(z.clone());
+    let to_r = to_n.clone() * hn * slope(r.clone());
+    let input = joined(vec![to_r.clone(), to_z.clone(), to_n.clone()])?;
+    let hidden = joined(vec![to_r, to_z, to_n * r])?;
     Ok(vec![Some(input), Some(hidden), Some((d.grad() * z).done()?)])
 }
 
@@ -201,9 +202,9 @@ pub static GRU_GATES_BACKWARD: Operator = Operator {
     batch_rule: BatchRule::Items,
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let state = args.tensor(HX)?;
-            check(args, &[(GRAD, 1), (INPUT_GATES, 3), (HIDDEN_GATES, 3)], state)?;
-            let operands = [args.tensor(INPUT_GATES)?, args.tensor(HIDDEN_GATES)?, state];
+            let hx = args.tensor(HX)?;
+            check(args, &[(GRAD, 1), (INPUT_GATES, 3), (HIDDEN_GATES, 3)], hx)?;
+            let operands = [args.tensor(INPUT_GATES)?, args.tensor(HIDDEN_GATES)?, hx];
             Ok(operands.iter().map(|operand| TensorSpec::new(operand.sizes(), operand.dtype(), operand)).collect())
         },
         cpu: |args, results| match results[0].dtype().compute() {
@@ -255,7 +256,7 @@ fn check(args: &Args, gates: &[(Arg, isize)], state: &Tensor) -> Result<()> {
             )));
         }
     }
-    // torch writes the gates' functions into the products of the state, which come last.
+    // torch writes the gates' functions into the products of the hidden state, which come last.
     match gates.last().map(|&(arg, _)| args.tensor(arg)).transpose()? {
         Some(last) if !last.dtype().is_differentiable() => check_cast(default_dtype(), last.dtype()),
         _ => Ok(()),
@@ -276,8 +277,8 @@ pub(super) fn joined(parts: Vec<Expr>) -> Result<Tensor> {
 
 /// The gates of a long short-term memory, from their sums.
 pub(super) fn activated(sums: Tensor) -> Result<Tensor> {
-    let [enter, keep, fresh, leave] = parts(sums)?;
-    joined(vec![enter.sigmoid(), keep.sigmoid(), fresh.tanh(), leave.sigmoid()])
+    let [i, f, g, o] = parts(sums)?;
+    joined(vec![i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()])
 }
 
 /// The address of a tensor's first element.
@@ -289,24 +290,24 @@ fn run_lstm<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
     use LSTM_GATES::*;
 
     let compute = T::DTYPE;
-    let (gates, state) = (plain(args.tensor(GATES)?, compute)?, plain(args.tensor(CX)?, compute)?);
-    let (out, next) = (workplace(&results[0], compute)?, workplace(&results[1], compute)?);
-    let [rows, n] = [state.sizes()[0] as usize, state.sizes()[1] as usize];
+    let (gates, cx) = (plain(args.tensor(GATES)?, compute)?, plain(args.tensor(CX)?, compute)?);
+    let (hy, cy) = (workplace(&results[0], compute)?, workplace(&results[1], compute)?);
+    let [rows, n] = [cx.sizes()[0] as usize, cx.sizes()[1] as usize];
     {
-        let (g, s) = (gates.storage().pin()?, state.storage().pin()?);
-        let (o, c) = (out.storage().pin()?, next.storage().pin()?);
+        let pins = (gates.storage().pin()?, cx.storage().pin()?);
+        let to = (hy.storage().pin()?, cy.storage().pin()?);
         // SAFETY: row-major operands of these sizes and of the compute dtype; the results are new.
         unsafe {
             lstm::<T>(
                 rows,
                 n,
-                [first::<T>(&g, &gates).cast_const(), first::<T>(&s, &state).cast_const()],
-                [first(&o, &out), first(&c, &next)],
+                [first::<T>(&pins.0, &gates).cast_const(), first::<T>(&pins.1, &cx).cast_const()],
+                [first(&to.0, &hy), first(&to.1, &cy)],
             )
         };
     }
-    settle(&out, &results[0])?;
-    settle(&next, &results[1])
+    settle(&hy, &results[0])?;
+    settle(&cy, &results[1])
 }
 
 fn run_lstm_back<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
@@ -314,7 +315,7 @@ fn run_lstm_back<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
 
     let compute = T::DTYPE;
     let given = |arg| args.tensor(arg).and_then(|tensor| plain(tensor, compute));
-    let operands = [given(GRAD)?, given(GRAD_CX)?, given(GATES)?, given(CX)?, given(NEXT)?];
+    let operands = [given(GRAD_HY)?, given(GRAD_CY)?, given(GATES)?, given(CX)?, given(CY)?];
     let places = [workplace(&results[0], compute)?, workplace(&results[1], compute)?];
     let [rows, n] = [operands[3].sizes()[0] as usize, operands[3].sizes()[1] as usize];
     {
@@ -334,16 +335,16 @@ fn run_gru<T: Float>(args: &Args, result: &Tensor) -> Result<()> {
     let compute = T::DTYPE;
     let input = plain(args.tensor(INPUT_GATES)?, compute)?;
     let hidden = plain(args.tensor(HIDDEN_GATES)?, compute)?;
-    let (state, next) = (plain(args.tensor(HX)?, compute)?, workplace(result, compute)?);
-    let [rows, n] = [state.sizes()[0] as usize, state.sizes()[1] as usize];
+    let (hx, hy) = (plain(args.tensor(HX)?, compute)?, workplace(result, compute)?);
+    let [rows, n] = [hx.sizes()[0] as usize, hx.sizes()[1] as usize];
     {
-        let pins = (input.storage().pin()?, hidden.storage().pin()?, state.storage().pin()?);
-        let to = next.storage().pin()?;
-        let operands: [*mut T; 3] = [first(&pins.0, &input), first(&pins.1, &hidden), first(&pins.2, &state)];
+        let pins = (input.storage().pin()?, hidden.storage().pin()?, hx.storage().pin()?);
+        let to = hy.storage().pin()?;
+        let operands: [*mut T; 3] = [first(&pins.0, &input), first(&pins.1, &hidden), first(&pins.2, &hx)];
         // SAFETY: row-major operands of these sizes and of the compute dtype; the result is new.
-        unsafe { gru::<T>(rows, n, operands.map(<*mut T>::cast_const), first(&to, &next)) };
+        unsafe { gru::<T>(rows, n, operands.map(<*mut T>::cast_const), first(&to, &hy)) };
     }
-    settle(&next, result)
+    settle(&hy, result)
 }
 
 fn run_gru_back<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {

@@ -80,10 +80,10 @@ fn read<'a>(
             Error::runtime(sentence).hint("Each layer and direction needs two weights, and two biases if has_biases.")
         );
     }
-    let hidden = split_states(states)?;
+    let first = split_states(states)?;
     let directions = if args.bool(positions.bidirectional)? { 2 } else { 1 };
     if !is_cut {
-        check_counts(args.int(positions.num_layers)?, directions, params.len() / stride, hidden.len())?;
+        check_counts(args.int(positions.num_layers)?, directions, params.len() / stride, first.len())?;
     }
     let layers = usize::try_from(args.int(positions.num_layers)?)
         .map_err(|_| Error::runtime("num_layers must not be negative"))?;
@@ -109,7 +109,7 @@ fn read<'a>(
             given_batch_sizes: batch_sizes,
             batch_sizes: numbers,
         },
-        hidden,
+        first,
     ))
 }
 
@@ -121,22 +121,22 @@ fn run(args: &Args, kind: Kind, packed: bool) -> Result<Output> {
         return Err(Error::runtime("lstm expects two hidden states"));
     }
     let projected = match states[..] {
-        [output, cell] => size(output, 2)? != size(cell, 2)?,
+        [hidden, cell] => size(hidden, 2)? != size(cell, 2)?,
         _ => false,
     };
     if !packed {
         check_devices(input, &states, &args.tensors(positions.params)?)?;
     }
     let batch_sizes = packed.then(|| args.valued(RNN_TANH_PACKED::BATCH_SIZES)).transpose()?;
-    let first = !packed && args.bool(RNN_TANH::BATCH_FIRST)?;
+    let batch_first = !packed && args.bool(RNN_TANH::BATCH_FIRST)?;
     let turned = |tensor: &Tensor| op!(TRANSPOSE, tensor, 0i64, 1i64);
-    let input = if first { turned(input)? } else { input.clone() };
-    let (network, hidden) = read(args, kind, &positions, projected, batch_sizes, &states)?;
+    let input = if batch_first { turned(input)? } else { input.clone() };
+    let (network, first) = read(args, kind, &positions, projected, batch_sizes, &states)?;
     let mut results = match by_cudnn::run(&network, &input, &states)? {
         Some(results) => results,
-        None => network.results(&input, &hidden)?,
+        None => network.results(&input, &first)?,
     };
-    if first {
+    if batch_first {
         results[0] = turned(&results[0])?;
     }
     Ok(Output::Tuple(results))
@@ -202,7 +202,7 @@ macro_rules! layer_rows {
             ),
             doc: concat!(
                 $what,
-                " over sequences of one length.\n\nShapes: input `(T, N, I)`, with `batch_first` `(N, T, I)`; each of hx `(layers * directions, N, H)`; results: the\nlast layer's outputs `(T, N, directions * H)`, and the last states. `params` has, for each layer and direction, the weights of\nthe input and of the state, and if `has_biases` their biases.\n\n",
+                " over sequences of one length.\n\nShapes: input `(T, N, I)`, with `batch_first` `(N, T, I)`; each of hx `(layers * directions, N, H)`; results: the\nlast layer's outputs `(T, N, directions * H)`, and the last states. `params` has, for each layer and direction, the weights of\nthe input and of the hidden state, and if `has_biases` their biases.\n\n",
                 $example
             ),
             autocast: Autocasts { cpu: Autocast::$autocast, cuda: Autocast::LowerPrecision },

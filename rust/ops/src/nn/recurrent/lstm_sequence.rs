@@ -34,9 +34,9 @@ pub static LSTM_SEQUENCE: Operator = Operator {
     name: "_lstm_sequence",
     variants: Variants::FUNCTION,
     signature: "(Tensor products, Tensor hx, Tensor cx, Tensor w_hh, bool backwards) -> (Tensor, Tensor, Tensor)",
-    doc: "The outputs, states and gates of all steps of a long short-term memory.
+    doc: "The outputs, cells and gates of all steps of a long short-term memory.
 
-Shapes: products of the input with its weights `(T, N, 4 * H)`, hx and cx `(N, H)`, w_hh `(4 * H, H)`; outputs and states
+Shapes: products of the input with its weights `(T, N, 4 * H)`, hx and cx `(N, H)`, w_hh `(4 * H, H)`; outputs and cells
 `(T, N, H)`, activated gates `(T, N, 4 * H)`. With `backwards` the last step is the first.
 
     >>> h = torch.ones(1, 1)
@@ -94,12 +94,12 @@ Shapes: products of the input with its weights `(T, N, 4 * H)`, hx and cx `(N, H
     ..Operator::BASE
 };
 
-/// Steps, sequences and elements of a state; checks products, output, state and weights.
+/// Steps, sequences and elements of a state; checks products, both states and weights.
 fn sizes(args: &Args, operands: [Arg; 4]) -> Result<[isize; 3]> {
-    let [products, output, state, weight] = operands.map(|arg| args.tensor(arg));
-    let (products, output, state, weight) = (products?, output?, state?, weight?);
-    if let ([steps, rows, gates], [count, width]) = (&products.sizes()[..], &state.sizes()[..])
-        && output.sizes() == state.sizes()
+    let [products, hx, cx, weight] = operands.map(|arg| args.tensor(arg));
+    let (products, hx, cx, weight) = (products?, hx?, cx?, weight?);
+    if let ([steps, rows, gates], [count, width]) = (&products.sizes()[..], &cx.sizes()[..])
+        && hx.sizes() == cx.sizes()
         && count == rows
         && *gates == 4 * width
         && weight.sizes()[..] == [*gates, *width]
@@ -110,7 +110,7 @@ fn sizes(args: &Args, operands: [Arg; 4]) -> Result<[isize; 3]> {
         "weights of {} do not fit products of {} and a state of {}",
         Shape(weight.sizes()),
         Shape(products.sizes()),
-        Shape(state.sizes())
+        Shape(cx.sizes())
     )))
 }
 
@@ -143,17 +143,16 @@ fn run<T: Float + GemmElement<Sum = T>>(args: &Args, results: &[Tensor]) -> Resu
     let place = |at: usize| workplace(&results[at], T::DTYPE);
     let places = [place(0)?, place(1)?, place(2)?];
     {
-        let [products, output, state, weight] = &operands;
-        let pins =
-            (products.storage().pin()?, output.storage().pin()?, state.storage().pin()?, weight.storage().pin()?);
+        let [products, hx, cx, weight] = &operands;
+        let pins = (products.storage().pin()?, hx.storage().pin()?, cx.storage().pin()?, weight.storage().pin()?);
         let to = (places[0].storage().pin()?, places[1].storage().pin()?, places[2].storage().pin()?);
         let forward = Forward::<T> {
             products: first(&pins.0, products),
-            output: first(&pins.1, output),
-            state: first(&pins.2, state),
+            hx: first(&pins.1, hx),
+            cx: first(&pins.2, cx),
             weight: first(&pins.3, weight),
             outputs: first(&to.0, &places[0]),
-            states: first(&to.1, &places[1]),
+            cells: first(&to.1, &places[1]),
             gates: first(&to.2, &places[2]),
         };
         // SAFETY: row-major tensors of the compute dtype, whose sizes `infer` has checked; the results are new.
@@ -168,8 +167,8 @@ fn run<T: Float + GemmElement<Sum = T>>(args: &Args, results: &[Tensor]) -> Resu
 pub static LSTM_SEQUENCE_BACKWARD: Operator = Operator {
     name: "_lstm_sequence_backward",
     variants: Variants::FUNCTION,
-    signature: "(Tensor grad_outputs, Tensor? grad_states, Tensor hx, Tensor cx, Tensor w_hh, Tensor outputs, Tensor states, Tensor gates, bool backwards) -> (Tensor, Tensor, Tensor, Tensor)",
-    doc: "The gradients of products, hx, cx and w_hh in `_lstm_sequence`, computed from those of outputs and states.
+    signature: "(Tensor grad_outputs, Tensor? grad_cells, Tensor hx, Tensor cx, Tensor w_hh, Tensor outputs, Tensor cells, Tensor gates, bool backwards) -> (Tensor, Tensor, Tensor, Tensor)",
+    doc: "The gradients of products, hx, cx and w_hh in `_lstm_sequence`, computed from those of outputs and cells.
 
 Shapes: as there.
 
@@ -183,7 +182,7 @@ Shapes: as there.
         infer: |args| {
             let [steps, rows, width] = sizes(args, [GATES, HX, CX, W_HH])?;
             let all = [steps, rows, width];
-            for arg in [GRAD_OUTPUTS, GRAD_STATES, OUTPUTS, STATES] {
+            for arg in [GRAD_OUTPUTS, GRAD_CELLS, OUTPUTS, CELLS] {
                 if let Some(tensor) = args.optional_tensor(arg)
                     && tensor.sizes()[..] != all
                 {
@@ -213,10 +212,10 @@ Shapes: as there.
             let to_products = by_rows(&places[0]);
             // The gradient has the rows of the products, which it does not read.
             let pass = pass(sizes, [&to_products, &hx, &cx, &weight], args.bool(BACKWARDS)?)?;
-            let [outputs, cells, gates] = [OUTPUTS, STATES, GATES].map(|arg| given(arg).map(|tensor| by_rows(&tensor)));
+            let [outputs, cells, gates] = [OUTPUTS, CELLS, GATES].map(|arg| given(arg).map(|tensor| by_rows(&tensor)));
             let found = Results { outputs: outputs?, cells: cells?, gates: gates? };
             let of_outputs = by_rows(&given(GRAD_OUTPUTS)?);
-            let of_cells = if args.has_tensor(GRAD_STATES) { Some(by_rows(&given(GRAD_STATES)?)) } else { None };
+            let of_cells = if args.has_tensor(GRAD_CELLS) { Some(by_rows(&given(GRAD_CELLS)?)) } else { None };
             let [hx, cx, weight] = [1, 2, 3].map(|at| places[at].clone());
             let to = Gradients { products: to_products.clone(), hx, cx: Some(cx), weight };
             pass.backward(&found, [Some(&of_outputs), of_cells.as_ref()], &to)?;
@@ -242,8 +241,8 @@ fn run_backward<T: Float + GemmElement<Sum = T>>(args: &Args, results: &[Tensor]
     }
     let given = |arg| args.tensor(arg).and_then(|tensor| plain(tensor, T::DTYPE));
     let operands =
-        [given(GRAD_OUTPUTS)?, given(HX)?, given(CX)?, given(W_HH)?, given(OUTPUTS)?, given(STATES)?, given(GATES)?];
-    let arriving = args.optional_tensor(GRAD_STATES).map(|tensor| plain(tensor, T::DTYPE)).transpose()?;
+        [given(GRAD_OUTPUTS)?, given(HX)?, given(CX)?, given(W_HH)?, given(OUTPUTS)?, given(CELLS)?, given(GATES)?];
+    let arriving = args.optional_tensor(GRAD_CELLS).map(|tensor| plain(tensor, T::DTYPE)).transpose()?;
     let place = |at: usize| workplace(&results[at], T::DTYPE);
     let places = [place(0)?, place(1)?, place(2)?, place(3)?];
     {
@@ -254,19 +253,19 @@ fn run_backward<T: Float + GemmElement<Sum = T>>(args: &Args, results: &[Tensor]
         let into = |at: usize| first::<T>(&to[at], &places[at]);
         let backward = Backward {
             grad_outputs: from(0),
-            grad_states: match (&arriving, &arriving_pin) {
+            grad_cells: match (&arriving, &arriving_pin) {
                 (Some(tensor), Some(pin)) => first::<T>(pin, tensor),
                 _ => std::ptr::null(),
             },
-            output: from(1),
-            state: from(2),
+            hx: from(1),
+            cx: from(2),
             weight: from(3),
             outputs: from(4),
-            states: from(5),
+            cells: from(5),
             gates: from(6),
             to_products: into(0),
-            to_output: into(1),
-            to_state: into(2),
+            to_hx: into(1),
+            to_cx: into(2),
             to_weight: into(3),
         };
         // SAFETY: row-major tensors of the compute dtype, whose sizes `infer` has checked; the gradients are new.
@@ -296,8 +295,8 @@ fn gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
 fn backward_decomposition(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
     use LSTM_SEQUENCE::*;
 
-    let [outputs, states, gates] = [d.result_of(0).done()?, d.result_of(1).done()?, d.result_of(2).done()?];
-    let [grads, grad_states, grad_gates] = [d.grad_of(0).done()?, d.grad_of(1).done()?, d.grad_of(2).done()?];
+    let [outputs, cells, gates] = [d.result_of(0).done()?, d.result_of(1).done()?, d.result_of(2).done()?];
+    let [grad_outputs, grad_cells, grad_gates] = [d.grad_of(0).done()?, d.grad_of(1).done()?, d.grad_of(2).done()?];
     let steps = outputs.sizes()[0];
     let at = |tensor: &Tensor, step: isize| -> Result<Tensor> {
         let one = sliced(tensor, 0, step, 1, 1)?;
@@ -308,34 +307,34 @@ fn backward_decomposition(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
         if turn == 0 { first } else { Expr::new(at(all, place(turn - 1))) }
     };
     let slope = |gate: Expr| gate.clone() * (1.0 - gate);
-    let mut carried = d.input(HX).zeros_like();
-    let mut kept = d.input(CX).zeros_like();
+    let mut to_hx = d.input(HX).zeros_like();
+    let mut to_cx = d.input(CX).zeros_like();
     let mut weight = d.input(W_HH).zeros_like();
     let mut found = Vec::new();
     for turn in (0..steps).rev() {
         let step = place(turn);
-        let [enter, keep, fresh, leave] = parts(at(&gates, step)?)?;
-        let [of_enter, of_keep, of_fresh, of_leave] = parts(at(&grad_gates, step)?)?;
-        let tanh = Expr::new(at(&states, step)).tanh();
-        let output = Expr::new(at(&grads, step)) + carried;
-        let through = output.clone() * leave.clone() * (1.0 - tanh.clone().square());
-        let state = kept + Expr::new(at(&grad_states, step)) + through;
-        let moved = joined(vec![
-            (state.clone() * fresh.clone() + of_enter) * slope(enter.clone()),
-            (state.clone() * before(turn, d.input(CX), &states) + of_keep) * slope(keep.clone()),
-            (state.clone() * enter + of_fresh) * (1.0 - fresh.square()),
-            (output * tanh + of_leave) * slope(leave),
+        let [i, f, g, o] = parts(at(&gates, step)?)?;
+        let [grad_i, grad_f, grad_g, grad_o] = parts(at(&grad_gates, step)?)?;
+        let tanh = Expr::new(at(&cells, step)).tanh();
+        let to_hy = Expr::new(at(&grad_outputs, step)) + to_hx;
+        let through = to_hy.clone() * o.clone() * (1.0 - tanh.clone().square());
+        let to_cy = to_cx + Expr::new(at(&grad_cells, step)) + through;
+        let to_sums = joined(vec![
+            (to_cy.clone() * g.clone() + grad_i) * slope(i.clone()),
+            (to_cy.clone() * before(turn, d.input(CX), &cells) + grad_f) * slope(f.clone()),
+            (to_cy.clone() * i + grad_g) * (1.0 - g.square()),
+            (to_hy * tanh + grad_o) * slope(o),
         ])?;
-        carried = Expr::from(&moved).matmul(d.input(W_HH));
-        kept = state * keep;
-        weight = weight + Expr::from(&moved).transposed().matmul(before(turn, d.input(HX), &outputs));
-        found.push(moved);
+        to_hx = Expr::from(&to_sums).matmul(d.input(W_HH));
+        to_cx = to_cy * f;
+        weight = weight + Expr::from(&to_sums).transposed().matmul(before(turn, d.input(HX), &outputs));
+        found.push(to_sums);
     }
     if !d.flag(BACKWARDS) {
         found.reverse();
     }
     let products = STACK.tensor([Value::from(found), 0i64.into()])?;
-    Ok(vec![Some(products), Some(carried.done()?), Some(kept.done()?), Some(weight.done()?)])
+    Ok(vec![Some(products), Some(to_hx.done()?), Some(to_cx.done()?), Some(weight.done()?)])
 }
 
 /// `[B, T, N, ..]` as `[T, B * N, ..]`.
@@ -377,7 +376,7 @@ fn batched_lstm_backward(batch: &BatchedCall) -> RuleResult {
     let backwards = batch.args.bool(BACKWARDS)?;
     let sequences = |arg| as_sequences(&batch.tensor(arg)?).map(Value::Own);
     let state = |arg| vmap::merge_batch(&batch.tensor(arg)?).map(Value::Own);
-    let arriving = if batch.args.has_tensor(GRAD_STATES) { sequences(GRAD_STATES)? } else { Value::None };
+    let arriving = if batch.args.has_tensor(GRAD_CELLS) { sequences(GRAD_CELLS)? } else { Value::None };
     let operands = [
         sequences(GRAD_OUTPUTS)?,
         arriving,
@@ -385,7 +384,7 @@ fn batched_lstm_backward(batch: &BatchedCall) -> RuleResult {
         state(CX)?,
         batch.one(W_HH)?.into(),
         sequences(OUTPUTS)?,
-        sequences(STATES)?,
+        sequences(CELLS)?,
         sequences(GATES)?,
         backwards.into(),
     ];

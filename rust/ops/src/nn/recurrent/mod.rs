@@ -1,7 +1,12 @@
 //! Recurrent networks: cells, which compute one step, and layers of them over sequences.
 //!
-//! The products of a whole sequence with the input's weights are one product; each step adds the product of the state
-//! with its weights, and `gates` computes the elementwise part of the step.
+//! The products of a whole sequence with the input's weights are one product; each step adds the product of the hidden
+//! state with its weights, and `gates` computes the elementwise part of the step.
+//!
+//! The words are torch's, in all layers. A state is the hidden state (`hx` before a step, `hy` after it) and, of an LSTM, the
+//! cell state (`cx`, `cy`); those of all steps are `outputs` and `cells`. The gates of an LSTM are `i`, `f`, `g`, `o`: input,
+//! forget, cell and output gate. Those of a GRU are `r`, `z`, `n`: reset, update and new gate. Before they are activated they
+//! are sums.
 //!
 //! `layers` defines the operators for networks. Three paths compute them:
 //! - On CUDA, `by_cudnn` gives all layers to cuDNN, if it is installed and takes them, and neither determinism is asked for nor `vmap` runs.
@@ -121,18 +126,18 @@ fn of_input(args: &Args) -> Result<Tensor> {
     op!(LINEAR, args.tensor(INPUT)?, args.tensor(W_IH)?, args.optional_tensor(B_IH))
 }
 
-/// The same for the state.
-fn of_state(args: &Args, state: &Tensor) -> Result<Tensor> {
+/// The same for the hidden state.
+fn of_hidden(args: &Args, hx: &Tensor) -> Result<Tensor> {
     use RNN_TANH_CELL::*;
 
-    op!(LINEAR, state, args.tensor(W_HH)?, args.optional_tensor(B_HH))
+    op!(LINEAR, hx, args.tensor(W_HH)?, args.optional_tensor(B_HH))
 }
 
 fn simple_cell(args: &Args, activation: &'static Operator) -> Result<Output> {
-    let state = args.tensor(RNN_TANH_CELL::HX)?;
+    let hx = args.tensor(RNN_TANH_CELL::HX)?;
     check_weights(args, 1)?;
-    check_step(args, &[state])?;
-    let products = of_state(args, state)?;
+    check_step(args, &[hx])?;
+    let products = of_hidden(args, hx)?;
     op!(activation, &op!(ADD, &of_input(args)?, &products)?).map(Output::Tensor)
 }
 
@@ -206,11 +211,11 @@ Shapes: input `(N, I)`, hx and result `(N, H)`, w_ih `(3 * H, I)`, w_hh `(3 * H,
     >>> torch.gru_cell(torch.ones(1, 1), torch.ones(1, 1), torch.zeros(3, 1), torch.zeros(3, 1))
     tensor([[0.5000]])",
     implementation: Implementation::CompositeImplicit(|args| {
-        let state = args.tensor(HX)?;
-        check_step(args, &[state])?;
+        let hx = args.tensor(HX)?;
+        check_step(args, &[hx])?;
         check_weights(args, 3)?;
         let input = of_input(args)?;
-        op!(GRU_GATES, &input, &of_state(args, state)?, state).map(Output::Tensor)
+        op!(GRU_GATES, &input, &of_hidden(args, hx)?, hx).map(Output::Tensor)
     }),
     samples: &["t(2, 3), t(2, 2), t(6, 3), t(6, 2)", "t(2, 3), t(2, 2), t(6, 3), t(6, 2), t(6), t(6)"],
     errors: &[(
@@ -226,12 +231,12 @@ Shapes: input `(N, I)`, hx and result `(N, H)`, w_ih `(3 * H, I)`, w_hh `(3 * H,
 pub static LSTM_CELL: Operator = Operator {
     name: "lstm_cell",
     signature: "(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)",
-    doc: "One step of a long short-term memory, from and to an output and a state. The rows of weights and biases are those of
+    doc: "One step of a long short-term memory, from and to a hidden state and a cell state. The rows of weights and biases are those of
 the input, the forget, the cell and the output gate.
 
     i, f, g, o = W_i @ x + b_i + W_h @ h + b_h
-    state = sigmoid(f) * state + sigmoid(i) * tanh(g)
-    out = sigmoid(o) * tanh(state)
+    c = sigmoid(f) * c + sigmoid(i) * tanh(g)
+    h = sigmoid(o) * tanh(c)
 
 Shapes: input `(N, I)`, both of hx and both results `(N, H)`, w_ih `(4 * H, I)`, w_hh `(4 * H, H)`, biases `(4 * H)`.
 
@@ -240,12 +245,12 @@ Shapes: input `(N, I)`, both of hx and both results `(N, H)`, w_ih `(4 * H, I)`,
     (tensor([[0.2311]]), tensor([[0.5000]]))",
     implementation: Implementation::CompositeImplicit(|args| {
         let states = args.tensors(HX)?;
-        let [output, state] = states[..] else { return Err(Error::runtime("lstm_cell expects two hidden states")) };
+        let [hx, cx] = states[..] else { return Err(Error::runtime("lstm_cell expects two hidden states")) };
         check_input(args)?;
         check_weights(args, 4)?;
         check_step(args, &states)?;
-        let products = of_state(args, output)?;
-        LSTM_GATES.call([op!(ADD, &of_input(args)?, &products)?.into(), state.into()])
+        let products = of_hidden(args, hx)?;
+        LSTM_GATES.call([op!(ADD, &of_input(args)?, &products)?.into(), cx.into()])
     }),
     samples: &[
         "t(2, 3), [t(2, 2), t(2, 2)], t(8, 3), t(8, 2)",

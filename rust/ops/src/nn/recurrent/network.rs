@@ -69,9 +69,9 @@ impl Network<'_> {
         let rank = if self.given_batch_sizes.is_some() { 2 } else { 3 };
         has(input, rank)
             && self.batch_sizes.is_some() == self.given_batch_sizes.is_some()
-            && [weights.input, weights.state].iter().chain(&weights.projection).all(|weight| has(weight, 2))
+            && [weights.input, weights.hidden].iter().chain(&weights.projection).all(|weight| has(weight, 2))
             && weights.biases.is_none_or(|biases| biases.iter().all(|bias| has(bias, 1)))
-            && has(&first.output, 2)
+            && has(&first.hidden, 2)
             && first.cell.as_ref().is_none_or(|cell| has(cell, 2))
             && input.sizes()[0] > 0
     }
@@ -82,10 +82,10 @@ impl Network<'_> {
         matches!(products.device(), Device::Cuda(_))
             && weights.projection.is_none()
             && (self.kind != Kind::Lstm || self.batch_sizes.is_some())
-            && ![products, weights.state, &first.output]
+            && ![products, weights.hidden, &first.hidden]
                 .iter()
                 .any(|tensor| tensor.is_wrapper() || !tensor.batch_dims().is_empty())
-            && first.output.numel() > 0
+            && first.hidden.numel() > 0
     }
 
     fn run_recurrent_sequence(
@@ -96,7 +96,7 @@ impl Network<'_> {
         first: &State,
         backwards: bool,
     ) -> Result<(Tensor, State)> {
-        let (count, width) = (first.output.sizes()[0], first.output.sizes()[1]);
+        let (count, width) = (first.hidden.sizes()[0], first.hidden.sizes()[1]);
         let flat = op!(RESHAPE, products, sizes_value(&[-1, self.kind.gates() * width]))?;
         let batch_sizes = match &self.batch_sizes {
             Some(batch_sizes) => batch_sizes.clone(),
@@ -104,23 +104,23 @@ impl Network<'_> {
         };
         let results = RECURRENT_SEQUENCE.call([
             (&flat).into(),
-            (&first.output).into(),
+            (&first.hidden).into(),
             first.cell.as_ref().into(),
-            weights.state.into(),
-            ready.state_bias.as_ref().into(),
+            weights.hidden.into(),
+            ready.hidden_bias.as_ref().into(),
             batch_sizes.clone().into(),
             self.kind.name().into(),
             backwards.into(),
         ])?;
         let [outputs, cells, _] = <[Tensor; 3]>::try_from(results.into_tensors())
             .map_err(|_| Error::runtime("a sequence without results"))?;
-        let output = last(&outputs, &batch_sizes, backwards)?;
+        let hidden = last(&outputs, &batch_sizes, backwards)?;
         let cell = first.cell.as_ref().map(|_| last(&cells, &batch_sizes, backwards)).transpose()?;
         let outputs = match self.batch_sizes {
             Some(_) => outputs,
             None => op!(RESHAPE, &outputs, sizes_value(&[-1, count, width]))?,
         };
-        Ok((outputs, State { output, cell }))
+        Ok((outputs, State { hidden, cell }))
     }
 
     fn run_fast(&self, input: &Tensor, weights: &Weights, first: &State, backwards: bool) -> Result<(Tensor, State)> {
@@ -144,11 +144,11 @@ impl Network<'_> {
         }
     }
 
-    /// The last layer's outputs, and the last states of all layers and directions, stacked: outputs, and cells if there are some.
+    /// The last layer's outputs, and the last states of all layers and directions, stacked: hidden states, and cells if there are some.
     pub(super) fn results(&self, input: &Tensor, first: &[State]) -> Result<Vec<Tensor>> {
         let (output, last) = self.run(input, first)?;
-        let (outputs, cells): (Vec<_>, Vec<_>) = last.into_iter().map(|state| (state.output, state.cell)).unzip();
-        let mut results = vec![output, STACK.tensor([Value::from(outputs), 0i64.into()])?];
+        let (hidden, cells): (Vec<_>, Vec<_>) = last.into_iter().map(|state| (state.hidden, state.cell)).unzip();
+        let mut results = vec![output, STACK.tensor([Value::from(hidden), 0i64.into()])?];
         if self.kind == Kind::Lstm {
             let cells: Vec<Tensor> = cells.into_iter().flatten().collect();
             results.push(STACK.tensor([Value::from(cells), 0i64.into()])?);
@@ -187,24 +187,24 @@ impl Network<'_> {
 /// All steps at once, if a fused kernel supports them; operands that do not match are left to the steps, which
 /// raise the error.
 fn run_fused(weights: &Weights, products: &Tensor, first: &State, backwards: bool) -> Result<Option<(Tensor, State)>> {
-    let State { output, cell: Some(cell) } = first else { return Ok(None) };
+    let State { hidden, cell: Some(cell) } = first else { return Ok(None) };
     let fits = weights.projection.is_none()
         && products.rank() == 3
-        && output.sizes() == cell.sizes()
-        && [output, cell, weights.state].iter().all(|tensor| tensor.dtype() == products.dtype() && tensor.rank() == 2)
-        && output.sizes()[0] == products.sizes()[1]
-        && weights.state.sizes()[..] == [products.sizes()[2], output.sizes()[1]]
-        && products.sizes()[2] == 4 * output.sizes()[1];
+        && hidden.sizes() == cell.sizes()
+        && [hidden, cell, weights.hidden].iter().all(|tensor| tensor.dtype() == products.dtype() && tensor.rank() == 2)
+        && hidden.sizes()[0] == products.sizes()[1]
+        && weights.hidden.sizes()[..] == [products.sizes()[2], hidden.sizes()[1]]
+        && products.sizes()[2] == 4 * hidden.sizes()[1];
     if !fits {
         return Ok(None);
     }
-    let values = [products.into(), output.into(), cell.into(), weights.state.into(), backwards.into()];
+    let values = [products.into(), hidden.into(), cell.into(), weights.hidden.into(), backwards.into()];
     let results = LSTM_SEQUENCE.call(values)?.into_tensors();
     let [outputs, cells, _] =
         <[Tensor; 3]>::try_from(results).map_err(|_| Error::runtime("a sequence without results"))?;
     let last = if backwards { 0 } else { products.sizes()[0] - 1 };
     let at = |all: &Tensor| op!(RESHAPE, &sliced(all, 0, last, 1, 1)?, sizes_value(&all.sizes()[1..]));
-    let state = State { output: at(&outputs)?, cell: Some(at(&cells)?) };
+    let state = State { hidden: at(&outputs)?, cell: Some(at(&cells)?) };
     Ok(Some((outputs, state)))
 }
 
@@ -235,8 +235,8 @@ pub(super) fn split_states(states: &[&Tensor]) -> Result<Vec<State>> {
     }
     let cells = if lists.len() > 1 { lists.pop() } else { None };
     let mut cells = cells.into_iter().flatten();
-    let outputs = lists.into_iter().flatten();
-    Ok(outputs.map(|output| State { output, cell: cells.next() }).collect())
+    let hidden = lists.into_iter().flatten();
+    Ok(hidden.map(|hidden| State { hidden, cell: cells.next() }).collect())
 }
 
 /// The given numbers of sequences, which need not fit the input: the steps raise the errors.

@@ -1,7 +1,7 @@
 //! Passes over a whole sequence on GPUs, of a layer in one direction, forward and backward. Sequences of one length and packed ones
 //! are the same to them: rows of steps.
 //!
-//! A step is a product with the state's weights and one kernel for its elementwise part, which write into the tensors of the whole
+//! A step is a product with the hidden state's weights and one kernel for its elementwise part, which write into the tensors of the whole
 //! sequence. The gradient of the weights is one product over all steps.
 
 use rushlight_autograd::Tensor;
@@ -130,7 +130,7 @@ pub(super) struct Pass<'a> {
 }
 
 /// The results of a pass forward: outputs, the cells of an LSTM, and what the gradients need of the gates: those of an LSTM, and of a
-/// gated unit the sums of the state's part.
+/// gated unit the sums of the hidden state's part.
 pub(super) struct Results {
     pub outputs: Tensor,
     pub cells: Tensor,
@@ -271,12 +271,12 @@ impl Pass<'_> {
                 }
                 (Kind::Lstm, Some(before_cells), Some(to_cells)) => on_cuda::lstm_step_back(LstmStep {
                     gates: &at(&results.gates),
-                    before: &at(before_cells),
-                    cell: &at(&results.cells),
-                    grad_output: &grad,
-                    grad_cell: of_cells.as_ref().map(at).as_ref(),
+                    cx: &at(before_cells),
+                    cy: &at(&results.cells),
+                    grad_hy: &grad,
+                    grad_cy: of_cells.as_ref().map(at).as_ref(),
                     to_sums: &to_products,
-                    to_cell: &rows(to_cells, 0, self.steps.batch_sizes[step]),
+                    to_cx: &rows(to_cells, 0, self.steps.batch_sizes[step]),
                 })?,
                 (Kind::Lstm, ..) => return Err(without_cells()),
             }

@@ -65,10 +65,10 @@ fn read<'a>(args: &'a Args) -> Result<Pass<'a>> {
 /// The results of a pass forward, composed of operators that are recorded.
 fn composed(args: &Args) -> Result<Vec<Tensor>> {
     let pass = read(args)?;
-    let layer = Layer::of_state(pass.kind, pass.weight, pass.bias)?;
+    let layer = Layer::of_hidden(pass.kind, pass.weight, pass.bias)?;
     let (batch_sizes, backwards) = (args.ints(RECURRENT_SEQUENCE::BATCH_SIZES)?, pass.steps.backwards);
     let given = SPLIT_WITH_SIZES.call([pass.products.into(), batch_sizes.into()])?.into_tensors();
-    // What each step leaves besides its output, in the order in which they run.
+    // What each step leaves besides its hidden state, in the order in which they run.
     let (cells, gates) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
     let step = |input: &Tensor, state: &State| {
         let sums = layer.sums(input, state)?;
@@ -81,7 +81,7 @@ fn composed(args: &Args) -> Result<Vec<Tensor>> {
         }
         Ok(next)
     };
-    let first = State { output: pass.hx.clone(), cell: pass.cx.cloned() };
+    let first = State { hidden: pass.hx.clone(), cell: pass.cx.cloned() };
     let (outputs, _) = run_packed(&step, &|at| Ok(given[at].clone()), batch_sizes, first, backwards)?;
     let joined = |list: RefCell<Vec<Tensor>>| {
         let mut list = list.into_inner();

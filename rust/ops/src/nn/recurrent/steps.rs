@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// The number of states: outputs, and the cells of an LSTM.
+    /// The number of states: the hidden one, and the cell of an LSTM.
     pub fn states(self) -> usize {
         if self == Kind::Lstm { 2 } else { 1 }
     }
@@ -47,11 +47,11 @@ impl Kind {
 
 /// The weights of a layer in one direction.
 pub(super) struct Weights<'a> {
+    /// torch's `w_ih` and `w_hh`.
     pub input: &'a Tensor,
-    /// The weight of the state, torch's `w_hh`.
-    pub state: &'a Tensor,
+    pub hidden: &'a Tensor,
     pub biases: Option<[&'a Tensor; 2]>,
-    /// The projection of an LSTM's outputs.
+    /// The projection of an LSTM's hidden states.
     pub projection: Option<&'a Tensor>,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Weights<'a> {
         let stride = Weights::count(has_biases, projected);
         let of = |layer: &[&'a Tensor]| Weights {
             input: layer[0],
-            state: layer[1],
+            hidden: layer[1],
             biases: has_biases.then(|| [layer[2], layer[3]]),
             projection: projected.then(|| layer[stride - 1]),
         };
@@ -76,25 +76,25 @@ impl<'a> Weights<'a> {
 
     /// The parameters, in the order of the list.
     pub fn each(&self) -> impl Iterator<Item = &'a Tensor> {
-        [self.input, self.state].into_iter().chain(self.biases.into_iter().flatten()).chain(self.projection)
+        [self.input, self.hidden].into_iter().chain(self.biases.into_iter().flatten()).chain(self.projection)
     }
 }
 
-/// Output and state; they differ only for an LSTM.
+/// The hidden state, which is also a step's output, and the cell state of an LSTM.
 #[derive(Clone)]
 pub(super) struct State {
-    pub output: Tensor,
+    pub hidden: Tensor,
     pub cell: Option<Tensor>,
 }
 
 impl State {
     fn each(&self, change: impl Fn(&Tensor) -> Result<Tensor>) -> Result<State> {
-        Ok(State { output: change(&self.output)?, cell: self.cell.as_ref().map(change).transpose()? })
+        Ok(State { hidden: change(&self.hidden)?, cell: self.cell.as_ref().map(change).transpose()? })
     }
 
     /// The states of the sequences `start..end`.
     fn rows(&self, start: i64, end: i64) -> Result<State> {
-        if start == 0 && self.output.sizes().first() == Some(&(end as isize)) {
+        if start == 0 && self.hidden.sizes().first() == Some(&(end as isize)) {
             return Ok(self.clone());
         }
         self.each(|tensor| op!(NARROW, tensor, 0i64, start, end.wrapping_sub(start)))
@@ -106,7 +106,7 @@ impl State {
             (Some(a), Some(b)) => Some(joined(a, b)?),
             _ => None,
         };
-        Ok(State { output: joined(self.output, other.output)?, cell })
+        Ok(State { hidden: joined(self.hidden, other.hidden)?, cell })
     }
 }
 
@@ -129,7 +129,7 @@ pub(super) fn run_steps(step: &Step, steps: Vec<Tensor>, first: State, backwards
     let mut outputs = Vec::with_capacity(steps.len());
     let take = |input: &Tensor, state: &mut State, outputs: &mut Vec<Tensor>| -> Result<()> {
         *state = step(input, state)?;
-        outputs.push(state.output.clone());
+        outputs.push(state.hidden.clone());
         Ok(())
     };
     if backwards {
@@ -166,7 +166,7 @@ pub(super) fn run_packed(
             }
             running = wanted;
             state = step(&rows(at)?, &state)?;
-            outputs.push(state.output.clone());
+            outputs.push(state.hidden.clone());
         }
         outputs.reverse();
         return Ok((joined(outputs)?, state));
@@ -182,7 +182,7 @@ pub(super) fn run_packed(
         }
         running = wanted;
         state = step(&input, &state)?;
-        outputs.push(state.output.clone());
+        outputs.push(state.hidden.clone());
     }
     while let Some(shorter) = ended.pop() {
         state = state.below(shorter)?;
