@@ -79,7 +79,7 @@ def set_rng_state(new_state: Tensor) -> None:
 # Names that load when they are first used: modules, and functions in modules of their own.
 _SUBMODULES = frozenset(
     "accelerator amp ao array_api autograd backends compiler cpu cuda distributed distributions export fft func functional futures fx hub jit "
-    "library linalg masked monitor mps mtia multiprocessing nested nn npz onnx ops optim overrides package profiler quantization quasirandom random return_types safetensors serialization signal sparse special "
+    "library linalg masked monitor mps mtia multiprocessing nested nn npz numa onnx ops optim overrides package profiler quantization quasirandom random return_types safetensors serialization signal sparse special "
     "storage testing torch_version types utils version xpu __config__ __future__".split()
 )
 _HIDDEN_SUBMODULES = (
@@ -264,6 +264,7 @@ if TYPE_CHECKING:
     from rushlight import nested as nested
     from rushlight import nn as nn
     from rushlight import npz as npz
+    from rushlight import numa as numa
     from rushlight import onnx as onnx
     from rushlight import ops as ops
     from rushlight import optim as optim

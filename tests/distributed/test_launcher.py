@@ -16,7 +16,7 @@ from rushlight.distributed.elastic import rendezvous
 from rushlight.distributed.elastic.agent.server import RunResult, Worker, WorkerSpec, WorkerState
 from rushlight.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from rushlight.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std, start_processes, to_map
-from rushlight.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+from rushlight.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure, record
 from rushlight.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 from rushlight.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from rushlight.distributed.launcher import LaunchConfig, elastic_launch
@@ -70,6 +70,16 @@ def test_the_error_of_a_function_is_told():
     told = str(found.value).splitlines()
     assert told[0] == "_fail FAILED" and told[-1] == "    ValueError: no data"
     assert found.value.failures[1].message["message"] == "ValueError: no data"
+
+
+def test_an_error_without_a_place_for_it(monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", "/none/error.json")
+    with pytest.raises(ValueError, match="no data"):
+        record(_raise)()
+
+
+def _raise():
+    raise ValueError("no data")
 
 
 def _fail_once(path):

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+import rushlight as torch
 from rushlight import _C
 from rushlight._set_module import set_module
 
@@ -137,6 +138,29 @@ def is_backend_available(backend):
     """
     names = [pair.rpartition(":")[2] for pair in backend.lower().split(",")]
     return all(name in (Backend.GLOO, Backend.MPI) or (name == Backend.NCCL and is_nccl_available()) for name in names)
+
+
+def check_device(device):
+    """The GPU that the caller names for this process."""
+    if isinstance(device, int):
+        device = torch.device("cuda", device)
+    if device is None:
+        return None
+    if device.type == "cuda" and torch.cuda.device_count() == 0:
+        raise ValueError(
+            f"device_id {device} does not match the current compilation's accelerator support: None. "
+            "Please use a different compiled version that supports your accelerator."
+        )
+    if device.type == "cuda" and device.index is None:
+        raise ValueError("Please use a device_id with index.")
+    if device.type == "cuda" and device.index >= torch.cuda.device_count():
+        raise ValueError(
+            f"device_id {device} is out of range. Please use a device index less than "
+            f"the number of accelerators available: {torch.cuda.device_count()}."
+        )
+    if device.type != "cuda":
+        raise ValueError("init_process_group device_id parameter must be an accelerator with an index")
+    return device
 
 
 set_module("rushlight.distributed", Backend, BackendConfig)

@@ -247,7 +247,7 @@ def init_process_group(
         raise ValueError("trying to initialize the default process group twice!")
     if store is not None and init_method is not None:
         raise AssertionError("Cannot specify both init_method and store.")
-    device_id = _check_device(device_id)
+    device_id = _backends.check_device(device_id)
     if backend is None and device_id is not None:
         backend = Backend.default_device_backend_map[device_id.type]
     timeout = _check_timeout(timeout, backend)
@@ -282,29 +282,6 @@ def init_process_group(
         raise
     _world.default.first_device = device_id if is_first else None
     _world.made = 1
-
-
-def _check_device(device):
-    """The GPU that the caller names for this process."""
-    if isinstance(device, int):
-        device = torch.device("cuda", device)
-    if device is None:
-        return None
-    if device.type == "cuda" and torch.cuda.device_count() == 0:
-        raise ValueError(
-            f"device_id {device} does not match the current compilation's accelerator support: None. "
-            "Please use a different compiled version that supports your accelerator."
-        )
-    if device.type == "cuda" and device.index is None:
-        raise ValueError("Please use a device_id with index.")
-    if device.type == "cuda" and device.index >= torch.cuda.device_count():
-        raise ValueError(
-            f"device_id {device} is out of range. Please use a device index less than "
-            f"the number of accelerators available: {torch.cuda.device_count()}."
-        )
-    if device.type != "cuda":
-        raise ValueError("init_process_group device_id parameter must be an accelerator with an index")
-    return device
 
 
 def _check_options(options, config):
@@ -489,7 +466,7 @@ def new_group(
     """
     world = get_default_group()
     timeout = world._timeout if timeout is None else _check_timeout(timeout)
-    device_id = _check_device(device_id)
+    device_id = _backends.check_device(device_id)
     config = world._config if backend is None else BackendConfig(backend)
     _backends.check(config)
     _check_options(pg_options, config)

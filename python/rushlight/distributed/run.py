@@ -23,6 +23,21 @@ from rushlight.distributed.elastic.multiprocessing.errors import ChildFailedErro
 from rushlight.distributed.elastic.rendezvous import RendezvousError
 from rushlight.distributed.launcher.api import LaunchConfig, elastic_launch
 from rushlight.distributed.store import DistError
+from rushlight.numa.binding import AffinityMode, NumaOptions
+
+__all__ = [
+    "config_from_args",
+    "determine_local_world_size",
+    "get_args_parser",
+    "main",
+    "parse_args",
+    "parse_min_max_nnodes",
+    "run",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def _flag(parser, name, *short, **options):
@@ -76,6 +91,12 @@ def get_args_parser():
         "--logs-specs",
         default=None,
         help="the name of an installed class that divides output (torchrun.logs_specs)",
+    )
+    _flag(
+        parser,
+        "--numa-binding",
+        choices=[mode.value for mode in AffinityMode],
+        help="the CPUs of each process, near its GPU: those of the node or socket, a part of the node's cores, or cores that share a cache",
     )
     _flag(parser, "--event-log-handler", default="null", help="console: write what happens to processes to stderr")
     _flag(
@@ -201,6 +222,7 @@ def config_from_args(args):
         log_line_prefix_template=os.environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
         local_addr=args.local_addr,
         event_log_handler=args.event_log_handler,
+        numa_options=None if args.numa_binding is None else NumaOptions(AffinityMode(args.numa_binding)),
         signals_to_handle=args.signals_to_handle,
         virtual_local_rank=args.virtual_local_rank,
         shutdown_timeout=args.shutdown_timeout,

@@ -12,6 +12,7 @@ from rushlight.distributed.elastic.multiprocessing import DefaultLogsSpecs, Logs
 from rushlight.distributed.elastic.multiprocessing.errors import ChildFailedError
 from rushlight.distributed.elastic.rendezvous import RendezvousParameters
 from rushlight.distributed.elastic.rendezvous.registry import get_rendezvous_handler
+from rushlight.numa.binding import NumaOptions
 
 __all__ = ["LaunchConfig", "elastic_launch", "launch_agent"]
 
@@ -41,6 +42,7 @@ class LaunchConfig:
         metrics_cfg: accepted.
         local_addr: the host name of this machine.
         event_log_handler: where events go.
+        numa_options: `torch.numa.binding.NumaOptions`, which bind processes to CPUs near their GPUs.
         signals_to_handle: the signals that end the processes.
         virtual_local_rank: every process sees its own GPU alone, and has the LOCAL_RANK 0.
         shutdown_timeout: the seconds before processes that do not end are killed, by default 30.
@@ -63,6 +65,7 @@ class LaunchConfig:
     metrics_cfg: dict[str, str] = field(default_factory=dict)
     local_addr: str | None = None
     event_log_handler: str = "null"
+    numa_options: NumaOptions | None = None
     signals_to_handle: str = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
     virtual_local_rank: bool = False
     shutdown_timeout: int | None = None
@@ -111,6 +114,7 @@ def launch_agent(config, entrypoint, args):
             max_restarts=config.max_restarts,
             monitor_interval=config.monitor_interval,
             event_log_handler=config.event_log_handler,
+            numa_options=config.numa_options,
             virtual_local_rank=config.virtual_local_rank,
         )
         agent = LocalElasticAgent(

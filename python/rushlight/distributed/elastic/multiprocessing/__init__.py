@@ -35,7 +35,9 @@ def __dir__() -> list[str]:
     return [*__all__, "api", "errors"]
 
 
-def start_processes(name, entrypoint, args, envs, logs_specs, log_line_prefixes=None, start_method="spawn"):
+def start_processes(
+    name, entrypoint, args, envs, logs_specs, log_line_prefixes=None, start_method="spawn", numa_options=None
+):
     """Starts a function or a command in several processes.
 
     Args:
@@ -46,6 +48,7 @@ def start_processes(name, entrypoint, args, envs, logs_specs, log_line_prefixes=
         logs_specs: where output goes, a `LogsSpecs`.
         log_line_prefixes: what stands before each process's lines on the terminal.
         start_method: how processes of a function start: ``"spawn"``, ``"fork"`` or ``"forkserver"``.
+        numa_options: `torch.numa.binding.NumaOptions`, which bind each process to CPUs near the GPU of its local rank.
 
     Returns:
         a `PContext`.
@@ -60,9 +63,11 @@ def start_processes(name, entrypoint, args, envs, logs_specs, log_line_prefixes=
     {0: 8, 1: 16}
     """
     if callable(entrypoint):
-        made = MultiprocessContext(name, entrypoint, args, envs, start_method, logs_specs, log_line_prefixes)
+        made = MultiprocessContext(
+            name, entrypoint, args, envs, start_method, logs_specs, log_line_prefixes, numa_options
+        )
     else:
-        made = SubprocessContext(name, entrypoint, args, envs, logs_specs, log_line_prefixes)
+        made = SubprocessContext(name, entrypoint, args, envs, logs_specs, log_line_prefixes, numa_options)
     try:
         made.start()
     except BaseException as error:

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
+from rushlight._set_module import set_module
+from rushlight.numa.binding import cpus_for
+
 from ._logs import DefaultLogsSpecs, LogsDest, LogsSpecs, Std, to_map
 from ._signals import SignalException, held
 from .errors import ProcessFailure, record
@@ -36,14 +39,18 @@ def __dir__() -> list[str]:
     return __all__
 
 
+set_module(__name__, DefaultLogsSpecs, LogsDest, LogsSpecs, SignalException, Std, to_map)
+
 _PR_SET_PDEATHSIG = 1
 
 
-def _ends_with(parent):
-    """What a new process calls first, so that it gets SIGTERM when the launcher ends, however that happens."""
+def _ends_with(parent, cpus=None):
+    """What a new process calls first, so that it gets SIGTERM when the launcher ends, however that happens, and uses these CPUs."""
     library = ctypes.CDLL(None)
 
     def begin():
+        if cpus is not None:
+            os.sched_setaffinity(0, cpus)
         library.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -81,19 +88,20 @@ class PContext(abc.ABC):
         envs: variables that each process gets besides those of the launcher.
         logs_specs: where output goes.
         log_line_prefixes: what stands before a process's lines on the terminal, by default ``[name0]:``.
+        numa_options: `NumaOptions`, which bind each process to CPUs near the GPU of its local rank.
 
     Raises:
         RuntimeError: `args` and `envs` have not the same local ranks, from 0 on.
     """
 
-    def __init__(self, name, entrypoint, args, envs, logs_specs, log_line_prefixes=None):
+    def __init__(self, name, entrypoint, args, envs, logs_specs, log_line_prefixes=None, numa_options=None):
         for what, found in (("args", args), ("envs", envs)):
             if set(found) != set(range(len(args))):
                 raise RuntimeError(
                     f"{what}, local rank mapping mismatch, expected: {set(range(len(args)))}, actual: {set(found)}"
                 )
         self.name, self.entrypoint, self.args, self.envs = name, entrypoint, args, envs
-        self.nprocs, self._prefixes = len(args), log_line_prefixes or {}
+        self.nprocs, self._prefixes, self._numa = len(args), log_line_prefixes or {}, numa_options
         self._logs = logs_specs.reify(envs)
         self.stdouts, self.stderrs = self._logs.stdouts, self._logs.stderrs
         self.error_files = self._logs.error_files
@@ -223,7 +231,7 @@ class SubprocessContext(PContext):
         return subprocess.Popen(
             [self.entrypoint, *map(str, self.args[rank])],
             env={**os.environ, **env},
-            preexec_fn=_ends_with(os.getpid()),
+            preexec_fn=_ends_with(os.getpid(), None if self._numa is None else cpus_for(self._numa, rank)),
             **targets,
         )
 
@@ -239,12 +247,14 @@ class MultiprocessContext(PContext):
     """Processes of a function (`PContext`).
 
     Args:
-        name, entrypoint, args, envs, logs_specs, log_line_prefixes: as for `PContext`.
+        name, entrypoint, args, envs, logs_specs, log_line_prefixes, numa_options: as for `PContext`.
         start_method: ``"spawn"``, ``"fork"`` or ``"forkserver"``.
     """
 
-    def __init__(self, name, entrypoint, args, envs, start_method, logs_specs, log_line_prefixes=None):
-        super().__init__(name, entrypoint, args, envs, logs_specs, log_line_prefixes)
+    def __init__(
+        self, name, entrypoint, args, envs, start_method, logs_specs, log_line_prefixes=None, numa_options=None
+    ):
+        super().__init__(name, entrypoint, args, envs, logs_specs, log_line_prefixes, numa_options)
         self._context = multiprocessing.get_context(start_method)
         self._results: dict[int, Connection] = {}
         self._values: dict[int, Any] = {}
@@ -253,7 +263,8 @@ class MultiprocessContext(PContext):
         own, theirs = self._context.Pipe()
         with theirs:
             process = self._context.Process(
-                target=_call, args=(self.entrypoint, self.args[rank], env, streams, theirs, os.getpid())
+                target=_call,
+                args=(self.entrypoint, self.args[rank], env, streams, theirs, os.getpid(), self._numa, rank),
             )
             process.start()
         self._results[rank] = own
@@ -281,8 +292,12 @@ class MultiprocessContext(PContext):
             results.close()
 
 
-def _call(function, args, env, streams, results, parent):
+def _call(function, args, env, streams, results, parent, numa, rank):
     """Calls the function in a new process. Sends what it returns, and waits until that has been read."""
+    # Here, because a GPU that the launcher has asked about could not be used in forked processes.
+    cpus = None if numa is None else cpus_for(numa, rank)
+    if cpus is not None:
+        os.sched_setaffinity(0, cpus)
     # A server of forks is the parent of its processes, and ends by itself.
     if os.getppid() == parent:
         _ends_with(parent)()

@@ -16,6 +16,7 @@ from rushlight.distributed.elastic.multiprocessing import SignalException, _sign
 from rushlight.distributed.elastic.multiprocessing.errors import ProcessFailure
 from rushlight.distributed.elastic.rendezvous import RendezvousGracefulExitError, RendezvousHandler
 from rushlight.distributed.store import DistError
+from rushlight.numa.binding import NumaOptions
 
 from ._events import Events
 from ._round import Round
@@ -43,6 +44,7 @@ class WorkerSpec:
         master_port, master_addr: accepted; the rendezvous gives the address.
         local_addr: accepted.
         event_log_handler: where events go.
+        numa_options: `torch.numa.binding.NumaOptions`, which bind workers to CPUs near their GPUs.
         virtual_local_rank: each worker sees its own GPU alone, and has the LOCAL_RANK 0.
 
     Raises:
@@ -61,6 +63,7 @@ class WorkerSpec:
     master_addr: str | None = None
     local_addr: str | None = None
     event_log_handler: str = "null"
+    numa_options: NumaOptions | None = None
     virtual_local_rank: bool = False
 
     def __post_init__(self):

@@ -93,6 +93,7 @@ class LocalElasticAgent(SimpleElasticAgent):
             logs_specs=self._logs_specs,
             log_line_prefixes=prefixes,
             start_method=self._start_method,
+            numa_options=spec.numa_options,
         )
         return self._context.pids()
 

@@ -1,5 +1,6 @@
 """Errors of the processes of torchrun."""
 
+import contextlib
 import functools
 import json
 import os
@@ -119,7 +120,8 @@ class ErrorHandler:
         if path:
             told = "".join(traceback.format_exception(e))
             details = {"py_callstack": told, "timestamp": str(int(time.time()))}
-            with open(path, "w") as file:
+            # The error itself matters more than its record.
+            with contextlib.suppress(OSError), open(path, "w") as file:
                 json.dump({"message": {"message": f"{type(e).__name__}: {e}", "extraInfo": details}}, file)
 
 
