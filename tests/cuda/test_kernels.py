@@ -1,6 +1,14 @@
-"""The device functions compile for cards. NVRTC, the compiler, needs neither a card nor a driver: it is in the extra `dev`."""
+"""Kernels compile for cards. NVRTC, the compiler, needs neither a card nor a driver: it is in the extra `dev`.
 
+`tests/data/registers.txt` lists the registers that each kernel needs. What its compiler has compiled from the same text is not compiled
+again, unless the run is thorough. Whoever changes a kernel, or has a later compiler, writes the file again, and reads what has changed:
+
+    python tests/cuda/test_kernels.py
+"""
+
+import concurrent.futures
 import ctypes
+import hashlib
 import importlib.metadata
 import os
 import re
@@ -9,7 +17,11 @@ from pathlib import Path
 import pytest
 
 KERNELS = Path(__file__).parents[2] / "rust/cuda/src/kernels"
+RECORD = Path(__file__).parents[1] / "data/registers.txt"
 ARCHITECTURES = (80, 90, 100)
+#: Compiled in every run, so that the compiler is called.
+FRESH = "elementwise"
+EXPRESSIONS = '#include "expressions.cuh"\n'
 #: Functions that stay functions, so that each is in the result, and the least that the compiler can do to them.
 OPTIONS = (
     "--std=c++17",
@@ -21,18 +33,23 @@ OPTIONS = (
 )
 
 
+def load():
+    """NVRTC, or None if it is not installed."""
+    try:
+        files = importlib.metadata.files("nvidia-cuda-nvrtc") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    [library] = [file for file in files if re.fullmatch(r"libnvrtc\.so\.\d+", file.name)]
+    return ctypes.CDLL(str(library.locate()))
+
+
 @pytest.fixture(scope="module")
 def nvrtc():
     if "softcuda" in os.environ.get("LD_LIBRARY_PATH", ""):
         pytest.skip(
             "NVIDIA's NVRTC would take the place of that of the card made of software for the rest of the process"
         )
-    try:
-        files = importlib.metadata.files("nvidia-cuda-nvrtc") or []
-    except importlib.metadata.PackageNotFoundError:
-        pytest.skip("nvidia-cuda-nvrtc is not installed")
-    [library] = [file for file in files if re.fullmatch(r"libnvrtc\.so\.\d+", file.name)]
-    return ctypes.CDLL(str(library.locate()))
+    return load() or pytest.skip("nvidia-cuda-nvrtc is not installed")
 
 
 def text_of(nvrtc, program, what):
@@ -353,42 +370,125 @@ SKELETONS["reduce of packs"] = (
 )
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("skeleton", SKELETONS)
-def test_skeletons_compile(nvrtc, skeleton, architecture):
-    """Kernels are compiled for cards without spilling registers, and without copies of their parameters in each thread's memory."""
+def version(nvrtc):
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    assert nvrtc.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)) == 0
+    return f"{major.value}.{minor.value}"
+
+
+def digest(text):
+    """What decides the code of a program, besides the compiler: its text and the headers that it includes."""
+    parts, waiting = [text], re.findall(r'#include "(\S+)"', text)
+    seen = set(waiting)
+    for name in waiting:
+        parts.append((KERNELS / name).read_text())
+        new = dict.fromkeys(re.findall(r'#include "(\S+)"', parts[-1])).keys() - seen
+        waiting += sorted(new)
+        seen |= new
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def compiled(nvrtc, text, options, architecture):
+    """The log and the machine code of a program."""
     program = ctypes.c_void_p()
-    assert (
-        nvrtc.nvrtcCreateProgram(ctypes.byref(program), SKELETONS[skeleton].encode(), b"kernel.cu", 0, None, None) == 0
-    )
-    texts = ("--std=c++17", "--fmad=false", "--ptxas-options=-v", f"--include-path={KERNELS}")
-    options = [option.encode() for option in (*texts, f"--gpu-architecture=sm_{architecture}")]
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernel.cu", 0, None, None) == 0
+    options = [option.encode() for option in (*options, f"--gpu-architecture=sm_{architecture}")]
     try:
         status = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
         log = text_of(nvrtc, program, "ProgramLog").decode()
+        assert status == 0, log
+        return log, text_of(nvrtc, program, "CUBIN")
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-    assert status == 0, log
-    spilled = re.findall(r"(\d+) bytes spill stores", log)
-    assert spilled and set(spilled) == {"0"}, log
-    assert max(int(size) for size in re.findall(r"(\d+) bytes stack frame", log)) < 256, log
+
+
+def registers(nvrtc, skeleton):
+    """For each kernel, the registers that it needs on each architecture. None of them is spilled, and threads have no copies of
+    their parameters."""
+    found = {}
+    for architecture in ARCHITECTURES:
+        options = ("--std=c++17", "--fmad=false", "--ptxas-options=-v", f"--include-path={KERNELS}")
+        log, _ = compiled(nvrtc, SKELETONS[skeleton], options, architecture)
+        entries = re.findall(
+            r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores.*?Used (\d+) registers",
+            log,
+            re.DOTALL,
+        )
+        assert entries, log
+        for name, stack, spilled, used in entries:
+            assert int(spilled) == 0 and int(stack) < 256, (skeleton, architecture, name, log)
+            found.setdefault(name, []).append(int(used))
+    return found
+
+
+def lines_of(skeleton, found):
+    """The lines of a program in the record."""
+    kernels = [f"  {name}: {' '.join(map(str, used))}" for name, used in sorted(found.items())]
+    return [f"{skeleton} ({digest(SKELETONS.get(skeleton, EXPRESSIONS))})", *kernels]
+
+
+def recorded():
+    """The version of the compiler that made the record, and the lines of each program."""
+    head, *parts = re.split(r"\n(?=\S)", RECORD.read_text().rstrip("\n"))
+    programs = [part.split("\n") for part in parts]
+    return head.split()[1].rstrip(","), {lines[0].rsplit(" (", 1)[0]: lines for lines in programs}
+
+
+def known(nvrtc, skeleton):
+    """The lines of a program in the record, if this compiler has compiled the same text."""
+    compiler, programs = recorded()
+    lines = programs.get(skeleton)
+    return lines if lines and compiler == version(nvrtc) and lines[0] == lines_of(skeleton, {})[0] else None
+
+
+@pytest.mark.parametrize("skeleton", SKELETONS)
+def test_skeletons_compile(nvrtc, skeleton, thorough):
+    """Kernels are compiled for cards without spilling registers, and without copies of their parameters in each thread's memory."""
+    lines = known(nvrtc, skeleton)
+    if lines and skeleton != FRESH and not thorough:
+        return
+    found = lines_of(skeleton, registers(nvrtc, skeleton))
+    if recorded()[0] == version(nvrtc):
+        assert found == lines, f"{RECORD} is old: python {__file__} writes it again"
+
+
+def test_no_other_programs_are_recorded():
+    assert list(recorded()[1]) == ["expressions", *SKELETONS]
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_device_functions_compile(nvrtc, architecture):
-    """Every function of the generated header is in the machine code for a card."""
-    program = ctypes.c_void_p()
-    source = b'#include "expressions.cuh"\n'
-    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, b"all.cu", 0, None, None) == 0
-    options = [option.encode() for option in (*OPTIONS, f"--gpu-architecture=sm_{architecture}")]
-    try:
-        status = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
-        assert status == 0, text_of(nvrtc, program, "ProgramLog").decode()
-        code = text_of(nvrtc, program, "CUBIN")
-    finally:
-        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+def test_device_functions_compile(nvrtc, architecture, thorough):
+    """Every function of the generated header is in the machine code for a card. A new function need not be recorded."""
+    if not thorough and (known(nvrtc, "expressions") or architecture != ARCHITECTURES[1]):
+        return
+    check_expressions(nvrtc, architecture)
+
+
+def check_expressions(nvrtc, architecture):
+    _, code = compiled(nvrtc, EXPRESSIONS, OPTIONS, architecture)
     names = re.findall(r"^DEVICE \w+ (\w+)\(", (KERNELS / "expressions.cuh").read_text(), re.MULTILINE)
     assert names
     # A name stands in the code behind its length, as C++ writes names for the linker.
     absent = [name for name in names if f"{len(name)}{name}".encode() not in code]
     assert not absent
+
+
+def entry(skeleton):
+    """The lines of a program for the record, compiled if they are not known."""
+    nvrtc = load()
+    if lines := known(nvrtc, skeleton):
+        return lines
+    if skeleton in SKELETONS:
+        return lines_of(skeleton, registers(nvrtc, skeleton))
+    for architecture in ARCHITECTURES:
+        check_expressions(nvrtc, architecture)
+    return lines_of(skeleton, {})
+
+
+if __name__ == "__main__":
+    names = ", ".join(f"sm_{architecture}" for architecture in ARCHITECTURES)
+    # Compilations of one process would wait for each other.
+    with concurrent.futures.ProcessPoolExecutor() as pool:
+        entries = list(pool.map(entry, ["expressions", *SKELETONS]))
+    head = f"NVRTC {version(load())}, registers of each kernel for {names}; none is spilled"
+    RECORD.write_text("\n".join([head, *(line for entry in entries for line in entry)]) + "\n")
