@@ -62,7 +62,7 @@ def lobpcg(
     The gradient of ``A`` is that of the computed eigenvalues and eigenvectors. The signs of eigenvectors are arbitrary.
 
     Raises:
-        ValueError: there are fewer than three rows per eigenvalue, or ``B`` requires a gradient.
+        ValueError: there are fewer than three rows per eigenvalue, or backward meets a problem with ``B``.
         AssertionError: the shapes do not match.
         AttributeError: an argument is no tensor.
 
@@ -86,8 +86,6 @@ def lobpcg(
     if B is not None:
         if B.shape != A.shape:
             raise AssertionError(f"A and B must have same shape, got {A.shape} vs {B.shape}")
-        if of_B:
-            raise ValueError("lobpcg.backward does not support backward with B != I yet.")
     if X is not None and X.shape[-2] != m:
         raise AssertionError(f"X shape mismatch: got {X.shape}, expected {(m, n)}")
     batch = A.shape[:-2]
@@ -102,11 +100,9 @@ def lobpcg(
         ]
         E = torch.stack([values[:count] for values, _ in found]).reshape(*batch, -1)
         V = torch.stack([vectors[:, :count] for _, vectors in found]).reshape(*batch, m, -1)
-    if not (recorded and torch.is_grad_enabled()):
+    if not ((recorded or of_B) and torch.is_grad_enabled()):
         return E, V
-    if B is not None:
-        raise ValueError("lobpcg.backward does not support backward with B != I yet.")
-    return _derived(A, E, V)
+    return _derived(A, E, V) if B is None else _without_derivative(A, B, E, V)
 
 
 def _matrices(A: Tensor) -> list[Tensor] | Tensor:
@@ -184,6 +180,23 @@ def _derived(A: Tensor, E: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
     values = (V * moved).sum(-2)
     vectors = all_vectors @ (response * (all_vectors.mT @ moved))
     return E + (values - values.detach()), V + (vectors - vectors.detach())
+
+
+def _without_derivative(A: Tensor, B: Tensor, E: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+    """The same values, whose derivative raises an error."""
+    from rushlight.autograd import Function
+
+    class LOBPCGAutogradFunction(Function):
+        @staticmethod
+        def forward(ctx: Any, *matrices: Tensor) -> tuple[Tensor, Tensor]:
+            return E, V
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Tensor) -> Any:
+            raise ValueError("lobpcg.backward does not support backward with B != I yet.")
+
+    found: tuple[Tensor, Tensor] = LOBPCGAutogradFunction.apply(A, B)
+    return found
 
 
 set_module("rushlight", lobpcg)

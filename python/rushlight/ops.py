@@ -153,7 +153,7 @@ class OpOverloadPacket:
 
     def __getattr__(self, name: str) -> OpOverload:
         private = name.startswith("_") and name not in getattr(self._function, "overloads", ())
-        known = () if private else self.overloads()
+        known = () if private else tuple(self.overloads())
         if self._function is not None:
             # Handlers see calls whose overload is not told as those of the default one. An operator that is no public function
             # may have no listed schema.

@@ -167,6 +167,11 @@ def test_a_cell_takes_a_pair_of_states():
     sentence = r"lstm_cell\(\): argument 'hx' \(position 2\) must be tuple of Tensors, not Tensor"
     with pytest.raises(TypeError, match=sentence):
         nn.LSTMCell(3, 4)(torch.rand(2, 3), torch.rand(2, 4))
+    # The rows of one tensor are the pair where torch takes them apart first.
+    cell, x, rows = nn.LSTMCell(3, 4), torch.rand(3), torch.rand(2, 4)
+    assert torch.equal(cell(x, rows)[0], cell(x, (rows[0], rows[1]))[0])
+    with pytest.raises(ValueError, match=r"^LSTMCell: Expected hx\[0\] to be 1D or 2D, got 0D instead"):
+        cell(torch.rand(2, 3), torch.rand(4))
 
 
 @pytest.mark.parametrize("exception", [ValueError, KeyboardInterrupt])

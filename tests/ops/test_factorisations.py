@@ -345,6 +345,11 @@ def test_lobpcg_has_a_gradient():
     for call in (lambda: torch.lobpcg(5), lambda: torch.lobpcg(torch.eye(9), B=5)):
         with pytest.raises(AttributeError, match="^'int' object has no attribute 'requires_grad'"):
             call()
+    for a, b in ((False, True), (True, False)):
+        values, vectors = torch.lobpcg(torch.eye(9, requires_grad=a), B=torch.eye(9, requires_grad=b))
+        assert torch.allclose(values, torch.ones(1)) and vectors.requires_grad
+        with pytest.raises(ValueError, match="^lobpcg.backward does not support backward with B != I yet.$"):
+            values.sum().backward()
 
 
 @pytest.mark.parametrize(

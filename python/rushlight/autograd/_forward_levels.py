@@ -76,6 +76,21 @@ class _Without(autograd.Function):
         return None if ctx.key is _state.asked else grad, None
 
 
+class _Linear(autograd.Function):
+    """Zeros whose gradients are pulled back to tangents."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(ctx: Any, pull: Any, zeros: Sequence[Tensor], *tangents: Tensor) -> tuple[Tensor, ...]:
+        ctx.pull = pull
+        return tuple(zeros)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return None, None, *ctx.pull(gradients)
+
+
 class ForwardLevel:
     """A level. Inside the block it is active.
 
@@ -120,15 +135,44 @@ class ForwardLevel:
     def push(self, outputs: Sequence[Tensor]) -> Callable[..., _Found] | None:
         """The tangents of outputs as a function of those of all places so far. None if no output depends on a place."""
         with _Asked(self.key):
-            along = pushforward(outputs, self.places)
-        if along is None:
+            found = pushforward(outputs, self.places)
+        if found is None:
             return None
+        along, reached = found
+
+        places = tuple(self.places)
 
         def asked(*tangents: Tensor) -> _Found:
+            with tangents_visible(False):
+                followed = any(tangents[number].requires_grad for number in reached)
+            # What is recorded for tangents is not recorded for gradients, so that those of the tangents take a way of their own.
+            bare = [tangent.detach() for tangent in tangents] if followed else tangents
             with _Asked(self.key):
-                return along(tangents)
+                found = along(bare)
+            return self._with_gradients(outputs, places, tangents, found) if followed else found
 
         return asked
+
+    def _with_gradients(
+        self, outputs: Sequence[Tensor], places: Sequence[Tensor], tangents: Sequence[Tensor], found: _Found
+    ) -> _Found:
+        """Tangents of outputs with a history in which they are linear in those of the places."""
+        known = {number: one for number, one in enumerate(found) if one is not None}
+
+        def pull(gradients: Sequence[Tensor]) -> Sequence[Tensor | None]:
+            with tangents_visible(), _Asked(self.key):
+                used = [
+                    (outputs[number], one) for number, one in zip(known, gradients) if outputs[number].requires_grad
+                ]
+                ends, weights = zip(*used)
+                graph = torch.is_grad_enabled()
+                return autograd.grad(ends, places, weights, retain_graph=True, create_graph=graph, allow_unused=True)
+
+        zeros = _Linear.apply(pull, [torch.zeros_like(one) for one in known.values()], *tangents[: len(places)])
+        whole = list(found)
+        for number, zero in zip(known, zeros):
+            whole[number] = known[number] + zero
+        return whole
 
     def each(self, function: Callable[..., Iterable[Any]], *tensors: Any) -> list[Any]:
         """A function of tangents, which are tensors or None, for each unit vector if the level has these."""

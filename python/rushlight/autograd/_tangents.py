@@ -143,9 +143,9 @@ def _reaches_another_leaf(tensor: Tensor, own: set[int]) -> bool:
 
 def pushforward(
     outputs: Sequence[Tensor], inputs: Sequence[Tensor]
-) -> Callable[[Sequence[Tensor]], list[Tensor | None]] | None:
-    """The derivative of ``outputs`` as a function of the inputs' tangents. None for outputs that depend on no input, and instead
-    of the function if no output depends on any."""
+) -> tuple[Callable[[Sequence[Tensor]], list[Tensor | None]], list[int]] | None:
+    """The derivative of ``outputs`` as a function of the inputs' tangents, and the numbers of the inputs on which it depends. None
+    for outputs that depend on no input, and instead of both if no output depends on any."""
     weights: list[Tensor | None] = []
     with tangents_visible():
         for output in outputs:
@@ -158,7 +158,8 @@ def pushforward(
         with tangents_visible():
             back = autograd.grad(used, list(inputs), starts, create_graph=True, allow_unused=True)
 
-    if all(g is None for g in back):
+    reached = [number for number, g in enumerate(back) if g is not None]
+    if not reached:
         return None
 
     def along(tangents: Sequence[Tensor]) -> list[Tensor | None]:
@@ -176,7 +177,7 @@ def pushforward(
                 for weight, tangent in ((weight, weight if weight is None else next(found)) for weight in weights)
             ]
 
-    return along
+    return along, reached
 
 
 def basis(like: Tensor, dtype: torch.dtype | None = None) -> Tensor:

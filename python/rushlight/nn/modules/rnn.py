@@ -553,11 +553,15 @@ class LSTMCell(RNNCellBase):
         return torch.lstm_cell(input, state, *self._weights)
 
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        if isinstance(hx, torch.Tensor):
+        if isinstance(hx, torch.Tensor) and input.dim() == 2 and hx.dim() > 1:
             raise TypeError(
                 "lstm_cell(): argument 'hx' (position 2) must be tuple of Tensors, not Tensor\n"
                 "  It is a pair: (hidden state, cell state)."
             )
+        if isinstance(hx, torch.Tensor):
+            # torch takes the rows apart before it asks for a pair.
+            rows = tuple(hx)
+            hx = rows[0], rows[1]
         hidden, cell = self._stepped(input, hx, ["hx[0]", "hx[1]"])
         return hidden, cell
 
