@@ -3,10 +3,9 @@
 //! The products of a whole sequence with the input's weights are one product; each step adds the product of the hidden
 //! state with its weights, and `gates` computes the elementwise part of the step.
 //!
-//! The words are torch's, in all layers. A state is the hidden state (`hx` before a step, `hy` after it) and, of an LSTM, the
-//! cell state (`cx`, `cy`); those of all steps are `outputs` and `cells`. The gates of an LSTM are `i`, `f`, `g`, `o`: input,
-//! forget, cell and output gate. Those of a GRU are `r`, `z`, `n`: reset, update and new gate. Before they are activated they
-//! are sums.
+//! The words are torch's, in all layers. A state is the hidden state (hx before a step, hy after it) and, of an LSTM, the cell
+//! state (cx, cy); those of all steps are outputs and cells. The gates of an LSTM are i, f, g and o: input, forget, cell and
+//! output gate. Those of a GRU are r, z and n: reset, update and new gate. Before they are activated they are sums.
 //!
 //! `layers` defines the operators for networks. Three paths compute them:
 //! - On CUDA, `by_cudnn` gives all layers to cuDNN, if it is installed and takes them, and neither determinism is asked for nor `vmap` runs.
