@@ -2,7 +2,7 @@
 //!
 //! A program is written to a folder of its own, and `host.h` is included before it. Kernels are found by their text,
 //! `extern "C" __global__ void name(`. The headers of programs are written once, beside this library, with a precompiled form of
-//! those that most programs begin with: without it a kernel compiles half as long again.
+//! those that most programs begin with: without it a kernel compiles a third longer.
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
 use std::ffi::{CStr, OsStr, c_char, c_int};
