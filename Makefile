@@ -39,6 +39,7 @@ generate: ## write the stubs and reference pages from the operator table
 softcuda: ## build the card made of software, for tests, into target/softcuda
 	cargo build --quiet --locked --package rushlight-softcuda
 	mkdir -p target/softcuda
+	rm -rf target/softcuda/headers-*
 	cp target/debug/libsoftcuda.so target/softcuda/libcuda.so.1
 	ln -sf libcuda.so.1 target/softcuda/libnvrtc.so.13
 	ln -sf libcuda.so.1 target/softcuda/libcublasLt.so.13

@@ -1,11 +1,14 @@
 //! The entry points of NVRTC: CUDA C++ becomes a shared library of the host.
 //!
-//! A program and its headers are written to a folder of their own, and `host.h` is included before them. Kernels are found
-//! by their text, `extern "C" __global__ void name(`.
+//! A program is written to a folder of its own, and `host.h` is included before it. Kernels are found by their text,
+//! `extern "C" __global__ void name(`. The headers of programs are written once, beside this library, with a precompiled form of
+//! those that most programs begin with: without it a kernel compiles a third longer.
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
-use std::ffi::{CStr, c_char, c_int};
-use std::path::Path;
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::modules::{Folder, MAGIC};
@@ -13,6 +16,20 @@ use crate::modules::{Folder, MAGIC};
 type Status = c_int;
 const SUCCESS: Status = 0;
 const COMPILATION: Status = 6;
+
+/// What kernels of the engine begin with, behind `host.h`. A program that includes the last one gets all of them, precompiled.
+const PREFIX: [&str; 2] = ["elementwise.cuh", "prelude.cuh"];
+const OPTIONS: [&str; 8] = [
+    "-std=c++17",
+    "-O1",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-fPIC",
+    "-w",
+    // `host.h` has the functions that these checks call.
+    "-fsanitize=alignment,bounds",
+    "-fno-sanitize-recover=all",
+];
 
 /// A program between its creation and its destruction.
 pub struct Program {
@@ -81,30 +98,116 @@ unsafe fn copy(from: &[u8], to: *mut u8) -> Status {
     SUCCESS
 }
 
-/// The names of the kernels in a source.
-fn kernels(source: &str) -> impl Iterator<Item = &str> {
-    source.split("extern \"C\" __global__ void").skip(1).map(|rest| {
-        let rest = rest.trim_start();
+/// Where the names of the kernels in a source are.
+fn kernels(source: &str) -> Vec<std::ops::Range<usize>> {
+    let ends = source.match_indices("extern \"C\" __global__ void").map(|(at, found)| at + found.len());
+    let name = |end: usize| {
+        let rest = source[end..].trim_start();
         let rest = match rest.strip_prefix("__launch_bounds__") {
             Some(rest) => rest.split_once(')').map_or(rest, |(_, rest)| rest).trim_start(),
             None => rest,
         };
-        rest.split(|letter: char| letter != '_' && !letter.is_alphanumeric()).next().unwrap_or_default()
-    })
+        let length = rest.find(|letter: char| letter != '_' && !letter.is_alphanumeric()).unwrap_or(rest.len());
+        let begin = source.len() - rest.len();
+        begin..begin + length
+    };
+    ends.map(name).collect()
+}
+
+fn compiler() -> String {
+    std::env::var("SOFTCUDA_CXX").unwrap_or_else(|_| "c++".into())
+}
+
+/// Runs the compiler; its messages are the error.
+fn run(command: &mut Command) -> Result<(), String> {
+    // The compiler needs its own libraries, not those that stand in for others.
+    let output = command.env_remove("LD_LIBRARY_PATH").env_remove("LD_PRELOAD").output();
+    let output = output.map_err(|error| format!("the software card needs a C++ compiler ({}): {error}", compiler()))?;
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}
+
+fn compile_command() -> Command {
+    let mut command = Command::new(compiler());
+    command.args(OPTIONS);
+    // Without the instruction a sum of a product is a call.
+    #[cfg(target_arch = "x86_64")]
+    command.arg("-mfma");
+    command
+}
+
+/// The folder of this library.
+fn own_folder() -> Option<PathBuf> {
+    // SAFETY: a value of zeros is one of this type.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: the address is that of a function, and the pointer that of a local variable.
+    let known = unsafe { libc::dladdr(own_folder as *const libc::c_void, &raw mut found) } != 0;
+    if !known || found.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's name of a library stays as long as the library.
+    let name = unsafe { CStr::from_ptr(found.dli_fname) };
+    Some(Path::new(OsStr::from_bytes(name.to_bytes())).parent()?.to_owned())
+}
+
+fn write_headers(folder: &Path, headers: &[(String, String)]) -> std::io::Result<()> {
+    std::fs::write(folder.join("softcuda_host.h"), include_str!("host.h"))?;
+    let prefix: String =
+        ["softcuda_host.h"].iter().chain(&PREFIX).map(|name| format!("#include \"{name}\"\n")).collect();
+    std::fs::write(folder.join("softcuda_prefix.h"), prefix)?;
+    headers.iter().try_for_each(|(name, text)| std::fs::write(folder.join(name), text))
+}
+
+/// Whether the headers are those of the engine.
+fn has_prefix(headers: &[(String, String)]) -> bool {
+    PREFIX.iter().all(|name| headers.iter().any(|(own, _)| own == name))
+}
+
+/// The folder that all processes share for these headers; `None` if it cannot be made.
+fn shared_headers(headers: &[(String, String)]) -> Option<PathBuf> {
+    let mut hasher = DefaultHasher::new();
+    (headers, include_str!("host.h"), OPTIONS, PREFIX, compiler()).hash(&mut hasher);
+    let own = own_folder()?;
+    let folder = own.join(format!("headers-{:016x}", hasher.finish()));
+    if folder.exists() {
+        return Some(folder);
+    }
+    let draft = own.join(format!(".headers-{}", std::process::id()));
+    let made = std::fs::create_dir_all(&draft).and_then(|()| write_headers(&draft, headers)).is_ok() && {
+        if has_prefix(headers) {
+            let mut command = compile_command();
+            command.args(["-x", "c++-header", "-o"]).arg(draft.join("softcuda_prefix.h.gch"));
+            // Without the precompiled form the compiler reads the headers themselves.
+            let _ = run(command.arg(draft.join("softcuda_prefix.h")));
+        }
+        // Another process may have been faster.
+        std::fs::rename(&draft, &folder).is_ok() || folder.exists()
+    };
+    let _ = std::fs::remove_dir_all(&draft);
+    made.then_some(folder)
 }
 
 impl Program {
-    /// The source with functions that launch its kernels.
+    /// The source with functions that launch its kernels, which get other names: a kernel may have that of a function of the host's
+    /// library.
     fn whole(&self) -> String {
-        // A kernel may have the name of a function of the host's library.
-        let renamed: String =
-            kernels(&self.source).map(|name| format!("#define {name} softcuda_named_{name}\n")).collect();
-        let mut text = format!("#include \"softcuda_host.h\"\n{renamed}#line 1 \"program.cu\"\n{}\n", self.source);
-        for name in kernels(&self.source) {
+        let kernels = kernels(&self.source);
+        let [.., last] = PREFIX;
+        let is_prefixed = has_prefix(&self.headers) && self.source.contains(&format!("#include \"{last}\""));
+        let begin = if is_prefixed { "prefix" } else { "host" };
+        let mut text = format!("#include \"softcuda_{begin}.h\"\n#line 1 \"program.cu\"\n");
+        let mut at = 0;
+        for name in &kernels {
+            text += &format!("{}softcuda_named_", &self.source[at..name.start]);
+            at = name.start;
+        }
+        text += &self.source[at..];
+        for name in kernels {
+            let name = &self.source[name];
             text += &format!(
-                "extern \"C\" const char* softcuda_run_{name}(void** arguments, const unsigned* grid, const unsigned* block, \
-                 uint64_t seed) {{ return softcuda::launch(::{name}, arguments, grid, block, seed); }}\n\
-                 extern \"C\" unsigned softcuda_sizes_{name}(unsigned* sizes) {{ return softcuda::argument_sizes(::{name}, sizes); }}\n"
+                "\nextern \"C\" const char* softcuda_run_{name}(void** arguments, const unsigned* grid, const unsigned* block, \
+                 uint64_t seed) {{ return softcuda::launch(::softcuda_named_{name}, arguments, grid, block, seed); }}\n\
+                 extern \"C\" unsigned softcuda_sizes_{name}(unsigned* sizes) {{ \
+                 return softcuda::argument_sizes(::softcuda_named_{name}, sizes); }}\n"
             );
         }
         text
@@ -112,47 +215,27 @@ impl Program {
 
     /// Compiles the program; the image, or the compiler's messages.
     fn compile(&self, options: &[String]) -> Result<Vec<u8>, String> {
-        let folder = Folder::new().map_err(|error| format!("no temporary folder: {error}"))?;
-        self.compile_in(&folder.0, options)
-    }
-
-    fn compile_in(&self, folder: &Path, options: &[String]) -> Result<Vec<u8>, String> {
         let failed = |error: std::io::Error| format!("the software card cannot compile: {error}");
-        std::fs::write(folder.join("softcuda_host.h"), include_str!("host.h")).map_err(failed)?;
-        for (name, text) in &self.headers {
-            std::fs::write(folder.join(name), text).map_err(failed)?;
-        }
-        let (source, object, library) =
-            (folder.join("program.cpp"), folder.join("program.o"), folder.join("program.so"));
+        let folder = Folder::new().map_err(failed)?;
+        let folder = &folder.0;
+        let headers = match shared_headers(&self.headers) {
+            Some(shared) => shared,
+            None => write_headers(folder, &self.headers).map(|()| folder.clone()).map_err(failed)?,
+        };
+        let [source, object, library] = ["program.cpp", "program.o", "program.so"].map(|name| folder.join(name));
         std::fs::write(&source, self.whole()).map_err(failed)?;
-        let compiler = std::env::var("SOFTCUDA_CXX").unwrap_or_else(|_| "c++".into());
-        let mut command = Command::new(&compiler);
-        command.args(["-std=c++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-fPIC", "-c", "-w"]);
-        // `host.h` has the functions that these checks call.
-        command.args(["-fsanitize=alignment,bounds", "-fno-sanitize-recover=all"]);
-        // Without the instruction a sum of a product is a call.
-        #[cfg(target_arch = "x86_64")]
-        command.arg("-mfma");
+        let mut command = compile_command();
         for option in options {
             if let Some(name) = option.strip_prefix("--define-macro=").or(option.strip_prefix("-D")) {
                 command.arg(format!("-D{name}"));
             }
         }
-        command.arg("-I").arg(folder).arg("-o").arg(&object).arg(&source);
-        // Linked without these options, which would add a library.
-        let mut link = Command::new(&compiler);
+        run(command.arg("-I").arg(headers).arg("-c").arg("-o").arg(&object).arg(&source))?;
+        // Linked without the options of checks, which would add a library.
+        let mut link = Command::new(compiler());
         link.arg("-shared").arg("-o").arg(&library).arg(&object);
         // Kernels need nothing of the library of C++, which takes longer to find than everything else.
-        link.args(["-nodefaultlibs", "-lm", "-lc", "-lgcc", "-Wl,--no-undefined"]);
-        for mut command in [command, link] {
-            // The compiler needs its own libraries, not those that stand in for others.
-            let output = command.env_remove("LD_LIBRARY_PATH").env_remove("LD_PRELOAD").output();
-            let output =
-                output.map_err(|error| format!("the software card needs a C++ compiler ({compiler}): {error}"))?;
-            if !output.status.success() {
-                return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-            }
-        }
+        run(link.args(["-nodefaultlibs", "-lm", "-lc", "-lgcc", "-Wl,--no-undefined"]))?;
         let code = std::fs::read(&library).map_err(failed)?;
         Ok([&MAGIC[..], &(code.len() as u64).to_le_bytes(), &code].concat())
     }
