@@ -656,3 +656,22 @@ def test_unknown_keywords_are_refused_before_anyone_is_asked():
         == torch.mm(Handler(), mat2=1)
         == "handled"
     )
+
+
+@pytest.mark.parametrize("operator", [lambda x: -x, lambda x: +x, lambda x: ~x, abs])
+def test_an_operator_of_one_operand_is_not_left_to_another(operator):
+    class Refusing(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return NotImplemented
+
+    class Failing(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            raise TypeError("of the handler")
+
+    x = torch.ones(2, dtype=torch.int64)
+    with pytest.raises(TypeError, match="^Multiple dispatch failed for 'torch.Tensor."):
+        operator(x.as_subclass(Refusing))
+    with pytest.raises(TypeError, match="^of the handler$"):
+        operator(x.as_subclass(Failing))

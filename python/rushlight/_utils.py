@@ -86,6 +86,23 @@ def sparse_of(layout, parts):
     return torch.sparse_coo_tensor(indices, values, size, is_coalesced=coalesced == [True])
 
 
+def _rebuild_nested_tensor(buffer, sizes, strides, offsets, requires_grad=False):
+    """The nested tensor of these parts, which anyone may have written.
+
+    Raises:
+        RuntimeError: the parts do not fit each other.
+    """
+    import rushlight as torch
+    from rushlight.nested._strided.tensor import view_from_buffer
+
+    parts = (buffer, sizes, strides, offsets)
+    if not all(isinstance(part, torch.Tensor) and part.layout is torch.strided for part in parts) or buffer.dim() != 1:
+        raise RuntimeError("a nested tensor needs a buffer, sizes, strides and offsets")
+    if any(part.dtype is not torch.int64 for part in parts[1:]):
+        raise RuntimeError("the sizes, strides and offsets of a nested tensor are whole numbers of 64 bits")
+    return view_from_buffer(*parts).requires_grad_(requires_grad)
+
+
 def wrapper_of(kind, dtype, size, stride, storage_offset, layout, device, requires_grad):
     """A tensor without elements of a class that handles operators."""
     import rushlight as torch

@@ -21,6 +21,9 @@ def test_values_are_checked_as_on_the_host():
             "margin": lambda d: F.multi_margin_loss(torch.ones(2, 3, device=d), torch.tensor([0, 5], device=d)),
             "multilabel": lambda d: F.multilabel_margin_loss(torch.ones(3, device=d), torch.tensor([0, 5, -1], device=d)),
             "normal": lambda d: torch.normal(torch.zeros(2, device=d), torch.tensor([1.0, -1.0], device=d)),
+            "runs of slices": lambda d: torch.unique_consecutive(torch.zeros(3, 0, device=d), dim=0),
+            "runs of nothing": lambda d: torch.unique_consecutive(torch.zeros((), device=d), dim=0),
+            "slices": lambda d: torch.unique(torch.zeros((), device=d), dim=0),
             "cov": lambda d: torch.cov(torch.ones(2, 2, device=d), aweights=torch.tensor([1.0, -1.0], device=d)),
         }
         for name, call in calls.items():

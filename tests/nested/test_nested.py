@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import io
 import pickle
 import re
 
@@ -153,6 +154,47 @@ def test_pickles_and_copies(layout):
         assert made.requires_grad
     part = tensor.detach().transpose(1, 2)
     assert samples(pickle.loads(pickle.dumps(part))) == samples(part)
+
+
+@layouts
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_checkpoints(layout, requires_grad):
+    tensor, file = pair(layout, requires_grad=requires_grad), io.BytesIO()
+    torch.save({"a": tensor}, file)
+    made = torch.load(io.BytesIO(file.getvalue()))["a"]
+    assert samples(made) == samples(tensor) and made.layout == layout and made.requires_grad is requires_grad
+
+
+def test_checkpoints_of_parts_that_do_not_fit_are_refused():
+    from rushlight._utils import _rebuild_nested_tensor
+    from rushlight.nested._internal.nested_tensor import _rebuild_njt
+
+    values, ends = torch.ones(4), torch.tensor([0, 2, 4])
+    assert len(_rebuild_njt(values, ends, None, 1, False).unbind()) == 2
+    for parts in (
+        (values, torch.tensor([0, 2, 5]), None, 1),
+        (values, torch.tensor([0, 3, 2]), None, 1),
+        (values, torch.tensor([-1, 2, 4]), None, 1),
+        (values, ends, torch.tensor([2, 3]), 1),
+        (values, ends.float(), None, 1),
+        (values, ends, None, 2),
+        ("values", ends, None, 1),
+    ):
+        with pytest.raises(RuntimeError):
+            _rebuild_njt(*parts, False)
+    sizes, steps, starts = torch.tensor([[2], [1]]), torch.tensor([[1], [1]]), torch.tensor([0, 3])
+    assert len(_rebuild_nested_tensor(values, sizes, steps, starts).unbind()) == 2
+    for other in (
+        (values, sizes + 1, steps, starts),
+        (values, sizes, -steps, starts),
+        (values, sizes, steps[:1], starts),
+        (values, sizes.float(), steps, starts),
+        (values, sizes, steps, starts[:1]),
+        (values.view(2, 2), sizes, steps, starts),
+        (values, [2], steps, starts),
+    ):
+        with pytest.raises(RuntimeError):
+            _rebuild_nested_tensor(*other)
 
 
 def test_deep_copies():

@@ -405,6 +405,9 @@ def test_unique_slices_have_elements():
         ):
             find(torch.empty(0, 0, 2), dim=0)
         assert find(torch.empty(0, 2), dim=0).shape == (0, 2)
+        for dim in (0, -1, 2):
+            with pytest.raises(IndexError, match=f"^Dimension specified as {dim} but tensor has no dimensions"):
+                find(torch.tensor(1.0), dim=dim)
         with pytest.raises(NotImplementedError, match="^\"unique_dim\" not implemented for 'ComplexFloat'"):
             find(torch.ones(2, 2) * 1j, dim=0)
 

@@ -515,3 +515,50 @@ def test_norms_of_sparse_tensors():
         csr.norm(2)
     with pytest.raises(RuntimeError, match="^resize_reduction: support for output with SparseCsr layout"):
         csr.norm(2, dim=0)
+
+
+def test_a_dense_tensor_is_multiplied_by_a_sparse_one_in_place():
+    own = torch.arange(9.0).reshape(3, 3)
+    assert own.mul_(REPEATED) is own and torch.equal(own, torch.arange(9.0).reshape(3, 3) * REPEATED.to_dense())
+    leaf, other = torch.ones(3, 3, requires_grad=True), REPEATED.clone().requires_grad_()
+    (leaf * 1).mul_(REPEATED).sum().backward()
+    assert torch.equal(leaf.grad.to_dense(), REPEATED.to_dense())
+    torch.full((3, 3), 2.0).mul_(other).sum().backward()
+    assert other.grad.to_dense()[0, 0] == 2
+    with pytest.raises(RuntimeError, match="result type Float can't be cast"):
+        torch.ones(3, 3, dtype=torch.int64).mul_(REPEATED)
+    with pytest.raises(RuntimeError, match="Sparse division requires a scalar or zero-dim dense tensor divisor"):
+        torch.ones(3, 3).div_(REPEATED)
+    with pytest.raises(NotImplementedError, match="Could not run 'aten::pow'|unsupported"):
+        torch.ones(3, 3).pow_(REPEATED)
+
+
+@pytest.mark.filterwarnings("ignore:To copy construct")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_tensors_made_of_sparse_ones_are_copies(layout):
+    own = WHOLE.to_sparse(layout=layout)
+    made = torch.tensor(own, requires_grad=True)
+    assert made.layout is layout and made.requires_grad and torch.equal(made.to_dense(), WHOLE)
+    made.values().detach().zero_()
+    assert torch.equal(own.to_dense(), WHOLE)
+    assert torch.ones(1).new_tensor(own).layout is layout
+    assert torch.tensor(own, dtype=torch.float64).dtype is torch.float64
+
+
+def test_embeddings_of_a_sparse_weight():
+    weight = WHOLE.to_sparse()
+    rows = torch.nn.functional.embedding(torch.tensor([2, 0, 2]), weight)
+    assert rows.layout is torch.sparse_coo and torch.equal(rows.to_dense(), WHOLE[[2, 0, 2]])
+    layer = torch.nn.Embedding(3, 3, _weight=weight)
+    assert layer(torch.tensor([1])).grad_fn.name() == "EmbeddingBackward0"
+    with pytest.raises(
+        NotImplementedError, match="Could not run 'aten::view' with arguments from the 'SparseCPU' backend"
+    ):
+        layer(torch.tensor([[1]]))
+    with pytest.raises(IndexError, match="contains 3 that is out of range"):
+        layer(torch.tensor([3]))
+    csr = WHOLE.to_sparse_csr()
+    with pytest.raises(
+        NotImplementedError, match="Could not run 'aten::index_select' with arguments from the 'SparseCsrCPU'"
+    ):
+        torch.embedding(csr, torch.tensor([0]))

@@ -122,6 +122,7 @@ pub fn copied(data: &Bound<'_, PyAny>, dtype: Option<DType>, function: &str) -> 
     };
     match dtype {
         Some(dtype) if dtype != shared.dtype() => rushlight::convert::to_dtype(&shared, dtype),
+        _ if shared.is_sparse() => rushlight::convert::CLONE.tensor([(&shared).into()]),
         _ => copy::clone(&shared),
     }
     .map_err(raise)

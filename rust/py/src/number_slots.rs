@@ -151,7 +151,7 @@ unsafe fn in_place(py: Python<'_>, op: &'static Operator, names: &str, left: Raw
 unsafe fn unary(py: Python<'_>, op: &'static Operator, names: &str, own: Raw) -> PyResult<Raw> {
     if overrides::ever_overridden()
         // SAFETY: CPython keeps the operand alive during the call.
-        && let Some(answer) = unsafe { overrides::operator(py, names, &[own])? }
+        && let Some(answer) = unsafe { overrides::unary_operator(py, names, own)? }
     {
         return Ok(answer);
     }
@@ -169,7 +169,7 @@ unsafe fn unary(py: Python<'_>, op: &'static Operator, names: &str, own: Raw) ->
 unsafe fn invert(py: Python<'_>, own: Raw) -> PyResult<Raw> {
     if overrides::ever_overridden()
         // SAFETY: CPython keeps the operand alive during the call.
-        && let Some(answer) = unsafe { overrides::operator(py, "__invert__", &[own])? }
+        && let Some(answer) = unsafe { overrides::unary_operator(py, "__invert__", own)? }
     {
         return Ok(answer);
     }

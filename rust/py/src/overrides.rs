@@ -140,7 +140,19 @@ pub fn mode_answer<'py, const N: usize>(
     handler.call1((function, PyList::empty(py), (data,), kwargs)).map(Some)
 }
 
-/// The same for Python's operators: NotImplemented leaves the call to the other operand.
+/// The same for Python's operators of one operand, whose errors are raised: there is no other operand to ask.
+///
+/// # Safety
+/// A living object.
+#[cold]
+pub unsafe fn unary_operator(py: Python<'_>, name: &str, own: Raw) -> PyResult<Option<Raw>> {
+    let operands = [own];
+    // SAFETY: guaranteed by the caller (see `# Safety`).
+    let call = unsafe { Call::new(py, &operands) };
+    answer(&Public::Method(name), &call)
+}
+
+/// The same for Python's operators of two operands: NotImplemented leaves the call to the other operand.
 ///
 /// # Safety
 /// All are living objects.

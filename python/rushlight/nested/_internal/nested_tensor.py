@@ -192,8 +192,21 @@ answered_by(NestedTensor, _answer)
 def _rebuild_njt(
     values: Tensor, offsets: Tensor, lengths: Tensor | None, ragged_idx: int, requires_grad: bool
 ) -> NestedTensor:
-    """The tensor of a pickle."""
-    return wrap(values, Raggedness(offsets, lengths), ragged_idx).requires_grad_(requires_grad)
+    """The tensor of a pickle, which anyone may have written.
+
+    Raises:
+        RuntimeError: the parts are not those of the values.
+    """
+    given = (values, offsets) if lengths is None else (values, offsets, lengths)
+    if not (all(isinstance(one, Tensor) and one.layout is torch.strided for one in given) and type(ragged_idx) is int):
+        raise RuntimeError("a nested tensor needs values, and offsets and lengths of its parts")
+    if not 1 <= ragged_idx <= values.dim() or any(one.dim() != 1 or one.is_floating_point() for one in given[1:]):
+        raise RuntimeError("the offsets and lengths of a nested tensor are lists of whole numbers along a dimension")
+    ragged, size = Raggedness(offsets, lengths), values.shape[ragged_idx - 1]
+    parts = list(zip(ragged.starts, ragged.counts, strict=True))
+    if any(start < 0 or count < 0 or start + count > size for start, count in parts):
+        raise RuntimeError(f"a part of a nested tensor is out of bounds for {size} values")
+    return wrap(values, ragged, ragged_idx).requires_grad_(requires_grad)
 
 
 def wrap(values: Tensor, ragged: Raggedness, ragged_idx: int = 1) -> NestedTensor:

@@ -13,6 +13,7 @@ from rushlight import Tensor
 from rushlight._answers import answered_by
 from rushlight._answers import elements as buffer_of
 from rushlight._C import _disabled_torch_function_impl, _expect_overrides
+from rushlight._utils import _rebuild_nested_tensor
 from rushlight._warnings import warn_once
 
 TYPE_CHECKING = False
@@ -111,13 +112,14 @@ class StridedNestedTensor(Tensor):
         return made.requires_grad_(self.requires_grad)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return _rebuild_nested_tensor, (
+        parts = (
             buffer_of(self).detach(),
             self._nested_tensor_size(),
             self._nested_tensor_strides(),
             self._nested_tensor_storage_offsets(),
-            self.requires_grad,
         )
+        # torch's function takes these alone.
+        return _rebuild_nested_tensor, (*parts, True) if self.requires_grad else parts
 
 
 def _answer(cls: type, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -127,13 +129,6 @@ def _answer(cls: type, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 answered_by(StridedNestedTensor, _answer)
-
-
-def _rebuild_nested_tensor(
-    buffer: Tensor, sizes: Tensor, strides: Tensor, offsets: Tensor, requires_grad: bool = False
-) -> StridedNestedTensor:
-    """The tensor of a pickle."""
-    return view_from_buffer(buffer, sizes, strides, offsets).requires_grad_(requires_grad)
 
 
 #: Operators whose derivative asks for the sizes first, so that torch refuses them with another error.
@@ -226,8 +221,13 @@ def view_from_buffer(buffer: Tensor, sizes: Tensor, strides: Tensor, offsets: Te
     """`_nested_view_from_buffer`: the nested tensor of a buffer, with the sizes, strides and beginnings as tensors.
 
     Raises:
-        RuntimeError: a sample reaches beyond the buffer.
+        RuntimeError: a sample reaches beyond the buffer, or its sizes, strides and beginning do not fit each other.
     """
+    if not sizes.dim() == strides.dim() == 2 or not sizes.shape == strides.shape or offsets.shape != sizes.shape[:1]:
+        raise RuntimeError(
+            f"sizes and strides are matrices of one shape with a row for each offset, not of {tuple(sizes.shape)}, "
+            f"{tuple(strides.shape)} and {tuple(offsets.shape)}"
+        )
     shapes = [tuple(one) for one in sizes.tolist()] if sizes.numel() else [()] * sizes.shape[0]
     steps = [tuple(one) for one in strides.tolist()] if strides.numel() else [()] * strides.shape[0]
     starts = offsets.tolist()

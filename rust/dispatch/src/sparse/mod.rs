@@ -125,15 +125,22 @@ fn written(args: &Args, out: &Tensor) -> Result<Output> {
     Ok(Output::Tensor(out.clone()))
 }
 
-/// A sparse tensor that is changed takes the parts of a new result.
+/// A sparse tensor that is changed takes the parts of a new result, and a dense one all of its elements.
 fn in_place(args: &Args) -> Result<Output> {
     let own = args.tensor(Arg::FIRST)?;
     if !own.is_sparse() {
-        // The operator's own error, if it has one.
-        if matches!(args.op.sparse, Sparse::ExplicitAutograd) {
-            body(args)?(args)?;
+        if !matches!(args.op.sparse, Sparse::ExplicitAutograd) {
+            return Err(unsupported_operator(args));
         }
-        return Err(unsupported_operator(args));
+        let result = fresh(args)?.into_tensor()?;
+        if result.parts().is_none() {
+            return Err(unsupported_operator(args));
+        }
+        fit_in_place(args.op, own, result.sizes())?;
+        check_cast(result.dtype(), own.dtype())?;
+        let change = node::InPlaceCall::begin(args)?;
+        copy(own, &dense(&result)?)?;
+        return change.finish();
     }
     let change = node::InPlaceCall::begin(args)?;
     take_parts(args, own, &fresh(args)?.into_tensor()?)?;

@@ -24,6 +24,7 @@ const CALLED: &[&str] = &[
     "torch.device",
     "torch._tensor._rebuild_from_type_v2",
     "torch._utils._rebuild_meta_tensor_no_storage",
+    "torch._utils._rebuild_nested_tensor",
     "torch._utils._rebuild_parameter",
     "torch._utils._rebuild_parameter_with_state",
     "torch._utils._rebuild_qtensor",
@@ -32,6 +33,7 @@ const CALLED: &[&str] = &[
     "torch._utils._rebuild_tensor_v2",
     "torch._utils._rebuild_tensor_v3",
     "torch._utils._rebuild_wrapper_subclass",
+    "torch.nested._internal.nested_tensor._rebuild_njt",
     "torch.nn.parameter.Parameter",
     "torch.serialization._get_layout",
 ];

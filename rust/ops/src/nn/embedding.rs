@@ -9,7 +9,7 @@ use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::plain;
 use rushlight_dispatch::operator::{
     Args, BatchRule, BatchedCall, DTypes, Derivative, ExplicitAutograd, Implementation, InPlaceFill, Kernel, OnCuda,
-    Operator, Saves, Tags, TensorSpec, Variants, formula, operator,
+    Operator, Saves, Sparse, Tags, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Ints, Output, Target, Value};
 use rushlight_dispatch::vmap::{RuleResult, one_result};
@@ -42,6 +42,7 @@ looked up.
     tensor([[3., 4.],
             [1., 2.]])",
     dtypes: DTypes::ALL,
+    sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::Custom(batched_embedding),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
@@ -262,7 +263,7 @@ fn row_factors(indices: &Tensor, rows: i64, skipped: i64, averages: bool, dtype:
     Ok(Some(vmap::all_logical(&factors, &axes)))
 }
 
-pub(super) fn check_indices(dtype: DType, device: Device, place: usize, row: &str) -> Result<()> {
+pub fn check_indices(dtype: DType, device: Device, place: usize, row: &str) -> Result<()> {
     if matches!(dtype, DType::I64 | DType::I32) {
         return Ok(());
     }

@@ -182,7 +182,7 @@ pub fn distinct(own: &Tensor, sorted: bool, inverse: bool, counts: bool) -> Resu
 /// The slices along a dimension without those that equal the previous one, the index of each slice among them, and the lengths of
 /// runs. NaN equals nothing.
 pub fn distinct_slices(own: &Tensor, dim: usize) -> Result<Vec<Tensor>> {
-    let own = if own.rank() == 0 { op!(RESHAPE, &own.detach(), sizes_value(&[1]))? } else { own.detach() };
+    let own = own.detach();
     let count = own.sizes()[dim];
     let moved = op!(MOVEDIM, &own, Ints::from_slice(&[dim as i64]), Ints::from_slice(&[0]))?;
     let width = own.numel() as isize / count.max(1);

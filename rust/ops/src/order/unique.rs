@@ -4,12 +4,13 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{Bool, DType, Device, Error, Result, dispatch};
 use rushlight_cpu::order::{self, Runs};
 use rushlight_dispatch::operator::{
-    BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Tags, Variants, operator,
+    Args, BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Tags, Variants, operator,
 };
-use rushlight_dispatch::value::{Ints, Output};
+use rushlight_dispatch::value::{Arg, Ints, Output};
 use rushlight_dispatch::{create, interpreter, op, value, vmap};
 
 use super::on_cuda;
+use crate::reduce::one_dim;
 use crate::reduce::select_backward::ORDERED;
 use crate::view::transpose::MOVEDIM;
 
@@ -61,7 +62,7 @@ pub static UNIQUE_CONSECUTIVE: Operator = Operator {
             return Err(Error::unsupported(if args.has(DIM) { "unique_dim" } else { "unique" }, own.dtype()));
         }
         let (inverse, counts) = (args.bool(RETURN_INVERSE)?, args.bool(RETURN_COUNTS)?);
-        let dim = if args.has(DIM) { Some(crate::reduce::one_dim(args, DIM)?) } else { None };
+        let dim = if args.has(DIM) { Some(slices(args, DIM)?) } else { None };
         match (own.device(), dim) {
             (Device::Cuda(_), Some(dim)) => on_cuda::distinct_slices(own, dim).map(Output::Tuple),
             (Device::Cuda(_), None) => on_cuda::distinct(own, false, inverse, counts).map(Output::Tuple),
@@ -94,7 +95,7 @@ pub static UNIQUE_DIM: Operator = Operator {
             return Err(Error::unsupported("unique_dim", own.dtype()));
         }
         // The error has the name of the public Python function.
-        let dim = crate::reduce::one_dim(args, DIM).map_err(|error| error.operator("unique"))?;
+        let dim = slices(args, DIM).map_err(|error| error.operator("unique"))?;
         distinct_slices(own, dim, true)
     })),
     derivative: Derivative::NotImplemented("unique_dim"),
@@ -102,8 +103,14 @@ pub static UNIQUE_DIM: Operator = Operator {
     ..Operator::BASE
 };
 
-/// Runs of equal slices, in lexicographic order, or in their order.
-fn distinct_slices(own: &Tensor, dim: usize, sorted: bool) -> Result<Output> {
+/// The dimension along which the first argument has slices to compare, or torch's error if it has none.
+fn slices(args: &Args, arg: Arg) -> Result<usize> {
+    let own = args.tensor(Arg::FIRST)?;
+    if own.rank() == 0 {
+        return Err(Error::index(format!("Dimension specified as {} but tensor has no dimensions", args.int(arg)?))
+            .hint("Without dim= the only element is the answer."));
+    }
+    let dim = one_dim(args, arg)?;
     let zeros = own.sizes().iter().filter(|size| **size == 0).count();
     let refused = match own.sizes().get(dim) {
         Some(0) if zeros > 1 => "Number of zero sized dimensions is more than one, so unique cannot be applied ",
@@ -113,8 +120,12 @@ fn distinct_slices(own: &Tensor, dim: usize, sorted: bool) -> Result<Output> {
     if !refused.is_empty() {
         return Err(Error::runtime(refused).hint("Slices without elements are all equal."));
     }
-    let own = own.detach();
-    let line = if own.rank() == 0 { op!(crate::view::squeeze::UNSQUEEZE, &own, 0i64)? } else { own };
+    Ok(dim)
+}
+
+/// Runs of equal slices, in lexicographic order, or in their order.
+fn distinct_slices(own: &Tensor, dim: usize, sorted: bool) -> Result<Output> {
+    let line = own.detach();
     let first = op!(MOVEDIM, &line, Ints::from_slice(&[dim as i64]), Ints::from_slice(&[0]))?;
     let flat = crate::convert::contiguous(&first)?;
     let n = line.sizes()[dim] as usize;

@@ -17,6 +17,7 @@ use crate::join::cat::{CAT, STACK};
 use crate::linalg::addmm::{ADDMM, ADDMV};
 use crate::linalg::matrix::{BMM, MATMUL, MM, MV};
 use crate::linalg::triangular::TRIANGULAR_SOLVE;
+use crate::nn::embedding::EMBEDDING;
 use crate::pointwise::activation_backward::THRESHOLD_BACKWARD;
 use crate::pointwise::arith::MUL;
 use crate::pointwise::divide::{DIV, FLOOR_DIVIDE};
@@ -44,6 +45,7 @@ pub static BODIES: &[(&Operator, SparseBody)] = &[
     (&RANDINT_LIKE_LOW, elementwise::filled_like),
     (&ZERO_, convert::zero),
     (&INDEX_SELECT, shape::index_select),
+    (&EMBEDDING, shape::embedding),
     (&CAT, shape::cat),
     (&STACK, shape::stack),
     (&ADDMM, product::addmm),

@@ -8,6 +8,7 @@ use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::{DType, Dims, Error, Result};
 use rushlight_dispatch::create::zeros;
 use rushlight_dispatch::operator::Args;
+use rushlight_dispatch::sparse::unsupported;
 use rushlight_dispatch::value::{Arg, Output};
 use rushlight_dispatch::{copy, op};
 
@@ -202,6 +203,24 @@ pub fn slice(args: &Args) -> Result<Output> {
     }
     let found = entries(own, &parts, &numbers, dim, Some(&moved), length as isize)?;
     Ok(Output::Tensor(in_order(found, parts.coalesced && step > 0)))
+}
+
+/// `embedding`: the rows of a sparse weight. They cannot be folded into more dimensions.
+pub fn embedding(args: &Args) -> Result<Output> {
+    use crate::nn::embedding::{EMBEDDING::*, check_indices};
+
+    let (weight, indices) = (args.tensor(WEIGHT)?, args.tensor(INDICES)?);
+    if weight.rank() != 2 {
+        return Err(Error::runtime("'weight' must be 2-D"));
+    }
+    check_indices(indices.dtype(), indices.device(), 1, "embedding")?;
+    if weight.parts().is_none() {
+        return Err(unsupported("index_select", weight));
+    }
+    if indices.rank() != 1 {
+        return Err(unsupported("view", weight));
+    }
+    op!(INDEX_SELECT, &weight.detach(), 0i64, indices).map(Output::Tensor)
 }
 
 /// `index_select`: entries are repeated as often as the index names them, in its order.

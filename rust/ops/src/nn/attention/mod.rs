@@ -97,6 +97,11 @@ from the end, share one of key and value. In training `dropout_p` of the weights
             "RuntimeError",
             "dropout probability has to be between 0 and 1, but got 2",
         ),
+        (
+            "t(1, 2, 3, 4), t(1, 2, 3, 4), t(1, 2, 3, 4), None, -1.0",
+            "RuntimeError",
+            "scaled_dot_product_attention_flash_attention: Currently do not support dropout > 0",
+        ),
     ],
     reference: "",
     ..Operator::BASE
@@ -142,6 +147,12 @@ fn check(args: &Args) -> Result<()> {
             "dropout probability has to be between 0 and 1, but got {}",
             crate::create::c_text(p)
         )));
+    }
+    if !(0.0..).contains(&p) && query.rank() == 4 {
+        return Err(Error::runtime(
+            "scaled_dot_product_attention_flash_attention: Currently do not support dropout > 0",
+        )
+        .hint(format!("dropout_p is a probability, and {} is none.", crate::create::c_text(p))));
     }
     Ok(())
 }
