@@ -44,6 +44,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     _check_probability(p)
     _check_training("dropout_" if inplace else "dropout", input, p, training)
     if not training or p == 0:
+        must_be_tensor("dropout", "input", 1, input)
         return input
     result = _nn.dropout(input, p, True)
     return input.copy_(result) if inplace else result
