@@ -236,7 +236,8 @@ def binary_cross_entropy(
         sizes = f"Using a target size ({target.size()}) that is different to the input size ({input.size()})"
         raise ValueError(f"{sizes} is deprecated. Please ensure they have the same size.")
     if weight is not None:
-        weight.expand(torch.broadcast_shapes(target.size(), weight.size()))
+        shape = torch.broadcast_shapes(target.size(), weight.size())
+        weight.expand(shape)
     return NotImplemented
 
 
@@ -301,6 +302,26 @@ def _with_pairs(function: Any, input: Any, *given: Any) -> Any:
     return NotImplemented if is_listed else function(input, *pairs)
 
 
+def _with_flag(name: str) -> Callable[..., Any]:
+    """The form of a pooling function that takes `return_indices`, which its operator does not have, and ignores it."""
+
+    def form(
+        input: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: Any = False,
+        return_indices: Any = NotImplemented,
+    ) -> Any:
+        if return_indices is NotImplemented:
+            return NotImplemented
+        return getattr(F, name)(input, kernel_size, stride, padding, dilation, ceil_mode)
+
+    form.__name__ = form.__qualname__ = name
+    return form
+
+
 def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
     return _with_listed(F.adaptive_avg_pool2d, input, output_size)
 
@@ -326,7 +347,8 @@ def _with_listed(function: Any, input: Any, output_size: Any) -> Any:
         raise ValueError(f"Input dimension should be at least {len(output_size) + 1}")
     rest = own[-len(output_size) :]
     sizes = [size if wanted is None else wanted for wanted, size in zip(output_size, rest)]
-    return NotImplemented if isinstance(output_size, tuple | list) else function(input, sizes)
+    is_listed = isinstance(output_size, tuple | list) and None not in output_size
+    return NotImplemented if is_listed else function(input, sizes)
 
 
 def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: Any = False, out: Any = None, dtype: Any = None) -> Any:
@@ -418,6 +440,10 @@ FORMS: dict[str, Callable[..., Any]] = {
             adaptive_max_pool2d_with_indices,
             adaptive_max_pool3d_with_indices,
         )
+    },
+    **{
+        f"nn.functional.{name}": _with_flag(name)
+        for name in ("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
     },
     "norm": norm,
     "split": split,

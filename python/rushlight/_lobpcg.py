@@ -72,6 +72,9 @@ def lobpcg(
     """
     import rushlight as torch
 
+    for given in (ortho_iparams, ortho_fparams, ortho_bparams):
+        if given is not None:
+            dict(given)  # so that what is no dictionary is refused
     recorded, of_B = A.requires_grad, B is not None and B.requires_grad
     if A.shape[-1] != A.shape[-2]:
         raise AssertionError(f"A must be square, got shape {A.shape}")

@@ -59,8 +59,10 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
     q = 6 if q is None else q
     niter = 2 if niter is None else niter
     m, n = A.shape[-2:]
-    if M is not None and A.layout == torch.strided:
-        A, M = A - M, None
+    if M is not None:
+        M = M.broadcast_to(A.shape)
+        if A.layout == torch.strided:
+            A, M = A - M, None
     if m < n:
         left = svd_lowrank(_adjoint(A), q, niter, None if M is None else _adjoint(M))
         return left[2], left[1], left[0]

@@ -164,8 +164,10 @@ class set_grad_enabled(_GradMode):
         try:
             self._before = _C._set_grad_enabled(mode)
         except TypeError:
+            from rushlight._text import kind_of
+
             raise TypeError(
-                f"set_grad_enabled(): argument 'enabled' (position 1) must be bool, not {type(mode).__name__}"
+                f"set_grad_enabled(): argument 'enabled' (position 1) must be bool, not {kind_of(mode)}"
             ) from None
 
     def __call__(self, function: _F) -> _F:

@@ -146,11 +146,13 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
         operands: a tuple or a list, by default empty.
 
     Raises:
-        RuntimeError: ``pred`` is a tensor of several elements.
+        RuntimeError: ``pred`` is no number, or a tensor of several elements.
 
     >>> torch.cond(torch.tensor(False), torch.sin, torch.neg, (torch.ones(1),))
     tensor([-1.])
     """
+    if not isinstance(pred, (bool, int, float, torch.Tensor)):
+        raise RuntimeError(f"Expected pred to be bool or tensor, but got {pred}.")
     if isinstance(pred, torch.Tensor) and pred.numel() != 1:
         raise RuntimeError(f"Expected pred to be bool or single-element tensor, but got {pred}.")
     return true_fn(*operands) if pred else false_fn(*operands)

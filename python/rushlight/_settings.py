@@ -217,7 +217,7 @@ def manual_seed(seed: int) -> _C.Generator:
     >>> torch.manual_seed(0).initial_seed()
     0
     """
-    generator = _C.default_generator.manual_seed(seed)
+    generator = _C.default_generator.manual_seed(int(seed))
     _C._cuda_seed_devices(generator.initial_seed())
     return generator
 

@@ -16,7 +16,9 @@ def _length(place: int, size: SupportsIndex) -> int:
     try:
         return int(operator.index(size))
     except TypeError:
-        raise TypeError(f"torch.Size() takes an iterable of 'int' (item {place} is '{type(size).__name__}')") from None
+        from rushlight._text import kind_of
+
+        raise TypeError(f"torch.Size() takes an iterable of 'int' (item {place} is '{kind_of(size)}')") from None
 
 
 class Size(tuple[int, ...]):

@@ -57,5 +57,5 @@ def with_shapes(sentence: str, function: str, *shapes: Sequence[int]) -> str:
 def must_be_tensor(function: str, argument: str, position: int, value: object) -> None:
     """Raises the TypeError that operators raise for an argument that is not a tensor."""
     if not isinstance(value, torch.Tensor):
-        kind = type(value).__name__
+        kind = kind_of(value)
         raise TypeError(f"{function}(): argument '{argument}' (position {position}) must be Tensor, not {kind}")

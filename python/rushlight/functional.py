@@ -23,6 +23,7 @@ from rushlight._compiled import compiled
 from rushlight._lowrank import pca_lowrank as pca_lowrank
 from rushlight._lowrank import svd_lowrank as svd_lowrank
 from rushlight._overridable import call_override, mark_overridable, overridable, overridden
+from rushlight._text import kind_of
 from rushlight._warnings import warn, warn_once
 
 TYPE_CHECKING = False
@@ -403,6 +404,10 @@ def unique(
             input, sorted=sorted, return_inverse=return_inverse, return_counts=return_counts
         )
     else:
+        if type(sorted) is not bool:
+            raise TypeError(f"unique_dim(): argument 'sorted' must be bool, not {kind_of(sorted)}")
+        if input.dim() == 0:
+            raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
         values, places, counts = _C._unique_dim(input, dim)
     return _chosen(values, places, counts, return_inverse, return_counts)
 

@@ -38,7 +38,10 @@ class Future(Generic[_Result]):
     """A value or an exception that is set once. Other threads can wait for it.
 
     Args:
-        devices: accepted; the devices of the value.
+        devices: accepted; the numbered devices of the value.
+
+    Raises:
+        ValueError: a device has no number.
 
     >>> future = torch.futures.Future()
     >>> chained = future.then(lambda done: done.value() + 1)
@@ -48,6 +51,9 @@ class Future(Generic[_Result]):
     """
 
     def __init__(self, *, devices: Sequence[Any] | None = None) -> None:
+        for device in () if devices is None else devices:
+            if _C.device(device).index is None:
+                raise ValueError(f"Expected devices to have indices, got {device}")
         self._complete = threading.Event()
         self._setting = threading.Lock()
         self._result: Any = None

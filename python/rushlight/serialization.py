@@ -11,6 +11,7 @@ torch's. Tensors are pickled as a few values that describe them, and their bytes
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import pickle
 from collections.abc import Callable
@@ -128,6 +129,7 @@ def save(
     >>> torch.load(io.BytesIO(file.getvalue()))
     {'weight': tensor([1., 2.])}
     """
+    pickle_protocol = operator.index(pickle_protocol)
     if pickle_module is not pickle and pickle_module.__name__ not in ("pickle", "_pickle"):
         raise RuntimeError(f"save only works with Python's own pickle, not with {pickle_module.__name__}")
     if not isinstance(f, (str, os.PathLike)) and not hasattr(f, "write"):
@@ -267,6 +269,8 @@ def load(
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     if weights_only and pickle_load_args:
         warn("pickle_load_args only works if `weights_only=False`.")
+        if unknown := [name for name in pickle_load_args if name != "encoding"]:
+            raise TypeError(f"Unpickler.__init__() got an unexpected keyword argument '{unknown[0]}'")
     mmap = config.load.mmap if mmap is None else mmap
     if isinstance(f, (str, os.PathLike)):
         if os.fspath(f).endswith(".safetensors"):

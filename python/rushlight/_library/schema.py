@@ -346,6 +346,12 @@ def infer_schema(
     """
     signature = inspect.signature(prototype_function)
 
+    if isinstance(mutates_args, str) and mutates_args != "unknown":
+        raise ValueError(
+            "mutates_args must either be a sequence of the names of the arguments that are mutated or the string "
+            "'unknown'. "
+        )
+
     def refuse(told: str) -> typing.NoReturn:
         raise ValueError(f"infer_schema(func): {told} Got func with signature {signature})")
 

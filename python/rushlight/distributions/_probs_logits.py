@@ -36,7 +36,7 @@ class ProbsLogits(Distribution):
 
     def _expanded(self, batch_shape: Any) -> dict[str, Any]:
         """The stored parameters, expanded to a larger shape."""
-        stand = self.__dict__
+        stand, batch_shape = self.__dict__, torch.Size(batch_shape)
         given: dict[str, Any] = {name: stand[name].expand(batch_shape) for name in ("probs", "logits") if name in stand}
         given["_param"] = given["probs"] if "probs" in given else given["logits"]
         return given

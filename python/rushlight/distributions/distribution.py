@@ -202,13 +202,15 @@ class Distribution:
     def _expand_into(self, cls, instance, batch_shape, event_shape=torch.Size(), **parameters):
         """Implements `expand`: a new instance (or ``instance``) with these parameters, which are already expanded."""
         new = self._get_checked_instance(cls, instance)
-        new.__dict__.update(parameters)
+        for name, value in parameters.items():
+            setattr(new, name, value)
         Distribution.__init__(new, batch_shape, event_shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
 
     def _expand_each(self, cls, instance, batch_shape, *names):
         """`_expand_into` for distributions with only these parameters, each with the batch shape."""
+        batch_shape = torch.Size(batch_shape)
         parameters = {name: getattr(self, name).expand(batch_shape) for name in names}
         return self._expand_into(cls, instance, batch_shape, **parameters)
 

@@ -45,6 +45,7 @@ class NegativeBinomial(ProbsLogits):
         super().__init__(self._param.size(), validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
+        batch_shape = torch.Size(batch_shape)
         total = self.total_count.expand(batch_shape)
         return self._expand_into(
             NegativeBinomial, _instance, batch_shape, total_count=total, **self._expanded(batch_shape)

@@ -46,6 +46,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         return call_override(dropout, (input,), {"p": p, "training": training, "inplace": inplace})
     p = _checked("dropout_" if inplace else "dropout", input, p, training)
     if not training or p == 0:
+        must_be_tensor("dropout", "input", 1, input)
         return input
     result = _nn.dropout(input, p, True)
     return input.copy_(result) if inplace else result

@@ -12,6 +12,7 @@ from numbers import Integral
 
 import rushlight as torch
 from rushlight import _C
+from rushlight._C import _Signatures
 from rushlight._functions import nn_functional as _nn
 from rushlight._overridable import overridable
 from rushlight._warnings import warn
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 #: The number of dimensions of the input for modes that accept only one.
 _RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5, "lanczos": 4}
 _BLOCKS = ("nearest", "nearest-exact", "area")
+#: torch's signatures of the other modes.
+_ALIGNED = (
+    "Tensor input, int[] output_size, bool align_corners, float? scales=None",
+    "Tensor input, int[]? output_size, bool align_corners, float[]? scale_factors",
+)
 #: The number of neighbours with a weight when the image does not shrink, for modes that support antialiasing.
 _REACH = {"bilinear": 2, "bicubic": 4, "lanczos": 6}
 
@@ -62,7 +68,7 @@ def interpolate(
         raise ValueError(
             "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
         )
-    dimensions = input.dim() - 2
+    dimensions, asked = input.dim() - 2, size
     size, factors = _sizes(input, dimensions, size, scale_factor, mode)
     if recompute_scale_factor and factors is None:
         raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
@@ -85,6 +91,10 @@ def interpolate(
                 f"{_kernel(mode, dimensions)}(): argument 'output_size' failed to unpack the object at pos {place + 1} with "
                 'error "Overflow when unpacking long long'
             )
+    if align_corners is not None and type(align_corners) is not bool:
+        name = _kernel(mode, dimensions)
+        given = (input, size if isinstance(asked, int) else asked, align_corners, factors)
+        _Signatures(f"_{name}_aa" if antialias else name, _ALIGNED, False).check(given, {})
     _check_mode(input, mode, bool(align_corners), antialias)
     if mode == "area":
         pooling = (_nn.adaptive_avg_pool1d, _nn.adaptive_avg_pool2d, _nn.adaptive_avg_pool3d)[dimensions - 1]

@@ -51,6 +51,17 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     return _nn.adaptive_avg_pool3d(input, _filled(output_size, input.size()))
 
 
+def _each(sizes: Any, space: int) -> Sequence[int]:
+    """A size for each of two or three dimensions, from a number or from as many numbers."""
+    if not hasattr(sizes, "__iter__"):
+        return (sizes,) * space
+    if space == 2:
+        height, width = sizes
+        return height, width
+    depth, height, width = sizes
+    return depth, height, width
+
+
 def _lp_pool(
     input: Tensor,
     norm_type: float,
@@ -62,13 +73,13 @@ def _lp_pool(
     largest: Callable[..., Tensor],
 ) -> Tensor:
     """The norm of each window, from the mean of the powers; infinite norms are the maximum or minimum magnitude."""
+    sizes = [kernel_size] if space == 1 else _each(kernel_size, space)
     if norm_type == math.inf:
         return largest(input.abs(), kernel_size, stride, 0, 1, ceil_mode)
     if norm_type == -math.inf:
         return -largest(-input.abs(), kernel_size, stride, 0, 1, ceil_mode)
-    means = mean(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
-    size = kernel_size**space if isinstance(kernel_size, int) else math.prod(kernel_size)
-    return (torch.sign(means) * torch.relu(means.abs())).mul(size).pow(1.0 / norm_type)
+    means = mean(input.pow(norm_type), kernel_size, stride, padding=0, ceil_mode=ceil_mode)
+    return (torch.sign(means) * torch.relu(means.abs())).mul(math.prod(sizes)).pow(1.0 / norm_type)
 
 
 @overridable
@@ -113,7 +124,8 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
     >>> torch.nn.functional.adaptive_max_pool1d(torch.tensor([[1.0, 2.0, 5.0, 3.0]]), 2)
     tensor([[2., 5.]])
     """
-    return _adaptive_max_pool(_nn.adaptive_max_pool1d_with_indices, input, output_size, return_indices)
+    found = _nn.adaptive_max_pool1d_with_indices(input, output_size)
+    return found if return_indices else found[0]
 
 
 @overridable

@@ -172,11 +172,11 @@ def embedding(
         options = {"max_norm": max_norm, "norm_type": norm_type, "scale_grad_by_freq": scale_grad_by_freq}
         return _call_override(embedding, (input, weight), {"padding_idx": padding_idx, **options, "sparse": sparse})
     if padding_idx is not None:
-        rows = weight.size(0)
-        if padding_idx != 0 and not -rows <= padding_idx < rows:
+        if (padding_idx > 0 and padding_idx >= weight.size(0)) or (padding_idx < 0 and padding_idx < -weight.size(0)):
             raise AssertionError("Padding_idx must be within num_embeddings")
-        padding_idx += rows if padding_idx < 0 else 0
+        padding_idx += weight.size(0) if padding_idx < 0 else 0
     if max_norm is not None:
+        input = input.contiguous()
         _shorten_rows(weight, input, max_norm, norm_type)
     return torch.embedding(weight, input, -1 if padding_idx is None else padding_idx, scale_grad_by_freq, sparse)
 

@@ -125,15 +125,15 @@ def trunc_normal_(
     >>> bool((trunc_normal_(torch.empty(100), std=2.0).abs() <= 2).all())
     True
     """
-    if std < 0:
-        raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
+    if tensor.is_meta:
+        return tensor
     if mean < a - 2 * std or mean > b + 2 * std:
         warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "
             "The distribution of values may be incorrect.",
         )
-    if tensor.is_meta:
-        return tensor
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
 
     def normal() -> tuple[Tensor, Tensor]:
         values = torch.empty_like(tensor).normal_(mean, std, generator=generator)
@@ -215,7 +215,7 @@ def eye_(tensor: Tensor) -> Tensor:
     tensor([[1., 0., 0.],
             [0., 1., 0.]])
     """
-    if tensor.dim() != 2:
+    if tensor.ndimension() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     with torch.no_grad():
         return tensor.copy_(torch.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
@@ -230,7 +230,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     >>> dirac_(torch.empty(1, 1, 3))
     tensor([[[0., 1., 0.]]])
     """
-    if tensor.dim() not in (3, 4, 5):
+    if tensor.ndimension() not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
     out_channels, in_channels, *kernel = tensor.shape
     if out_channels % groups != 0:
@@ -357,7 +357,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: torch
     >>> int((sparse_(torch.empty(10, 2), sparsity=0.5) == 0).sum())
     10
     """
-    if tensor.dim() != 2:
+    if tensor.ndimension() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     rows, columns = tensor.shape
     zeros = math.ceil(sparsity * rows)
@@ -380,7 +380,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: torch.Generator | No
     >>> torch.allclose(weight @ weight.T, torch.eye(3), atol=1e-6)
     True
     """
-    if tensor.dim() < 2:
+    if tensor.ndimension() < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0:
         return tensor

@@ -110,7 +110,11 @@ class ElementwiseOptimizer(Optimizer):
         rule = None if composed else self._rule(group, own)
         if rule is not None:
             name, state, numbers = rule
-            _C._fused_step([param, grad, *(own[part] for part in state)], name, [sign, decay, factor, *numbers])
+            tensors = [param, grad, *(own[part] for part in state)]
+            try:
+                _C._fused_step(tensors, name, [sign, decay, factor, *numbers])
+            except TypeError:  # options that are tensors of one element
+                _C._fused_step(tensors, name, [sign, decay, factor, *map(float, numbers)])
             return
         if sign < 0:
             grad = -grad

@@ -19,11 +19,12 @@ class _CompositeScheduler(LRScheduler):
 
     _schedulers: Sequence[LRScheduler]
 
-    def _check(self, optimizer: Optimizer | None, what: str) -> Optimizer:
+    def _check_number(self, what: str) -> None:
+        if len(self._schedulers) < 1:
+            raise ValueError(f"{type(self).__name__} expects at least one scheduler{what}, but got no scheduler.")
+
+    def _check_each(self, optimizer: Optimizer) -> None:
         name = type(self).__name__
-        if not self._schedulers:
-            raise ValueError(f"{name} expects at least one scheduler{what}, but got no scheduler.")
-        optimizer = optimizer or self._schedulers[0].optimizer
         for place, schedule in enumerate(self._schedulers):
             if not hasattr(schedule, "optimizer"):
                 raise TypeError(f"{name} at index {place} should have `optimizer` as its attribute.")
@@ -38,7 +39,6 @@ class _CompositeScheduler(LRScheduler):
                     f"{type(schedule).__name__} at index {place} has {schedule.optimizer}, which is different from "
                     f"{type(optimizer).__name__}."
                 )
-        return optimizer
 
     def state_dict(self) -> dict[str, Any]:
         """The state without the optimizer, with the states of the schedules."""
@@ -83,7 +83,8 @@ class SequentialLR(_CompositeScheduler):
         last_epoch: int = -1,
     ) -> None:
         self._schedulers = schedulers
-        self._check(optimizer, "")
+        self._check_number("")
+        self._check_each(optimizer)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
                 "Sequential Schedulers expects number of schedulers provided to be one more than the number of "
@@ -137,7 +138,9 @@ class ChainedScheduler(_CompositeScheduler):
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         self._schedulers = schedulers
-        self.optimizer = self._check(optimizer, " to be chained")
+        self._check_number(" to be chained")
+        self.optimizer = optimizer or schedulers[0].optimizer
+        self._check_each(self.optimizer)
         self._note_rates()
 
     def _note_rates(self) -> None:

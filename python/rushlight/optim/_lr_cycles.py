@@ -166,7 +166,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     ) -> None:
         if T_0 <= 0 or not isinstance(T_0, int):
             raise ValueError(f"Expected positive integer T_0, but got {T_0}")
-        if not isinstance(T_mult, int) or T_mult < 1:
+        if T_mult < 1 or not isinstance(T_mult, int):
             raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
         if not isinstance(eta_min, (float, int)):
             raise ValueError(f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}")
@@ -260,12 +260,12 @@ class OneCycleLR(_WithMomentum):
         require_optimizer(optimizer)
         self.optimizer = optimizer
         self.total_steps = _steps(total_steps, epochs, steps_per_epoch)
-        if not 0 <= pct_start <= 1 or not isinstance(pct_start, float):
+        rise = float(pct_start * self.total_steps) - 1
+        if pct_start < 0 or pct_start > 1 or not isinstance(pct_start, float):
             raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
         end = self.total_steps - 1
-        rise = float(pct_start * self.total_steps) - 1
         up = _phase(rise, "initial_lr", "max_lr")
         if three_phase:
             fall = float(2 * pct_start * self.total_steps) - 2

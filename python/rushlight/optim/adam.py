@@ -130,7 +130,7 @@ class Adam(Optimizer):
                     "['cuda', 'xpu', 'hpu', 'privateuseone', 'xla']."
                 )
             if group["differentiable"]:
-                with torch.enable_grad():
+                with torch.set_grad_enabled(group["differentiable"]):
                     self._step_by_operators(group, params, grads)
             elif any_handled(params + grads):
                 with torch.no_grad():
@@ -156,14 +156,16 @@ class Adam(Optimizer):
         if not own:
             on_device = group["capturable"] or group["fused"]
             own["step"] = torch.zeros((), dtype=step_dtype(group["fused"]), device=param.device if on_device else "cpu")
-            names = ["exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * group["amsgrad"]
+            names = ["exp_avg", "exp_avg_sq"]
+            if group["amsgrad"]:
+                names.append("max_exp_avg_sq")
             for name in names:
                 own[name] = torch.zeros_like(param, requires_grad=False)
         return own
 
     def _step_fused(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         state = self.state
-        amsgrad = group["amsgrad"]
+        amsgrad = bool(group["amsgrad"])
         averages = []
         squares = []
         largest = []
@@ -189,8 +191,8 @@ class Adam(Optimizer):
             group["eps"],
             group["weight_decay"],
             amsgrad,
-            group["maximize"],
-            group["decoupled_weight_decay"],
+            bool(group["maximize"]),
+            bool(group["decoupled_weight_decay"]),
         )
 
     def _step_by_operators(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:

@@ -117,7 +117,9 @@ class LBFGS(Optimizer):
             gradient = self._gradient()
             if _flat(gradient, group):
                 return first_loss
-            for iteration in range(1, group["max_iter"] + 1):
+            iteration = 0
+            while iteration < group["max_iter"]:
+                iteration += 1
                 own["n_iter"] += 1
                 direction = self._direction(own, gradient, group["history_size"])
                 if own["n_iter"] == 1:

@@ -434,12 +434,10 @@ class ReduceLROnPlateau(LRScheduler):
         return self.cooldown_counter > 0
 
     def _is_better(self, value: float, best: float) -> bool:
-        sign = -1.0 if self.mode == "min" else 1.0
-        if self.threshold_mode == "rel":
-            limit = best * (1.0 + sign * self.threshold)
-        else:
-            limit = best + sign * self.threshold
-        return value < limit if self.mode == "min" else value > limit
+        is_relative, threshold = self.threshold_mode == "rel", self.threshold
+        if self.mode == "min":
+            return value < (best * (1.0 - threshold) if is_relative else best - threshold)
+        return value > (best * (threshold + 1.0) if is_relative else best + threshold)
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
         """Counts an epoch with its measured quantity, and reduces the rates if necessary."""

@@ -79,7 +79,8 @@ class Rprop(ElementwiseOptimizer):
         own["step_size"] = torch.full_like(grad, complex(lr, lr) if param.is_complex() else lr, requires_grad=False)
 
     def _rule(self, group: dict[str, Any], own: dict[str, Any]) -> tuple[str, list[str], list[float]]:
-        return "rprop", ["prev", "step_size"], [*group["etas"], *group["step_sizes"]]
+        (shrink, grow), (smallest, largest) = group["etas"], group["step_sizes"]
+        return "rprop", ["prev", "step_size"], [shrink, grow, smallest, largest]
 
     def _update(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
         (shrink, grow), size, previous = group["etas"], own["step_size"], own["prev"]

@@ -175,8 +175,8 @@ def _fused(
         group["momentum"],
         group["dampening"],
         float(group["weight_decay"]),
-        group["nesterov"],
-        group["maximize"],
+        bool(group["nesterov"]),
+        bool(group["maximize"]),
         first,
     )
 

@@ -176,7 +176,8 @@ class profile:
         record_shapes: whether to record the shapes of arguments.
         profile_memory, with_stack, with_flops, with_modules: not supported.
         use_cuda: adds ``ProfilerActivity.CUDA``.
-        experimental_config, execution_trace_observer, acc_events, custom_trace_id_callback: accepted; they have no effect.
+        experimental_config, execution_trace_observer, acc_events, custom_trace_id_callback, post_processing_timeout_s:
+            accepted; they have no effect.
 
     Raises:
         AssertionError: results are read before it was started.
@@ -203,6 +204,7 @@ class profile:
         acc_events: bool = False,
         use_cuda: bool | None = None,
         custom_trace_id_callback: Callable[[], str] | None = None,
+        post_processing_timeout_s: float | None = None,
     ) -> None:
         self.activities = supported_activities() if activities is None else set(activities)
         if not self.activities & set(ProfilerActivity):
@@ -212,6 +214,8 @@ class profile:
         self.record_shapes = record_shapes
         self.with_stack = with_stack
         self.step_num = 0
+        if schedule is not None:
+            schedule(self.step_num)
         self.current_action = ProfilerAction.NONE
         self.profiler: _Recording | None = None
         self._step: record_function | None = None

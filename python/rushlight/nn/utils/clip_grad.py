@@ -80,6 +80,10 @@ def clip_grads_with_norm_(
     with torch.no_grad():
         # A clamp instead of a comparison, because a comparison would wait for the device.
         factor = (limit / (total_norm + 1e-6)).clamp(max=1.0)
+        if factor.dim() > 0:
+            raise RuntimeError(
+                f"scalar tensor expected to be 0 dim but it has {factor.dim()} dimensions and {factor.numel()} elements."
+            )
         for grad in grads:
             grad.mul_(factor.to(grad.device))
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import rushlight as torch
 from rushlight import Tensor
 from rushlight._compiled import compiled
+from rushlight._text import kind_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -229,6 +230,9 @@ def pad_packed_sequence(
     (tensor([[1., 2.],
             [3., 0.]]), tensor([2, 1]))
     """
+    if type(batch_first) is not bool:
+        kind = kind_of(batch_first)
+        raise TypeError(f"_pad_packed_sequence(): argument 'batch_first' (position 3) must be bool, not {kind}")
     longest = sequence.batch_sizes.size(0)
     if total_length is not None:
         if total_length < longest:

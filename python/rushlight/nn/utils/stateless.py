@@ -58,7 +58,7 @@ def _functional_call(
         raise RuntimeError("The stateless API can't be used with nn.DataParallel module")
     args = () if args is None else args if isinstance(args, tuple) else (args,)
     with _reparametrize_module(module, parameters_and_buffers, tie_weights=tie_weights, strict=strict):
-        return module(*args, **(kwargs or {}))
+        return module(*args, **({} if kwargs is None else kwargs))
 
 
 @contextmanager
@@ -131,9 +131,10 @@ def _with_tied(own: dict[str, Any], given: dict[str, Tensor]) -> dict[str, Tenso
     groups: dict[int, list[str]] = {}
     for name, tensor in own.items():
         groups.setdefault(id(tensor), []).append(name)
+    replaced = given.keys()
     values = dict(given)
     for names in groups.values():
-        present = [name for name in names if name in given]
+        present = [name for name in names if name in replaced]
         if len(names) < 2 or not present:
             continue
         if len({id(given[name]) for name in present}) > 1:

@@ -264,7 +264,7 @@ def random_split(
         lengths = _lengths_of_fractions(total, lengths)
     if sum(lengths) != total:
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
-    order = torch.randperm(total, generator=generator or torch.default_generator).tolist()
+    order = torch.randperm(total, generator=torch.default_generator if generator is None else generator).tolist()
     return [Subset(dataset, order[end - length : end]) for end, length in zip(accumulate(lengths), lengths)]
 
 
