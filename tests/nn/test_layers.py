@@ -274,3 +274,13 @@ def test_convolutions_of_programs_derive_from_what_they_share():
     assert back.weight.shape == (2, 2, 3) and back(x).shape == (1, 4, 11) and back(x, [12]).shape == (1, 4, 12)
     with pytest.raises(ValueError, match=r"requested an output size of \[13\], but valid sizes range from \[11\] to"):
         back(x, [13])
+
+
+def test_norms_of_rows_of_order_zero():
+    """The norm is the number of elements that are not zero."""
+    rows = torch.tensor([[3.0, 4.0], [0.0, 5.0]])
+    torch.embedding_renorm_(rows, torch.tensor([0, 1]), 1.0, 0.0)
+    torch.testing.assert_close(rows, torch.tensor([[1.5, 2.0], [0.0, 5.0]]))
+    rows = torch.tensor([[3.0, 4.0]])
+    torch.embedding_renorm_(rows, torch.tensor([0]), 1.0, -torch.inf)
+    torch.testing.assert_close(rows, torch.tensor([[1.0, 4 / 3]]))

@@ -497,3 +497,10 @@ def test_the_dtype_of_out_is_compared_before_anything_is_computed(call, sentence
     with pytest.raises(RuntimeError) as raised:
         call()
     assert str(raised.value).startswith(sentence)
+
+
+def test_least_squares_of_full_rank_ignore_the_condition():
+    """The driver for matrices of full rank has no bound for singular values."""
+    a, b = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]]), torch.tensor([[1.0], [2.0], [3.5]])
+    solution = torch.linalg.lstsq(a, b, rcond=0.9, driver="gels").solution
+    torch.testing.assert_close(solution, torch.tensor([[0.0], [0.5]]))

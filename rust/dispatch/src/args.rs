@@ -136,6 +136,17 @@ impl<'a> Args<'a> {
         self.optional_scalar(arg).ok_or_else(|| self.wrong(arg, "Number"))
     }
 
+    /// A number that is not complex. `kind` is C's name of the type in which torch uses it.
+    pub fn real(&self, arg: Arg, kind: &str) -> Result<f64> {
+        match self.scalar(arg)? {
+            Scalar::Complex(number) if number.im != 0.0 => {
+                let told = format!("value cannot be converted to type {kind} without overflow");
+                Err(Error::runtime(told).hint("The number must be real."))
+            }
+            number => Ok(number.f64()),
+        }
+    }
+
     pub fn optional_scalar(&self, arg: Arg) -> Option<Scalar> {
         match self.value(arg) {
             Value::Scalar(scalar) => Some(*scalar),

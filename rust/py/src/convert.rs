@@ -98,7 +98,7 @@ fn text<'b>(object: &'b Bound<'_, PyAny>) -> PyResult<Option<&'b str>> {
 }
 
 fn floats(object: &Bound<'_, PyAny>) -> PyResult<Option<Floats>> {
-    let read = |item: &Bound<'_, PyAny>| Ok(number(item)?.map(Scalar::f64));
+    let read = |item: &Bound<'_, PyAny>| Ok(number(item)?.filter(|number| !number.is_complex()).map(Scalar::f64));
     if let Ok(tuple) = object.cast::<PyTuple>() {
         return collect(tuple.iter(), read);
     }

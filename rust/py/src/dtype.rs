@@ -3,10 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyBytes, PyString, PyTuple};
 use rushlight::quantized::convert::{STORED, display_name as quantized_name};
 use rushlight::{DType, Device, Tensor};
 
@@ -302,7 +302,7 @@ pub fn device_object(py: Python<'_>, device: Device) -> PyResult<Bound<'_, PyAny
     Ok(host.bind(py).clone())
 }
 
-/// Reads a device: a `torch.device`, its name, or the index of a CUDA device.
+/// Reads a device: a `torch.device`, its name as text or bytes, or the index of a CUDA device.
 pub fn read_device(object: &Bound<'_, PyAny>) -> PyResult<Option<PyDevice>> {
     if let Ok(device) = object.cast::<PyDevice>() {
         return Ok(Some(*device.get()));
@@ -310,7 +310,11 @@ pub fn read_device(object: &Bound<'_, PyAny>) -> PyResult<Option<PyDevice>> {
     if let Ok(text) = object.cast::<PyString>() {
         return named(&text.to_cow()?).map(Some);
     }
-    Ok(scalars::plain_int(object)?.map(ordinal).transpose()?.map(|index| Device::Cuda(index).into()))
+    if let Ok(text) = object.cast::<PyBytes>() {
+        return named(&String::from_utf8_lossy(text.as_bytes())).map(Some);
+    }
+    let index = scalars::plain_int(object).map_err(|_| PyValueError::new_err("Overflow when unpacking long long"))?;
+    Ok(index.map(ordinal).transpose()?.map(|index| Device::Cuda(index).into()))
 }
 
 /// Reads a device in the form that tensors have.

@@ -9,7 +9,7 @@ use rushlight_dispatch::generator::{Counter, Generator};
 
 use crate::dtype::{PyDevice, wanted_device};
 use crate::errors::{kind_of, raise};
-use crate::object;
+use crate::{object, scalars};
 
 /// A stream of random numbers with a state of its own; the numbers are torch's for the same seed.
 ///
@@ -49,11 +49,16 @@ impl PyGenerator {
     /// Returns the generator.
     ///
     /// Raises:
+    ///     RuntimeError: the seed is no integer.
     ///     ValueError: the seed needs more than 64 bits.
     ///
     /// >>> torch.manual_seed(0).initial_seed()
     /// 0
     fn manual_seed<'py>(slf: PyRef<'py, Self>, seed: &Bound<'py, PyAny>) -> PyResult<PyRef<'py, Self>> {
+        if let Ok(None) = scalars::plain_int(seed) {
+            let kind = kind_of(seed);
+            return Err(PyRuntimeError::new_err(format!("manual_seed expected a long, but got {kind}")));
+        }
         let seed = read_seed(seed)?;
         if !keeps_seed(&slf.0, seed)? {
             slf.0.manual_seed(seed);

@@ -99,8 +99,17 @@ fn device_of(object: &Bound<'_, PyAny>) -> PyResult<PyDevice> {
 
 /// The error for arguments that no form of `to` takes.
 fn unfit<'py, const N: usize>(arguments: [&Option<Bound<'py, PyAny>>; N]) -> PyErr {
-    let kinds = arguments.into_iter().flatten().map(kind_of);
-    let sentence = errors::invalid_combination("to", kinds, std::iter::empty());
+    fitting_none(arguments.into_iter().flatten().map(kind_of), std::iter::empty())
+}
+
+/// The same for arguments given by their names, perhaps after one that was not.
+fn unfit_by_name<'py>(first: Argument<'_, 'py>, named: &[(&str, &Option<Bound<'py, PyAny>>)]) -> PyErr {
+    let named = named.iter().filter_map(|(name, object)| Some(format!("{name}={}", kind_of(object.as_ref()?))));
+    fitting_none(first.into_iter().map(kind_of), named)
+}
+
+fn fitting_none(positional: impl Iterator<Item = String>, named: impl Iterator<Item = String>) -> PyErr {
+    let sentence = errors::invalid_combination("to", positional, named);
     PyTypeError::new_err(format!(
         "{sentence}\n * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n * (Tensor tensor, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)"
     ))
@@ -126,6 +135,7 @@ fn type_name(tensor: &Tensor) -> String {
     let home = match (tensor.device(), tensor.is_sparse()) {
         (Device::Cuda(_), true) => "torch.cuda.sparse",
         (Device::Cuda(_), false) => "torch.cuda",
+        (Device::Meta, false) => "torch.meta",
         (_, true) => "torch.sparse",
         _ => "torch",
     };
@@ -143,12 +153,18 @@ fn legacy_dtype(text: &str) -> Option<DType> {
 }
 
 methods! {
-    // `to(dtype, ..)`, `to(device, dtype, ..)` and `to(other, ..)` in one: the first argument decides what follows.
-    fn to(own, device, dtype, non_blocking = False, copy = False, tensor, memory_format) "The tensor in another dtype or on another device; itself if nothing changes." {
+    // `to(dtype, ..)`, `to(device, dtype, ..)` and `to(other, ..)` in one: the first argument decides what follows. By its name,
+    // `device` is a device only.
+    fn to(own, tensor, dtype, non_blocking = False, copy = False, memory_format, device) "The tensor in another dtype or on another device; itself if nothing changes." {
         let format = given(&memory_format).map(named_format).transpose()?;
-        let first = given(&device).or(given(&tensor));
-        if [&device, &dtype].into_iter().any(|asked| given(asked).is_some_and(|asked| extract_quantized(asked).is_some())) {
+        let first = given(&tensor);
+        if [&device, &tensor, &dtype].into_iter().any(|asked| given(asked).is_some_and(|asked| extract_quantized(asked).is_some())) {
             return Err(to_quantized());
+        }
+        let named = given(&device).map(read_device).transpose()?.flatten();
+        if device.is_some() && (tensor.is_some() || given(&device).is_some() && named.is_none()) {
+            let rest = [("device", &device), ("dtype", &dtype), ("non_blocking", &non_blocking), ("copy", &copy)];
+            return Err(unfit_by_name(tensor.as_ref(), &rest));
         }
         // After a dtype or a tensor, the argument `dtype` is `non_blocking`, and so on.
         let is_like = first.is_some_and(object::is_tensor);
@@ -156,11 +172,11 @@ methods! {
         let flags = match moved {
             true if copy.is_none() || dtype.is_none() || non_blocking.is_none() => [&dtype, &non_blocking, &copy],
             false => [&None, &non_blocking, &copy],
-            true => return Err(unfit([&device, &dtype, &non_blocking, &copy])),
+            true => return Err(unfit([&tensor, &dtype, &non_blocking, &copy])),
         };
         let fits = flags.iter().all(|flag| flag.as_ref().is_none_or(|flag| flag.is_instance_of::<PyBool>()));
         if !fits || !moved && given(&dtype).is_some_and(|dtype| extract_dtype(dtype).is_none()) {
-            return Err(unfit([&device, &dtype, &non_blocking, &copy]));
+            return Err(unfit([&tensor, &dtype, &non_blocking, &copy]));
         }
         let like = first.filter(|_| is_like).map(object::tensor).transpose()?;
         let wanted = ToOptions {
@@ -174,7 +190,7 @@ methods! {
             device: match (like, moved) {
                 (Some(like), _) => Some(like.device().into()),
                 (None, true) => None,
-                (None, false) => first.map(device_of).transpose()?,
+                (None, false) => first.map(device_of).transpose()?.or(named),
             },
             // The last flag that was given: `copy` comes after `non_blocking`.
             copy: truth(if moved && copy.is_none() && dtype.is_some() { given(&non_blocking) } else { given(&copy) })?,

@@ -396,6 +396,8 @@ fn lstsq(args: &Args) -> Result<Output> {
     }
     let sides = if vector { Expr::from(b).along_rows().done()? } else { b.clone() };
     let rcond = match (driver, args.optional_scalar(RCOND).map(Scalar::f64)) {
+        // This driver takes the matrices to have full rank.
+        ("gels", _) => None,
         // LAPACK's drivers take such a number as the machine precision, or keep the largest singular value.
         ("gelsd", Some(rcond)) if rcond >= 1.0 => None,
         ("gelsy", Some(rcond)) if rcond >= 1.0 => Some(1.0 - f64::from(f32::EPSILON)),

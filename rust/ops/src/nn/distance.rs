@@ -10,6 +10,7 @@ use rushlight_dispatch::value::{Ints, Output};
 use rushlight_dispatch::{handled, op, value};
 
 use super::pairs::{CDIST_ROWS, PDIST_ROWS, has_kernel};
+use crate::create::c_text;
 use crate::expr_ext::ExprExt;
 use crate::pointwise::clamp::{CLAMP_MAX, CLAMP_MIN};
 use crate::reduce::norm::VECTOR_NORM;
@@ -66,8 +67,8 @@ pub static COSINE_SIMILARITY: Operator = Operator {
             )));
         }
         let (dim, eps) = (args.int(DIM)?, args.float(EPS)?);
-        if eps < 0.0 {
-            return Err(Error::runtime(format!("eps must be non-negative, got: {eps}")));
+        if eps.is_nan() || eps < 0.0 {
+            return Err(Error::runtime(format!("eps must be non-negative, got: {}", c_text(eps))));
         }
         let sizes = broadcast(args.tensor(X1)?.sizes(), args.tensor(X2)?.sizes())?;
         // Each operand is expanded and reduced before they meet, which may be long.

@@ -408,6 +408,12 @@ fn norm(row: &[f64], power: f64) -> f64 {
     if power == f64::INFINITY {
         return row.iter().fold(0.0, |most, x| x.abs().max(most));
     }
+    if power == f64::NEG_INFINITY {
+        return row.iter().fold(f64::INFINITY, |least, x| x.abs().min(least));
+    }
+    if power == 0.0 {
+        return row.iter().filter(|&&x| x != 0.0).count() as f64;
+    }
     row.iter().map(|x| x.abs().powf(power)).sum::<f64>().powf(1.0 / power)
 }
 

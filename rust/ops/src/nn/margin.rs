@@ -366,7 +366,8 @@ pub static MULTI_MARGIN_LOSS: Operator = Operator {
     autocast: Autocast::Fp32.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
-        let (p, margin) = (args.scalar(P)?.f64(), args.scalar(MARGIN)?.f64());
+        let kind = if args.tensor(INPUT)?.dtype() == DType::F64 { "double" } else { "float" };
+        let (p, margin) = (args.scalar(P)?.f64(), args.real(MARGIN, kind)?);
         if p != 1.0 && p != 2.0 {
             return Err(Error::value("only p == 1 and p == 2 supported"));
         }

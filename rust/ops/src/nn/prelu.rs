@@ -242,7 +242,7 @@ pub static RRELU: Operator = Operator {
 fn check(args: &Args) -> Result<()> {
     use RRELU::*;
 
-    let (input, lower, upper) = (args.tensor(INPUT)?, args.scalar(LOWER)?.f64(), args.scalar(UPPER)?.f64());
+    let (input, lower, upper) = (args.tensor(INPUT)?, args.real(LOWER, "double")?, args.real(UPPER, "double")?);
     if !lower.is_finite() || !upper.is_finite() {
         let (which, bound) = if lower.is_finite() { ("upper", upper) } else { ("lower", lower) };
         return Err(Error::runtime(format!("rrelu: {which} bound must be finite, got {}", c_text(bound))));

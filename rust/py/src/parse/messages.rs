@@ -84,6 +84,18 @@ pub(super) fn wrong_item(
             param.kind.display_name(),
             kind_of(&items[0])
         )),
+        Kind::Floats => {
+            let is_real = |item| matches!(scalars::number(item), Ok(Some(number)) if !number.is_complex());
+            let place = items.iter().position(|item| !is_real(item))?;
+            Some(format!(
+                "{name}(): argument '{}'{} must be {}, but found element of type {} at pos {}",
+                param.name,
+                at(position),
+                param.kind.display_name(),
+                kind_of(&items[place]),
+                place + 1
+            ))
+        }
         _ => None,
     }
 }
