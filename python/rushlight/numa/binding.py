@@ -46,6 +46,10 @@ class NumaOptions:
     Args:
         affinity_mode: an `AffinityMode`.
         should_fall_back_if_binding_fails: warn in place of an error if the CPUs cannot be found.
+
+    >>> NumaOptions = torch.numa.binding.NumaOptions
+    >>> NumaOptions(torch.numa.binding.AffinityMode.NODE).should_fall_back_if_binding_fails
+    False
     """
 
     affinity_mode: AffinityMode
