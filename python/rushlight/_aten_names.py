@@ -43,9 +43,11 @@ _OVERLOADS = dict(
 )
 #: Operators of a tensor and either a tensor or a number.
 _TENSOR_OR_SCALAR = set(
-    """add sub mul div rsub eq ne lt le gt ge remainder fmod bitwise_and bitwise_or bitwise_xor bitwise_left_shift
-    bitwise_right_shift fill copysign masked_fill lerp""".split()
+    "add sub mul div rsub eq ne lt le gt ge remainder fmod bitwise_and bitwise_or bitwise_xor fill copysign masked_fill lerp".split()
 )
+_SHIFTS = {"bitwise_left_shift", "bitwise_right_shift"}
+#: Operators whose forms in place have only the default overload.
+_DEFAULT_IN_PLACE = {"ldexp", "transpose"}
 #: Operators that reduce all dimensions, one, or several.
 _REDUCTIONS = {
     "sum": ("default", "dim_IntList", "dim_IntList"),
@@ -102,14 +104,17 @@ def _overload(name: str, plain: str, other: str, args: Sequence[Any], kwargs: di
 
     # The second tensor, or the number in its place
     second = args[-1] if plain in ("masked_fill", "lerp") and len(args) > 2 else args[1] if len(args) > 1 else None
-    overload = _OVERLOADS.get(other, "default")
+    in_place = name.endswith("_") and not name.endswith("__")
+    overload = "default" if in_place and plain in _DEFAULT_IN_PLACE else _OVERLOADS.get(other, "default")
+    kind = "Tensor" if isinstance(second, torch.Tensor) else "Scalar"
     if plain in _TENSOR_OR_SCALAR:
         # torch makes a tensor of the number, except where the operator has a form for it.
-        own = {"add", "sub", "mul", "div"}
-        overload = "Tensor" if isinstance(second, torch.Tensor) or plain in own else "Scalar"
+        overload = "Tensor" if plain in ("add", "sub", "mul", "div") else kind
+    elif plain in _SHIFTS:
+        overload = "Tensor" if kind == "Tensor" else "Tensor_Scalar"
     elif plain == "pow":
         first = isinstance(args[0], torch.Tensor) and name != "__rpow__"
-        overload = "Scalar" if not first else f"Tensor_{'Tensor' if isinstance(second, torch.Tensor) else 'Scalar'}"
+        overload = "Scalar" if not first else kind if in_place else f"Tensor_{kind}"
     elif plain in _REDUCTIONS:
         dim = (kwargs or {}).get("dim", second)
         overload = _REDUCTIONS[plain][0 if dim is None else 1 if isinstance(dim, int) else 2]

@@ -124,7 +124,7 @@ table = torch.tensor([[1, 2], [1, 2], [3, 4], [1, 2], [1, 2]])
 many = torch.randint(0, 2, (500, 2))
 nan = torch.tensor([1.0, torch.nan, torch.nan, 2.0, 2.0])
 for own, dim in ((x, None), (x[:0], None), (x.reshape(2, 4), None), (table, 0), (table, 1), (many, 0), (many, None), (nan, None), (nan, 0),
-                 (torch.tensor(5), 0), (torch.zeros(0, 3), 0), (torch.zeros(2, 3, 4), 1)):
+                 (torch.tensor(5), None), (torch.zeros(0, 3), 0), (torch.zeros(2, 3, 4), 1)):
     for flags in ((False, False), (True, True)):
         found = [torch.unique_consecutive(own.to(device), *flags, dim=dim) for device in ("cpu", "cuda")]
         host, there = [one if isinstance(one, tuple) else (one,) for one in found]
