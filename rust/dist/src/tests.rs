@@ -1,7 +1,12 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rushlight_core::{Storage, shared};
+
+use super::group::Places;
+use super::group::memory::{self, ABSENT, GroupMemory};
 use super::wire::Message;
 use super::{Client, Request, Response, Server, Table};
 
@@ -141,4 +146,22 @@ fn a_connection_with_itself_is_known() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     assert!(!super::client::is_itself(&other).unwrap());
+}
+
+#[test]
+fn a_rank_that_joins_is_not_taken_for_dead() {
+    let places = || Places::new(vec![0], 0).unwrap();
+    let storage = Storage::heap(memory::size(&places())).unwrap();
+    shared::share(&storage).unwrap();
+    let memory = GroupMemory::new(storage, 0, places()).unwrap();
+    for _ in 0..2_000 {
+        memory.own().state.store(ABSENT, Ordering::Release);
+        memory.own().pid.store(0, Ordering::Release);
+        std::thread::scope(|scope| {
+            let joins = scope.spawn(|| memory.join().unwrap());
+            while !joins.is_finished() {
+                assert_eq!(memory.gone(0), None);
+            }
+        });
+    }
 }

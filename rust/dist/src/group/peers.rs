@@ -77,9 +77,11 @@ impl GroupMemory {
     /// What became of a rank, or the companion, that takes no part any more.
     pub fn gone(&self, rank: usize) -> Option<String> {
         let cell = self.cell(rank);
+        // Before the number of the process, which is there once the state says that the process is.
+        let state = cell.state.load(Ordering::Acquire);
         let pid = cell.pid.load(Ordering::Relaxed);
         let name = if rank == self.ranks { "the companion".to_owned() } else { format!("rank {rank}") };
-        match cell.state.load(Ordering::Acquire) {
+        match state {
             LEFT => Some(format!("{name} (process {pid}) has left the group")),
             DEAD => Some(format!("{name} (process {pid}) has died")),
             LOST => Some(format!("the machine of {name} (process {pid}) cannot be reached")),
