@@ -43,11 +43,21 @@ _OVERLOADS = dict(
 )
 #: Operators of a tensor and either a tensor or a number.
 _TENSOR_OR_SCALAR = set(
-    "add sub mul div rsub eq ne lt le gt ge remainder fmod bitwise_and bitwise_or bitwise_xor fill copysign masked_fill lerp".split()
+    "add sub mul div rsub eq ne lt le gt ge remainder fmod bitwise_and bitwise_or bitwise_xor fill copysign masked_fill lerp "
+    "__lshift__ __rshift__ __ilshift__ __irshift__".split()
 )
+#: Operators that write a tensor or a number, which may be reduced with what was there.
+_WRITTEN = {
+    ("index_fill", True, False): "int_Tensor",
+    ("index_fill", False, False): "int_Scalar",
+    ("scatter", True, False): "src",
+    ("scatter", False, False): "value",
+    ("scatter", True, True): "reduce",
+    ("scatter", False, True): "value_reduce",
+}
 _SHIFTS = {"bitwise_left_shift", "bitwise_right_shift"}
-#: Operators whose forms in place have only the default overload.
-_DEFAULT_IN_PLACE = {"ldexp", "transpose"}
+#: Overloads of forms in place that are not those of the other forms.
+_IN_PLACE = {"ldexp": "default", "transpose": "default", "floor_divide": "Tensor"}
 #: Operators that reduce all dimensions, one, or several.
 _REDUCTIONS = {
     "sum": ("default", "dim_IntList", "dim_IntList"),
@@ -105,11 +115,25 @@ def _overload(name: str, plain: str, other: str, args: Sequence[Any], kwargs: di
     # The second tensor, or the number in its place
     second = args[-1] if plain in ("masked_fill", "lerp") and len(args) > 2 else args[1] if len(args) > 1 else None
     in_place = name.endswith("_") and not name.endswith("__")
-    overload = "default" if in_place and plain in _DEFAULT_IN_PLACE else _OVERLOADS.get(other, "default")
+    overload = _IN_PLACE.get(plain) if in_place else None
+    overload = overload or _OVERLOADS.get(other, "default")
     kind = "Tensor" if isinstance(second, torch.Tensor) else "Scalar"
-    if plain in _TENSOR_OR_SCALAR:
+    if plain == "div" and "rounding_mode" in (kwargs or {}):
+        overload = "Tensor_mode"
+    elif plain in _TENSOR_OR_SCALAR:
         # torch makes a tensor of the number, except where the operator has a form for it.
         overload = "Tensor" if plain in ("add", "sub", "mul", "div") else kind
+    elif plain in ("clamp_min", "clamp_max"):
+        overload = "Tensor" if kind == "Tensor" else "default"
+    elif plain == "xlogy":
+        overload = "Tensor" if kind == "Tensor" else "Scalar_Other"
+        overload = overload if isinstance(args[0], torch.Tensor) else "Scalar_Self"
+    elif plain in ("index_fill", "scatter"):
+        written = (kwargs or {}).get("value", (kwargs or {}).get("src", args[-1]))
+        reduces = "reduce" in (kwargs or {})
+        overload = _WRITTEN[plain, isinstance(written, torch.Tensor), reduces]
+    elif plain == "random":
+        overload = ("default", "to", "from")[min(len(args), 3) - 1]
     elif plain in _SHIFTS:
         overload = "Tensor" if kind == "Tensor" else "Tensor_Scalar"
     elif plain == "pow":
