@@ -57,7 +57,7 @@ def _converted(kind: str, value: Any) -> Any:
             allowed = (torch.Tensor, type(None)) if element == "Tensor?" else torch.Tensor
             if not all(isinstance(one, allowed) for one in value):
                 _refuse(value)
-            return value
+            return list(value)
         if element == "str":
             return [_converted(element, one) for one in value]
         try:
