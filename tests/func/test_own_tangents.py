@@ -213,3 +213,15 @@ def test_the_tangent_of_a_view_need_not_be_a_view():
     # `linearize` is as strict as `forward_ad`.
     with pytest.raises(RuntimeError, match="the jvp is not returning a view"):
         func.linearize(Column.apply, X)[1](V)
+
+
+def test_a_tangent_may_have_another_dtype():
+    class Precise(_Doubled):
+        @staticmethod
+        def jvp(ctx, tangent):
+            return tangent.double() * 2
+
+    for function in (Precise.apply, lambda x: Precise.apply(Precise.apply(x / 2))):
+        value, along = func.jvp(function, (X,), (V,))
+        assert value.dtype is torch.float32 and along.dtype is torch.float64
+        assert torch.equal(along, (V * value / X).double())
