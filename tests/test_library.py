@@ -168,7 +168,7 @@ def test_arguments_are_checked_by_the_schema(library):
     op, x = torch.ops.tests_registry.sc, torch.ones(1)
     op(x, 2)
     op(x, 2.0, c=False, d=[None, x], e=[1, 2], f="a")
-    assert seen[0] == (float, 3, {"c": True, "d": [], "e": 1, "f": None})
+    assert seen[0] == (float, 3, {})
     assert seen[1][2]["e"] == [1, 2]
     told = "Declaration: tests_registry::" + schema
     for args, kwargs, message in (

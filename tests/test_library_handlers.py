@@ -177,3 +177,57 @@ def test_schemas_of_operators():
         with pytest.raises(AttributeError, match="^The underlying op of 'aten.(add|sin)' has no overload name '"):
             absent()
     assert torch.ops.aten.add.overloads() == ["Scalar", "Scalar_out", "Tensor", "out"]
+
+
+@pytest.mark.parametrize("key", ["CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "Autograd"])
+def test_functions_do_not_get_values_that_are_the_default(key):
+    seen = []
+    with torch.library._scoped_library("tests_shortened", "DEF") as library:
+        library.define('f(Tensor x, int[2] y=1, str s="a", *, Scalar k=3, bool b=True) -> Tensor')
+        library.impl("f", lambda x, *args, **kwargs: (seen.append((args, kwargs)), x * 2)[1], key)
+        op, x = torch.ops.tests_shortened.f, torch.ones(1)
+        for args, kwargs in (
+            ((), {}),
+            ((1,), {"k": 3, "b": True}),
+            (((1, 1), "a"), {"b": False}),
+            ((), {"s": "b"}),
+            ((5,), {"k": 3.0}),
+        ):
+            op(x, *args, **kwargs)
+    assert seen == [
+        ((), {}),
+        ((), {}),
+        ((), {"b": False}),
+        (([1, 1], "b"), {}),
+        (([5, 5],), {"k": 3.0}),
+    ]
+    assert type(seen[-1][1]["k"]) is float
+
+
+def test_setup_context_gets_all_values():
+    seen = []
+    schema = "(Tensor x, int n=2, *, float b=1.0) -> Tensor"
+    op = custom_op("tests::set_up", lambda x, *args, **kwargs: x * 2, mutates_args=(), schema=schema)
+    op.register_autograd(
+        lambda ctx, gradient: (gradient, None),
+        setup_context=lambda ctx, inputs, output, keyword_only_inputs: seen.append((inputs[1:], keyword_only_inputs)),
+    )
+    op.register_vmap(lambda info, in_dims, *args: (seen.append((in_dims, args[1:])), (args[0], 0))[1])
+    op(torch.ones(1, requires_grad=True)).backward()
+    torch.vmap(op)(torch.ones(2))
+    assert seen == [((2,), {"b": 1.0}), ((0,), ())]
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_list_of_tensors_is_returned_as_a_list(kind, recorded):
+    name = f"tests::listed_{kind.__name__}_{recorded}"
+    schema = "(Tensor x) -> Tensor[]"
+    op = custom_op(name, lambda x: kind([x * 1, x * 2]), mutates_args=(), schema=schema)
+    op.register_autograd(lambda ctx, gradients: gradients[0] + gradients[1] * 2)
+    x = torch.ones(1, requires_grad=recorded)
+    found = op(x)
+    assert type(found) is list and [one.item() for one in found] == [1, 2]
+    if recorded:
+        sum(found).backward()
+        assert x.grad.item() == 3

@@ -205,7 +205,9 @@ def _checked(overload: Any, result: Any) -> Any:
     """What a handler has returned, if it fits the operator."""
     if overload._operator is not None:
         return checked(overload.name(), overload._schema.result_types, result)
-    return checked_by_name(overload.overloadpacket.__name__, result)
+    schema = getattr(overload, "_schema", None)
+    several = None if schema is None else len(schema.result_types) > 1
+    return checked_by_name(overload.overloadpacket.__name__, result, several)
 
 
 def without_handlers(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -155,3 +155,73 @@ def test_linearize_notices_changes():
 def test_linearize_refuses_vmap():
     with pytest.raises(NotImplementedError, match="does not reach _BySign.jvp inside of vmap"):
         func.linearize(func.vmap(_BySign.apply), torch.ones(2, 2))
+
+
+class _Sum(torch.autograd.Function):
+    """It tells which arguments have tangents."""
+
+    @staticmethod
+    def forward(x, y):
+        return x + y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def jvp(ctx, along_x, along_y):
+        return along_y * 100 if along_x is None else along_x * 10
+
+
+@pytest.mark.parametrize("other", [X, X.clone().requires_grad_()], ids=["plain", "with a gradient"])
+def test_arguments_without_a_tangent(other):
+    ones = torch.ones(2)
+    assert func.jvp(lambda y: _Sum.apply(other, y), (X,), (ones,))[1].tolist() == [100, 100]
+    assert func.jvp(lambda x: _Sum.apply(x, other), (X,), (ones,))[1].tolist() == [10, 10]
+    assert func.linearize(lambda y: _Sum.apply(other, y), X)[1](ones).tolist() == [100, 100]
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(X, ones)
+        assert forward_ad.unpack_dual(_Sum.apply(other, dual)).tangent.tolist() == [100, 100]
+
+
+def test_a_changed_argument_without_a_tangent():
+    class Added(_Sum):
+        @staticmethod
+        def forward(x, y):
+            return x.add_(y)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.set_materialize_grads(False)
+            ctx.mark_dirty(inputs[0])
+
+    assert func.jvp(lambda y: Added.apply(X.clone(), y), (X,), (torch.ones(2),))[1].tolist() == [100, 100]
+
+
+def test_the_tangent_of_a_view_need_not_be_a_view():
+    class Column(_Doubled):
+        @staticmethod
+        def forward(x):
+            return x.view(2, 1)
+
+        @staticmethod
+        def jvp(ctx, tangent):
+            return torch.full((2, 1), 2.0)
+
+    value, along = func.jvp(Column.apply, (X,), (V,))
+    assert value.tolist() == [[1], [2]] and along.tolist() == [[2], [2]]
+    # `linearize` is as strict as `forward_ad`.
+    with pytest.raises(RuntimeError, match="the jvp is not returning a view"):
+        func.linearize(Column.apply, X)[1](V)
+
+
+def test_a_tangent_may_have_another_dtype():
+    class Precise(_Doubled):
+        @staticmethod
+        def jvp(ctx, tangent):
+            return tangent.double() * 2
+
+    for function in (Precise.apply, lambda x: Precise.apply(Precise.apply(x / 2))):
+        value, along = func.jvp(function, (X,), (V,))
+        assert value.dtype is torch.float32 and along.dtype is torch.float64
+        assert torch.equal(along, (V * value / X).double())

@@ -1,8 +1,11 @@
 """Attention with causal masks of any size, and with scores and masks that functions compute."""
 
+import warnings
+
 import pytest
 
 import rushlight as torch
+from rushlight import _warnings
 from rushlight.nn.attention import bias, flex_attention
 from rushlight.nn.attention.flex_attention import BlockMask, create_block_mask, create_mask
 from rushlight.nn.attention.flex_attention import flex_attention as flex
@@ -39,7 +42,7 @@ def test_without_functions_it_is_plain_attention(tensors):
     query, key, value = tensors
     torch.testing.assert_close(flex(query, key, value), sdpa(query, key, value))
     torch.testing.assert_close(flex(query, key, value, scale=0.5), sdpa(query, key, value, scale=0.5))
-    _, sums = flex(query, key, value, return_lse=True)
+    _, (sums, _) = flex(query, key, value, return_aux=flex_attention.AuxRequest(lse=True))
     torch.testing.assert_close(sums, (query @ key.mT / 2).logsumexp(-1))
     assert flex(query, key, value, return_aux=flex_attention.AuxRequest(lse=True))[1].max_scores is None
     torch.testing.assert_close(
@@ -206,3 +209,42 @@ def test_functions_of_scores_as_masks():
             create_mask(function, 1, 1, 2, 2)
     with pytest.raises(AssertionError, match="create-block_mask requires a mask_mod function"):
         create_block_mask(lambda score, b, h, q, k: score, 1, 1, 2, 2)
+
+
+def test_the_old_way_to_ask_for_logarithms_of_sums_warns_once(tensors, monkeypatch):
+    monkeypatch.setattr(_warnings, "_told", set())
+    query, key, value = tensors
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            _, sums = flex(query, key, value, return_lse=True)
+    assert [one.category for one in told] == [FutureWarning]
+    _, other = flex(query, key, value, return_aux=flex_attention.AuxRequest(lse=True))
+    assert torch.equal(sums, other.lse) and other.max_scores is None
+    with pytest.raises(ValueError, match="Cannot specify both return_lse and return_aux. return_lse is deprecated"):
+        flex(query, key, value, return_lse=True, return_aux=flex_attention.AuxRequest())
+
+
+def test_options_and_operands_that_are_refused(tensors):
+    query, key, value = tensors
+    assert torch.equal(flex(query, key, value, kernel_options={"BLOCK_M": 16}), flex(query, key, value))
+    for options, error in ((3, TypeError), ("ab", ValueError), ({"OUTPUT_LOGSUMEXP": True}, AssertionError)):
+        with pytest.raises(error):
+            flex(query, key, value, kernel_options=options)
+    with pytest.raises(NotImplementedError, match="\"bmm\" not implemented for 'Bool'"):
+        flex(query.bool(), key.bool(), value.bool())
+    with pytest.raises(
+        ValueError, match="to have the same device type, but got query.device: cpu, key.device: cpu, and"
+    ):
+        flex(query, key, value.to("meta"))
+
+
+def test_parts_of_masks_that_do_not_belong_together():
+    counts, columns = torch.tensor([[[1, 2]]]), torch.tensor([[[[0, 1], [0, 1]]]])
+    for full in ({"full_kv_num_blocks": counts}, {"full_kv_indices": columns}):
+        with pytest.raises(AssertionError, match="full_kv_num_blocks and full_kv_indices must be both provided"):
+            BlockMask.from_kv_blocks(counts, columns, **full, BLOCK_SIZE=4)
+    with pytest.raises(AssertionError, match="full_q_num_blocks and full_q_indices must be both provided or omitted"):
+        BlockMask((8, 8), counts, columns, None, None, None, None, counts, None)
+    with pytest.raises(RuntimeError, match="BlockMask must have at least 2 dimensions"):
+        BlockMask.from_kv_blocks(counts, columns[0, 0, 0])

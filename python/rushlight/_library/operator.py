@@ -83,14 +83,14 @@ class Operator(Registered):
                 return self(*args, **kwargs)
         autocast = f"Autocast{device.upper()}"
         if autocast in self.kernels and torch.is_autocast_enabled(device):
-            return self._result(self.kernels[autocast](*args, **kwargs))
+            return self._run_kernel(self.kernels[autocast], args, kwargs)
         if self.vmap is not None or self.owner is not None:
             level = max((level for tensor in tensors for level in _C._vmap_levels_of(tensor)), default=-1)
             if level >= 0:
                 return self._vectorised(level, args, kwargs)
         for key in ("Autograd", f"Autograd{device.upper()}", "CompositeImplicitAutograd"):
             if key in self.kernels:
-                return self._result(self.kernels[key](*args, **kwargs))
+                return self._run_kernel(self.kernels[key], args, kwargs)
         recorded = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
         if self.owner is None and self.backward is None and self.unrecorded is None:
             # The function's own operators are recorded.
@@ -104,7 +104,12 @@ class Operator(Registered):
         *results, structure = self._functions[key].apply(*leaves)
         return pytree.tree_unflatten(results, structure)
 
+    def _run_kernel(self, kernel: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        args, kwargs = self.schema.shortened(args, kwargs)
+        return self._result(kernel(*args, **kwargs))
+
     def _run(self, tensors: list[torch.Tensor], args: Any, kwargs: Any) -> Any:
+        args, kwargs = self.schema.shortened(args, kwargs)
         # `torch.ops` has asked for ``__torch_function__``; these handlers run below recording.
         if _overridden(tuple(tensors)):
             handled = load("rushlight._torch_dispatch").handle(self._member(), args, kwargs)
@@ -168,6 +173,7 @@ class Operator(Registered):
                 f"Batching rule not implemented for {self.schema.name}; the fallback path doesn't work on out= or view ops.\n"
                 "  torch.library.register_vmap registers a rule."
             )
+        args, kwargs = self.schema.shortened(args, kwargs)
         size, randomness = next((size, kind) for number, size, kind in _C._vmap_levels() if number == level)
 
         def outside(value: Any) -> tuple[Any, int | None]:

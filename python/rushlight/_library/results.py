@@ -57,7 +57,7 @@ def _converted(kind: str, value: Any) -> Any:
             allowed = (torch.Tensor, type(None)) if element == "Tensor?" else torch.Tensor
             if not all(isinstance(one, allowed) for one in value):
                 _refuse(value)
-            return value
+            return list(value)
         if element == "str":
             return [_converted(element, one) for one in value]
         try:
@@ -133,8 +133,9 @@ def _engine_results() -> dict[str, set[Any]]:
     return found
 
 
-def checked_by_name(name: str, result: Any) -> Any:
-    """The same for an operator of the engine, which has no schema here. It fits one of the operators of the name.
+def checked_by_name(name: str, result: Any, several: bool | None = None) -> Any:
+    """The same for an operator of the engine, which has no schema here. It fits one of the operators of the name, of those with
+    several results or of the others if ``several`` is known.
 
     Raises:
         RuntimeError: the operators return something of another kind.
@@ -142,6 +143,7 @@ def checked_by_name(name: str, result: Any) -> Any:
     found = _engine_results()
     in_place = name.endswith("_") and name not in found and name.removesuffix("_") in found
     kinds = {"Tensor"} if in_place else found.get(name, set())
+    kinds = {kind for kind in kinds if several in (None, not isinstance(kind, str))} or kinds
     refused = None
     for kind in sorted(kinds, key=lambda kind: kind != "Tensor"):
         try:

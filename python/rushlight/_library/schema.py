@@ -122,6 +122,15 @@ class Schema:
         count = len(positional)
         return tuple(values.values())[:count], dict(list(values.items())[count:])
 
+    def shortened(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The bound arguments of a call as functions in Python get them: without values by name that are the default, and without
+        the last positional ones if they are."""
+        count = len(args)
+        while count and _is_default(self.parameters[count - 1], args[count - 1]):
+            count -= 1
+        named = {one.name: one for one in self.parameters if one.keyword_only}
+        return args[:count], {name: value for name, value in kwargs.items() if not _is_default(named[name], value)}
+
     def _checked(self, parameter: Parameter, value: Any) -> Any:
         value = _converted(parameter.type, value)
         if not _accepts(parameter.type, value):
@@ -136,6 +145,17 @@ class Schema:
                 f"'{type(value).__name__}'."
             )
         return value
+
+
+def _is_default(parameter: Parameter, value: Any) -> bool:
+    return parameter.has_default and _is_same(value, parameter.default)
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    """Whether two values are equal and of one type. A tuple may stand for a list."""
+    if isinstance(value, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(value) == len(other) and all(map(_is_same, value, other))
+    return type(value) is type(other) and value == other
 
 
 def _converted(kind: str, value: Any) -> Any:
@@ -223,10 +243,11 @@ def parse(text: str) -> Schema:
         kind, marks, mutated, suffix, own, default = matched.groups()
         _check_type(kind + suffix, text)
         marked = kind + (marks or "") + suffix
-        value = None if default is None else _default(default.strip())
+        plain = None if default is None else _default(default.strip())
+        value = _converted(kind + suffix, plain)
         changed = mutated is not None
         parameters.append(Parameter(own, kind + suffix, value, default is not None, keyword_only, changed, marked))
-        shown.append(f"{marked} {own}" + ("" if default is None else f"={_default_text(default.strip(), value)}"))
+        shown.append(f"{marked} {own}" + ("" if default is None else f"={_default_text(default.strip(), plain)}"))
     full = f"{name}.{overload}" if overload else name
     results = split(returns[1:-1]) if returns.startswith("(") and returns.endswith(")") else [returns]
     kinds = tuple(_RESULT_TYPE.match(_RESULT.sub("", one))[0] for one in results)  # type: ignore[index] # it always matches

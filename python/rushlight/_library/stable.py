@@ -111,13 +111,15 @@ def _function(operator: Operator, key: str, compiled: _C._StableFunction) -> Cal
     """The function of a library as one of Python."""
     schema = operator.schema
     parameters = schema.parameters
-    names = [parameter.name for parameter in parameters if parameter.keyword_only]
+    named = {parameter.name: parameter.default for parameter in parameters if parameter.keyword_only}
+    positional = [parameter.default for parameter in parameters if not parameter.keyword_only]
     mutated = [parameter.mutated for parameter in parameters]
     call = compiled.with_types([parameter.type for parameter in parameters], mutated, list(schema.result_types))
     below = not key.startswith(_ABOVE_AUTOGRAD)
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        given = [*args, *[kwargs[name] for name in names]]
+        # In contrast to a function in Python, it gets the values that are defaults too.
+        given = [*args, *positional[len(args) :], *(named | kwargs).values()]
         given = [value if changed else _stored(value) for value, changed in zip(given, mutated)]
         with torch.set_grad_enabled(torch.is_grad_enabled() and not below):
             results = call(*given)

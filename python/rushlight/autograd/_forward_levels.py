@@ -111,6 +111,8 @@ class ForwardLevel:
         self.steps: list[Callable[[Sequence[Tensor]], list[Tensor]]] = []
         # The graph refers to the level by this key, because the level itself would keep all points alive.
         self.key = object()
+        #: The tensors at later places by their ids, with their versions and the numbers of the places.
+        self._begun: dict[int, tuple[Tensor, int, int]] = {}
         self.recording = _C._is_recording()
         self._vmaps = {number for number, _, _ in _C._vmap_levels()}
 
@@ -141,6 +143,7 @@ class ForwardLevel:
         along, reached = found
 
         places = tuple(self.places)
+        begun = self._numbers_of_places(outputs)
 
         def asked(*tangents: Tensor) -> _Found:
             with tangents_visible(False):
@@ -149,9 +152,19 @@ class ForwardLevel:
             bare = [tangent.detach() for tangent in tangents] if followed else tangents
             with _Asked(self.key):
                 found = along(bare)
-            return self._with_gradients(outputs, places, tangents, found) if followed else found
+            whole = self._with_gradients(outputs, places, tangents, found) if followed else found
+            # Such an output has the tangent itself, whose dtype may be another one.
+            return [one if place is None else tangents[place] for one, place in zip(whole, begun)]
 
         return asked
+
+    def _numbers_of_places(self, outputs: Sequence[Tensor]) -> list[int | None]:
+        """For each output, the number of the place that begins there, or None."""
+        numbers: list[int | None] = []
+        for output in outputs:
+            tensor, version, number = self._begun.get(id(output), (None, 0, 0))
+            numbers.append(number if tensor is output and tensor._version == version else None)
+        return numbers
 
     def _with_gradients(
         self, outputs: Sequence[Tensor], places: Sequence[Tensor], tangents: Sequence[Tensor], found: _Found
@@ -202,6 +215,7 @@ class ForwardLevel:
         if tangent is not None:
             assert self.tangents is not None
             self.tangents.append(tangent)
+        self._begun[id(own)] = own, own._version, len(self.places) - 1
         return own
 
 

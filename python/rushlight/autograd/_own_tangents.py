@@ -10,6 +10,7 @@ from functools import partial
 import rushlight as torch
 from rushlight import _C
 
+from . import _forward_levels
 from ._forward_levels import active_levels as active_levels
 from ._forward_levels import only
 from ._maps import lifted
@@ -49,15 +50,18 @@ class _Call:
         self.vmaps = level.inner_vmaps()
         self.moving = [place for place, arg in enumerate(args) if differentiable(arg)]
         moved = [self.shown(args[place]) for place in self.moving]
-        self.push = self.outside(lambda: level.push(moved)) if moved and level.places else None
+        # One by one, because an argument that depends on no place has no tangent, even if it requires a gradient.
+        pushes = self.outside(lambda: [level.push([one]) for one in moved]) if level.places else []
+        self.pushes = pushes if any(pushes) else None
         # Before the call, which may change its arguments in place.
-        known = None if self.push is None else level.known_tangents()
+        known = None if self.pushes is None else level.known_tangents()
         self.along = None if known is None else self.along_arguments(known)
 
     def along_arguments(self, tangents: Sequence[Tensor]) -> list[Tensor | None]:
-        assert self.push is not None
-        push = self.push
-        return self.outside(lambda: self.level.each(push, *tangents))
+        assert self.pushes is not None
+        pushes = self.pushes
+        along = lambda *given: [None if push is None else push(*given)[0] for push in pushes]
+        return self.outside(lambda: self.level.each(along, *tangents))
 
     def outside(self, function: Callable[[], Any]) -> Any:
         """Calls a function outside of the vmaps that begin inside of the level."""
@@ -122,13 +126,16 @@ class _Call:
         given: list[Tensor | None] = [None] * len(self.args)
         for place, tangent in zip(self.moving, along):
             # Copies, because `jvp` may change them in place.
-            given[place] = (
-                lifted(torch.zeros_like(self.args[place].detach())) if tangent is None else self.hidden(tangent.clone())
-            )
+            if tangent is not None:
+                given[place] = self.hidden(tangent.clone())
+            elif ctx.materialize_grads:
+                given[place] = lifted(torch.zeros_like(self.args[place].detach()))
         found = own_tangents(self.kind, ctx, given, len(results))
+        # As in torch, views are checked for dual tensors and `torch.func.linearize`.
+        as_views = self.level is _forward_levels.dual_level or self.along is None
         for place, (out, tangent) in enumerate(zip(results, found)):
             if _is_tensor(out) and tangent is not None:
-                _check_tangent(place, out, tangent, self.args, given, dirty)
+                _check_tangent(place, out, tangent, self.args, given, dirty, as_views)
         return [self.shown(one) if one is not None and _is_tensor(out) else None for out, one in zip(results, found)]
 
     def _begun(self, out: Any, tangent: Tensor | None, dirty: tuple[Tensor, ...]) -> Any:
@@ -160,7 +167,7 @@ def through(
     ctx = context(result)
     results = result if isinstance(result, tuple) else (result,)
     for place, call in calls:
-        if call.push is not None:
+        if call.pushes is not None:
             results = call.finish(ctx, results, levels[:place])
     return results if isinstance(result, tuple) else results[0]
 
@@ -190,8 +197,9 @@ def _check_tangent(
     args: Sequence[Any],
     given: Sequence[Tensor | None],
     dirty: tuple[Tensor, ...],
+    as_views: bool,
 ) -> None:
-    """Checks that a tangent was made as its output was: in place, or as a view."""
+    """Checks that a tangent was made as its output was: in place, or with ``as_views`` as a view."""
     with tangents_visible():
         if not out.requires_grad:
             raise RuntimeError(
@@ -199,13 +207,15 @@ def _check_tangent(
                 "a differentiable Tensor.You should return None at that position instead."
             )
     if any(out is one for one in dirty):
-        if all(tangent is not one for arg, one in zip(args, given) if arg is out):
+        changed = [one for arg, one in zip(args, given) if arg is out]
+        # An argument without a tangent gets the one that is returned.
+        if all(one is not None and tangent is not one for one in changed):
             raise RuntimeError(
                 "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is "
                 "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
             )
         return
-    if any(_is_tensor(arg) and _shares(out, arg) for arg in args):
+    if as_views and any(_is_tensor(arg) and _shares(out, arg) for arg in args):
         if not tangent._is_view():
             raise RuntimeError(
                 "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view."

@@ -151,6 +151,15 @@ def _drawn(part: Tensor) -> str:
     return "█" if share == 1 else "░" if share else " "
 
 
+def _check_parts(kv_indices: Tensor, **full: tuple[Tensor | None, Tensor | None]) -> None:
+    """Checks that there are rows and columns, and that whole blocks are given with counts and indices or not at all."""
+    if kv_indices.dim() < 2:
+        raise RuntimeError("BlockMask must have at least 2 dimensions")
+    for order, (counts, indices) in full.items():
+        if (counts is None) != (indices is None):
+            raise AssertionError(f"full_{order}_num_blocks and full_{order}_indices must be both provided or omitted")
+
+
 _MORE = """...
 To print out more, set BlockMask.to_string(limit=N)
 You can also index (BlockMask[batch, head]) to choose a specific batch or head"""
@@ -183,8 +192,7 @@ class BlockMask:
         BLOCK_SIZE: tuple[int, int] = (_DEFAULT_SPARSE_BLOCK_SIZE, _DEFAULT_SPARSE_BLOCK_SIZE),
         mask_mod: _MaskMod = noop_mask,
     ) -> None:
-        if kv_indices.dim() < 2:
-            raise RuntimeError("BlockMask must have at least 2 dimensions")
+        _check_parts(kv_indices, kv=(full_kv_num_blocks, full_kv_indices), q=(full_q_num_blocks, full_q_indices))
         self.seq_lengths = seq_lengths
         self.kv_num_blocks, self.kv_indices = kv_num_blocks, kv_indices
         self.full_kv_num_blocks, self.full_kv_indices = full_kv_num_blocks, full_kv_indices
@@ -207,10 +215,15 @@ class BlockMask:
     ) -> Self:
         """The mask of the blocks by row. The blocks by column follow from them.
 
+        Raises:
+            RuntimeError: ``kv_indices`` has fewer than two dimensions.
+            AssertionError: only one of the parts ``full_kv_*`` is given.
+
         >>> counts, columns = torch.tensor([[[1, 2]]]), torch.tensor([[[[0, 1], [0, 1]]]])
         >>> torch.nn.attention.flex_attention.BlockMask.from_kv_blocks(counts, columns).q_num_blocks
         tensor([[[2, 1]]], dtype=torch.int32)
         """
+        _check_parts(kv_indices, kv=(full_kv_num_blocks, full_kv_indices))
         size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
         columns = kv_indices.size(-1)
         by_column: list[tuple[Tensor | None, Tensor | None]] = []

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypedDict
 
 import rushlight as torch
 from rushlight import Tensor
+from rushlight._warnings import warn_once
 
 from ._block_mask import _DEFAULT_SPARSE_BLOCK_SIZE as _DEFAULT_SPARSE_BLOCK_SIZE
 from ._block_mask import BlockMask, create_block_mask, create_mask, noop_mask, over_indices
@@ -135,16 +136,20 @@ def flex_attention(
         block_mask: what `create_block_mask` returned. Queries without any key have zeros as their result.
         scale: the factor of the products; by default, one over the root of the number of features.
         enable_gqa: whether several heads of the query may share one of the keys and values.
-        return_lse: whether to return the logarithms of the sums of the exponentials, too.
-        kernel_options: accepted; they have no effect.
+        return_lse: whether to return the logarithms of the sums of the exponentials, too. Deprecated in favour of
+            ``return_aux=AuxRequest(lse=True)``.
+        kernel_options: a dictionary, which has no effect.
         return_aux: what to return besides the result, as an `AuxOutput`.
 
     Returns:
         a tensor of shape (batch, heads, queries, features of the result).
 
     Raises:
-        ValueError: the shapes do not fit each other or the mask. Keys of one batch serve many only with a mask of as many.
-        NotImplementedError: a tensor does not have four dimensions.
+        ValueError: the shapes or devices do not fit each other or the mask, or ``return_lse`` and ``return_aux`` are both given.
+            Keys of one batch serve many only with a mask of as many.
+        NotImplementedError: a tensor does not have four dimensions, or the query has bools.
+        TypeError: ``kernel_options`` is no dictionary.
+        AssertionError: it has the key ``OUTPUT_LOGSUMEXP``.
 
     >>> query, key, value = torch.ones(1, 1, 2, 4), torch.ones(1, 1, 2, 4), torch.eye(2).view(1, 1, 2, 2)
     >>> causal = lambda score, b, h, q, k: torch.where(q >= k, score, -torch.inf)
@@ -153,6 +158,9 @@ def flex_attention(
               [0.5000, 0.5000]]]])
     """
     _check(query, key, value, block_mask, enable_gqa)
+    _check_options(return_lse, return_aux, kernel_options)
+    if query.dtype is torch.bool:
+        raise NotImplementedError("\"bmm\" not implemented for 'Bool'")
     heads = query.size(1)
     if key.size(1) != heads:
         share = heads // key.size(1)
@@ -175,6 +183,11 @@ def flex_attention(
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, block_mask: BlockMask | None, enable_gqa: bool) -> None:
+    if not query.device == key.device == value.device:
+        raise ValueError(
+            f"Expected query, key, and value to have the same device type, but got query.device: {query.device}, "
+            f"key.device: {key.device}, and value.device: {value.device} instead."
+        )
     if not query.dim() == key.dim() == value.dim() == 4:
         raise NotImplementedError("NYI: query, key, and value must be 4D tensors")
     if query.size(-1) != key.size(-1):
@@ -195,6 +208,22 @@ def _check(query: Tensor, key: Tensor, value: Tensor, block_mask: BlockMask | No
     _check_batches(query.size(0), key.size(0), block_mask)
     if block_mask is not None and block_mask.seq_lengths != (query.size(2), key.size(2)):
         _refuse_lengths(block_mask, query.size(2), key.size(2))
+
+
+def _check_options(return_lse: bool, return_aux: AuxRequest | None, kernel_options: Any) -> None:
+    if return_lse and return_aux is not None:
+        raise ValueError(
+            "Cannot specify both return_lse and return_aux. return_lse is deprecated, please use "
+            "return_aux=AuxRequest(lse=True) instead."
+        )
+    if return_lse:
+        warn_once(
+            "return_lse is deprecated and will be removed in v2.10. Please use return_aux=AuxRequest(lse=True) instead.",
+            FutureWarning,
+        )
+    # This refuses what is no dictionary.
+    if "OUTPUT_LOGSUMEXP" in dict(kernel_options or {}):
+        raise AssertionError("OUTPUT_LOGSUMEXP must not be in kernel_options")
 
 
 def _check_batches(own: int, others: int, block_mask: BlockMask | None) -> None:
