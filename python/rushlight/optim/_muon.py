@@ -6,7 +6,7 @@ import math
 
 import rushlight as torch
 
-from .optimizer import Optimizer, any_sparse, loss_of, with_gradients
+from .optimizer import Optimizer, any_sparse, check_one_element, loss_of, with_gradients
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ class Muon(Optimizer):
         ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
     ) -> None:
-        if isinstance(lr, torch.Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+        check_one_element(lr)
         for name, value in (("Learning rate", lr), ("momentum", momentum), ("weight decay", weight_decay)):
             if not 0.0 <= value:
                 raise ValueError(f"{name} should be >= 0 but is: {value}")
