@@ -99,6 +99,20 @@ def test_options_may_be_tensors_of_one_element(kind, options, shape):
     assert torch.equal(stepped(lambda params: kind(params, **tensors))[0], plain)
 
 
+@pytest.mark.parametrize(
+    ("kind", "option"),
+    [("SGD", "weight_decay"), ("RMSprop", "lr"), ("Adagrad", "lr"), ("Adadelta", "lr"), ("Muon", "lr")]
+    + [(kind, "betas") for kind in ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "SparseAdam")]
+    + [("Rprop", "etas"), ("ASGD", "lambd"), ("Adafactor", "eps")],
+)
+def test_a_step_reports_that_a_loaded_group_has_no_options(kind, option):
+    """Also if no parameter has a gradient, as in torch."""
+    optimizer = getattr(optim, kind)([nn.Parameter(torch.ones(2, 2))], lr=0.1)
+    optimizer.load_state_dict({"state": {}, "param_groups": [{"params": [0]}]})
+    with pytest.raises(KeyError, match=f"^'{option}'$"):
+        optimizer.step()
+
+
 def test_duplicates_warn():
     with pytest.warns(UserWarning, match="optimizer contains a parameter group with duplicate parameters"):
         optim.SGD([P, P])

@@ -47,6 +47,7 @@ class Adafactor(ElementwiseOptimizer):
     """
 
     _later = {"foreach": None}
+    _needed = "eps"
 
     def __init__(
         self,

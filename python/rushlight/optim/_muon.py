@@ -85,13 +85,13 @@ class Muon(Optimizer):
         loss = loss_of(closure)
         with torch.no_grad():
             for group in self.param_groups:
-                params, grads = with_gradients(group)
+                params, grads = with_gradients(group, "lr")
                 if any(param.is_complex() for param in params):
                     raise RuntimeError("Muon does not support complex parameters")
                 if any_sparse(grads):
                     raise RuntimeError("Muon does not support sparse gradients")
                 means = [self._mean(param, grad) for param, grad in zip(params, grads)]
-                options = {name: value for name, value in group.items() if name in _OPTIONS}
+                options = {name: group[name] for name in _OPTIONS}
                 muon(params, grads, means, has_complex=False, **options)
         return loss
 

@@ -391,8 +391,15 @@ def loss_of(closure: Callable[[], Any] | None) -> Any:
         return closure()
 
 
-def with_gradients(group: dict[str, Any]) -> tuple[list[Tensor], list[Tensor]]:
-    """The parameters of a group that have a gradient, and the gradients."""
+def with_gradients(group: dict[str, Any], option: str) -> tuple[list[Tensor], list[Tensor]]:
+    """The parameters of a group that have a gradient, and the gradients.
+
+    Raises:
+        KeyError: the group lacks this option, because a state without options was loaded. Without this check, steps
+            without gradients would hide the mistake.
+    """
+    if option not in group:
+        raise KeyError(option)
     params = []
     grads = []
     for param in group["params"]:

@@ -101,7 +101,7 @@ class SGD(Optimizer):
         """Performs one step. Returns the loss of the closure."""
         loss = loss_of(closure)
         for group in self.param_groups:
-            params, grads = with_gradients(group)
+            params, grads = with_gradients(group, "weight_decay")
             if not params:
                 continue
             check_fused_params(group, params)

@@ -73,7 +73,7 @@ class SparseAdam(Optimizer):
         """Performs one step. Returns the loss of the closure."""
         loss = loss_of(closure)
         for group in self.param_groups:
-            params, grads = with_gradients(group)
+            params, grads = with_gradients(group, "betas")
             # Checked before the first parameter changes.
             if not all(grad.is_sparse for grad in grads):
                 raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")

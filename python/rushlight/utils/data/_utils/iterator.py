@@ -258,7 +258,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._lost: str | None = None  # what was raised when a batch was lost
         # Before workers start. With a fraction, the number of tasks that are due would never be zero.
         operator.index(loader.num_workers)
-        operator.index(loader.prefetch_factor)
+        operator.index(loader.prefetch_factor or 0)
         super().__init__(loader)
         setup = self._setup(loader)
         self._pool = WorkerPool()
