@@ -234,8 +234,9 @@ def init_process_group(
 
     Raises:
         ValueError: there is a default group, or the method lacks something.
-        AssertionError: `pg_options` is something else.
-        RuntimeError: a backend that does not exist.
+        AssertionError: `pg_options` is something else, or a backend is unknown.
+        RuntimeError: a backend of torch that does not exist here.
+        TypeError: `store` is no store.
         torch.distributed.DistError: a process did not come before the timeout.
 
     >>> torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)

@@ -303,7 +303,8 @@ class TCPStore(Store):
     many processes, including itself, have joined. With a `token` only processes that know it can join; it is sent
     unencrypted. `use_libuv` is accepted; there is one implementation.
 
-    Raises DistNetworkError if the server cannot be reached, and DistStoreError if processes are missing.
+    Raises DistNetworkError if the server cannot be reached, DistStoreError if processes are missing, and TypeError if the
+    name of the host is no text or the port no integer from 0 to 65535.
 
     >>> store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True)
     >>> store.set("greeting", "hello")
