@@ -269,6 +269,8 @@ def test_refused_options(tmp_path):
             ["--rdzv-conf", "join_timeout=soon"],
             "The rendezvous configuration option join_timeout is a number of seconds",
         ),
+        (["--rdzv-conf", "abc"], "The rendezvous configuration option 'abc' must have a value specified."),
+        (["--rdzv-conf", "a=b,,c=d"], "The rendezvous configuration string must be in format <key1>=<value1>,"),
         (["--signals-to-handle", "SIGNOW"], "SIGNOW is no signal"),
         (["--nproc-per-node", "gpu"], "Cuda is not available."),
     ):

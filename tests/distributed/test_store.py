@@ -210,6 +210,25 @@ def test_who_is_missing():
         distributed.TCPStore("127.0.0.1", 0, 2, True, timeout=SHORT)
 
 
+@pytest.mark.parametrize(
+    ("kind", "arguments", "why"),
+    [
+        ("TCPStore", ("127.0.0.1", 70000), "The port 70000 is no integer from 0 to 65535"),
+        ("TCPStore", ("127.0.0.1", -1), "The port -1 is no integer from 0 to 65535"),
+        ("TCPStore", ("127.0.0.1", 1.5), "The port 1.5 is no integer from 0 to 65535"),
+        ("TCPStore", (3, 29500), "The host name 3 is no text"),
+        ("PrefixStore", (3, distributed.HashStore()), "The prefix 3 is no text"),
+        ("PrefixStore", ("job", 3), "3 is no store"),
+    ],
+)
+def test_arguments_of_wrong_kinds(kind, arguments, why):
+    with pytest.raises(TypeError) as caught:
+        getattr(distributed, kind)(*arguments)
+    first, _, rest = str(caught.value).partition("\n")
+    assert first == "__init__(): incompatible constructor arguments. The following argument types are supported:"
+    assert f"1. {kind}(" in rest and why in rest
+
+
 def test_nobody_serves():
     master = distributed.TCPStore("127.0.0.1", 0, is_master=True)
     client = distributed.TCPStore("127.0.0.1", master.port)

@@ -51,6 +51,12 @@ P = parameter()
         (lambda: optim.SGD([{"params": [("a", P)]}, {"params": parameter()}]), ValueError, "all optimizer param groups should be with/without names. cannot add param group without names to the optimizer"),
         (lambda: optim.SGD([P]).add_param_group(3), TypeError, "param_group must be a dict, but got <class 'int'>"),
         (lambda: optim.SGD([P], -1), ValueError, "Invalid learning rate: -1"),
+        (lambda: optim.SGD([P], "a"), TypeError, "'<' not supported between instances of 'str' and 'float'"),
+        (lambda: optim.Adam([P], "a"), TypeError, "'<=' not supported between instances of 'float' and 'str'"),
+        (lambda: optim.Adam([P], float("nan")), ValueError, "Invalid learning rate: nan"),
+        (lambda: optim.SparseAdam([P], "a"), TypeError, "'<' not supported between instances of 'float' and 'str'"),
+        (lambda: optim.SparseAdam([P], float("nan")), ValueError, "Invalid learning rate: nan"),
+        (lambda: optim.SparseAdam([P], eps="a"), TypeError, "'<' not supported between instances of 'float' and 'str'"),
         (lambda: optim.SGD([P], torch.ones(2)), ValueError, "Tensor lr must be 1-element"),
         (lambda: optim.SGD([P], momentum=-1), ValueError, "Invalid momentum value: -1"),
         (lambda: optim.SGD([P], weight_decay=-1), ValueError, "Invalid weight_decay value: -1"),
@@ -70,6 +76,41 @@ def test_misuse(act, error, message):
     with pytest.raises(error) as caught:
         act()
     assert str(caught.value) == message
+
+
+def test_sgd_takes_a_rate_that_is_no_number():
+    """Unlike the other optimizers."""
+    p, _ = stepped(lambda params: optim.SGD(params, lr=float("nan")))
+    assert p.isnan().all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (optim.SGD, {"lr": 0.1, "momentum": 0.5, "dampening": 0.25, "weight_decay": 0.5}),
+        (optim.Adam, {"lr": 0.1, "eps": 0.5, "weight_decay": 0.5}),
+        (optim.AdamW, {"lr": 0.1, "eps": 0.5, "weight_decay": 0.5}),
+    ],
+)
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_options_may_be_tensors_of_one_element(kind, options, shape):
+    plain, _ = stepped(lambda params: kind(params, **options))
+    tensors = {name: torch.full(shape, value, dtype=torch.float64) for name, value in options.items()}
+    assert torch.equal(stepped(lambda params: kind(params, **tensors))[0], plain)
+
+
+@pytest.mark.parametrize(
+    ("kind", "option"),
+    [("SGD", "weight_decay"), ("RMSprop", "lr"), ("Adagrad", "lr"), ("Adadelta", "lr"), ("Muon", "lr")]
+    + [(kind, "betas") for kind in ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "SparseAdam")]
+    + [("Rprop", "etas"), ("ASGD", "lambd"), ("Adafactor", "eps")],
+)
+def test_a_step_reports_that_a_loaded_group_has_no_options(kind, option):
+    """Also if no parameter has a gradient, as in torch."""
+    optimizer = getattr(optim, kind)([nn.Parameter(torch.ones(2, 2))], lr=0.1)
+    optimizer.load_state_dict({"state": {}, "param_groups": [{"params": [0]}]})
+    with pytest.raises(KeyError, match=f"^'{option}'$"):
+        optimizer.step()
 
 
 def test_duplicates_warn():

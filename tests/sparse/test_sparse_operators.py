@@ -343,6 +343,9 @@ def test_products_into_given_tensors():
         assert torch.equal(out.to_dense(), torch.eye(2) + 2 * (x @ x.T))
     with pytest.raises(RuntimeError, match=r"dtype of values \(Float\) must match dtype of sparse tensor \(Double\)"):
         torch.hspmm(x.to_sparse(), x.T, out=torch.zeros(2, 2).double().to_sparse())
+    rows = torch.sparse_coo_tensor(torch.tensor([[0, 1]]), torch.ones(2, 3), (3, 3))
+    with pytest.raises(RuntimeError, match="^hspmm: Argument #2: matrices expected, got 1D tensor$"):
+        torch.hspmm(rows, torch.ones(3, 2))
     with pytest.raises(RuntimeError, match="must be a sparse tensor"):
         torch.hspmm(x.to_sparse(), x.T, out=torch.zeros(2, 2))
 

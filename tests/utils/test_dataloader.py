@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import math
 import os
 import pickle
 import random
@@ -230,6 +231,23 @@ def test_large_results_do_not_block():
 def test_arguments_are_checked(options, error, message):
     with pytest.raises(error, match=message):
         DataLoader(range(3), **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"num_workers": 1.5}, {"num_workers": 0.5}]
+    + [{"num_workers": 1, "prefetch_factor": factor} for factor in (1.5, 2.0, 0.5, math.nan, math.inf)],
+    ids=str,
+)
+def test_numbers_of_workers_and_of_batches_ahead_are_integers(options):
+    """As in torch this is checked when the pass begins. With a fraction it did not end."""
+    numbers = DataLoader(range(8), batch_size=2, **options)
+    with pytest.raises(TypeError, match="^'float' object cannot be interpreted as an integer$"):
+        iter(numbers)
+
+
+def test_a_timeout_that_is_no_number_has_no_limit():
+    assert len(list(DataLoader(range(4), num_workers=1, timeout=math.nan))) == 4
 
 
 def test_a_timeout_needs_workers():

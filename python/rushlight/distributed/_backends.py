@@ -72,8 +72,8 @@ class BackendConfig:
         return ",".join(f"{device}:{backend}" for device, backend in self.device_backend_map.items())
 
 
-def check(config):
-    """Raises the error of the first backend that does not exist."""
+def check(config, backend):
+    """Raises the error of the first backend that does not exist. `backend` is the text from which the config was made."""
     for name in config.get_device_backend_map().values():
         if name == Backend.NCCL:
             _C._nccl_check()
@@ -82,7 +82,9 @@ def check(config):
         elif name in (Backend.XCCL, Backend.UCC):
             raise RuntimeError(f"Distributed package doesn't have {name.upper()} built in")
         elif name not in (Backend.GLOO, Backend.MPI):
-            raise AssertionError(f"Unknown c10d backend type {name.upper()}")
+            is_one = name == str(backend).lower() and "," not in name
+            what = f"Unknown backend type {name}" if is_one else f"Unknown c10d backend type {name.upper()}"
+            raise AssertionError(f"{what}\n  The backends are gloo, mpi and nccl.")
 
 
 def is_gloo_available():

@@ -234,8 +234,9 @@ def init_process_group(
 
     Raises:
         ValueError: there is a default group, or the method lacks something.
-        AssertionError: `pg_options` is something else.
-        RuntimeError: a backend that does not exist.
+        AssertionError: `pg_options` is something else, or a backend is unknown.
+        RuntimeError: a backend of torch that does not exist here.
+        TypeError: `store` is no store.
         torch.distributed.DistError: a process did not come before the timeout.
 
     >>> torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
@@ -252,7 +253,7 @@ def init_process_group(
         backend = Backend.default_device_backend_map[device_id.type]
     timeout = _check_timeout(timeout, backend)
     config = BackendConfig(Backend.UNDEFINED if backend is None else backend)
-    _backends.check(config)
+    _backends.check(config, backend)
     _check_options(pg_options, config)
     if store is not None:
         if not world_size > 0:
@@ -293,7 +294,7 @@ def _check_options(options, config):
 
 def _begin(store, ranks, rank, timeout, config, backend, name, description, device=None, options=None):
     # Groups of one name follow each other in a store.
-    count = store.add(f"{description}/{name}/made by {rank}", 1)
+    count = PrefixStore(f"{description}/{name}", store).add(f"made by {rank}", 1)
     own, place = PrefixStore(f"{description}/{name}/{count}", store), ranks.index(rank)
     names, backends = config.get_device_backend_map(), {}
     hosts = [kind for kind, backend_name in names.items() if backend_name != Backend.NCCL]
@@ -468,7 +469,7 @@ def new_group(
     timeout = world._timeout if timeout is None else _check_timeout(timeout)
     device_id = _backends.check_device(device_id)
     config = world._config if backend is None else BackendConfig(backend)
-    _backends.check(config)
+    _backends.check(config, backend)
     _check_options(pg_options, config)
     chosen = list(range(world.size())) if ranks is None else sorted(ranks) if sort_ranks else list(ranks)
     if len(set(chosen)) != len(chosen):

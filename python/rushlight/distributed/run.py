@@ -180,6 +180,25 @@ def _logs_specs_class(name):
     return made
 
 
+def _rendezvous_options(text):
+    """The options in ``"join_timeout=60,last_call_timeout=30"``."""
+    options = {}
+    for pair in text.split(",") if text else ():
+        name, _, value = (part.strip() for part in pair.partition("="))
+        if not name:
+            raise ValueError(
+                "The rendezvous configuration string must be in format <key1>=<value1>,...,<keyN>=<valueN>.\n"
+                f"  --rdzv-conf {text}: write as in join_timeout=60,last_call_timeout=30."
+            )
+        if not value:
+            raise ValueError(
+                f"The rendezvous configuration option '{name}' must have a value specified.\n"
+                f"  --rdzv-conf {text}: write {name}=VALUE."
+            )
+        options[name] = value
+    return options
+
+
 def config_from_args(args):
     """The `LaunchConfig`, the command and its arguments that a parsed command line describes.
 
@@ -194,7 +213,7 @@ def config_from_args(args):
     if args.max_restarts < 0:
         raise ValueError("max_restarts must be >= 0")
     least, most = (1, 1) if args.standalone else parse_min_max_nnodes(args.nnodes)
-    options = dict(pair.partition("=")[::2] for pair in args.rdzv_conf.split(",") if pair)
+    options = _rendezvous_options(args.rdzv_conf)
     if args.node_rank is not None:
         options["rank"] = args.node_rank
     port = args.master_port or (29500 if most > 1 else 0)

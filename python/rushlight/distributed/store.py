@@ -283,6 +283,18 @@ class HashStore(Store):
             ) from None
 
 
+def _refused(store, why):
+    """The TypeError of a store's arguments."""
+    from inspect import signature
+
+    arguments = str(signature(type(store))).partition(" ->")[0]
+    return TypeError(
+        "__init__(): incompatible constructor arguments. The following argument types are supported:\n"
+        f"    1. {type(store).__name__}{arguments}\n"
+        f"  {why[0].upper()}{why[1:]}."
+    )
+
+
 class TCPStore(Store):
     """A store in one process, the server, to which other processes connect, also from other machines.
 
@@ -291,7 +303,8 @@ class TCPStore(Store):
     many processes, including itself, have joined. With a `token` only processes that know it can join; it is sent
     unencrypted. `use_libuv` is accepted; there is one implementation.
 
-    Raises DistNetworkError if the server cannot be reached, and DistStoreError if processes are missing.
+    Raises DistNetworkError if the server cannot be reached, DistStoreError if processes are missing, and TypeError if the
+    name of the host is no text or the port no integer from 0 to 65535.
 
     >>> store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True)
     >>> store.set("greeting", "hello")
@@ -313,6 +326,10 @@ class TCPStore(Store):
     ):
         if not isinstance(use_libuv, bool):
             raise TypeError(f"use_libuv must be a bool, not {type(use_libuv).__name__}")
+        if not isinstance(host_name, str):
+            raise _refused(self, f"the host name {host_name!r} is no text")
+        if not (hasattr(port, "__index__") and 0 <= port < 2**16):
+            raise _refused(self, f"the port {port!r} is no integer from 0 to 65535")
         self._timeout, self._token, self._use_libuv = timeout, _bytes(token), use_libuv
         self._host, self._port, self._server = host_name, port, None
         deadline = time.monotonic() + timeout.total_seconds()
@@ -407,6 +424,10 @@ class PrefixStore(Store):
     """
 
     def __init__(self, prefix, store):
+        if not isinstance(prefix, str):
+            raise _refused(self, f"the prefix {prefix!r} is no text")
+        if not isinstance(store, Store):
+            raise _refused(self, f"{store!r} is no store, such as TCPStore, FileStore or HashStore")
         self._prefix, self._store = prefix, store
 
     def _key(self, key):

@@ -132,8 +132,6 @@ def trunc_normal_(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "
             "The distribution of values may be incorrect.",
         )
-    if std < 0:
-        raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
 
     def normal() -> tuple[Tensor, Tensor]:
         values = torch.empty_like(tensor).normal_(mean, std, generator=generator)
@@ -150,6 +148,8 @@ def trunc_normal_(
     # Bounds rounded to the tensor's dtype, so that no value is outside of a rounded bound.
     low, high = (torch.tensor(bound, dtype=tensor.dtype).item() for bound in (a, b))
     share_inside = _normal_cdf((b - mean) / std) - _normal_cdf((a - mean) / std)
+    # A negative deviation has the same density. The share is then negative, so that uniform values are drawn, as in torch.
+    std = abs(std)
     mode = max(a, min(mean, b))
     peak = abs(mode - mean) / std
     log_peak = -0.5 * peak * peak

@@ -45,10 +45,27 @@ __all__ = [
 
 set_public_module(globals())
 
-TYPE_CHECKING = False
-if not TYPE_CHECKING:
-    # As in torch, `torch.optim.adam` is reported as a misspelling of `Adam`, although importing the module works.
-    del adadelta, adagrad, adam, adamax, adamw, asgd, lbfgs, nadam, optimizer, radam, rmsprop, rprop, sgd, sparse_adam  # noqa: F821
+# As in torch, `torch.optim.adam` is reported as a misspelling of `Adam`, although importing the module works. If an exception of
+# a signal's handler ended an earlier import of this package, modules that it had loaded have no name here.
+for _name in (
+    *(
+        "adadelta",
+        "adagrad",
+        "adam",
+        "adamax",
+        "adamw",
+        "asgd",
+        "lbfgs",
+        "nadam",
+        "optimizer",
+        "radam",
+        "rmsprop",
+        "rprop",
+    ),
+    *("sgd", "sparse_adam"),
+):
+    globals().pop(_name, None)
+del _name
 
 
 def __dir__() -> list[str]:

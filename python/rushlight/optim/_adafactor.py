@@ -6,7 +6,7 @@ import rushlight as torch
 
 from ._elementwise import ElementwiseOptimizer
 from ._functional import skipped, step_lists, unscaled
-from .optimizer import step_dtype
+from .optimizer import check_one_element, step_dtype
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Adafactor(ElementwiseOptimizer):
     """
 
     _later = {"foreach": None}
+    _needed = "eps"
 
     def __init__(
         self,
@@ -60,8 +61,7 @@ class Adafactor(ElementwiseOptimizer):
         foreach: bool | None = None,
         maximize: bool = False,
     ) -> None:
-        if isinstance(lr, torch.Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+        check_one_element(lr)
         if not 0.0 <= lr:
             raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
         if not 0.0 >= beta2_decay:

@@ -44,6 +44,8 @@ class ElementwiseOptimizer(Optimizer):
         "differentiable": False,
         "capturable": False,
     }
+    # The option whose lack a step reports.
+    _needed: ClassVar[str] = "lr"
     # The objects that must be on a supported device with `capturable`, as named in the message.
     _captured: ClassVar[str] = "params and state_steps"
     _devices: ClassVar[list[str]] = ["cuda", "xpu", "hpu", "privateuseone", "xla"]
@@ -58,7 +60,7 @@ class ElementwiseOptimizer(Optimizer):
         loss = loss_of(closure)
         with torch.set_grad_enabled(self.defaults.get("differentiable", False)):
             for group in self.param_groups:
-                params, grads = with_gradients(group)
+                params, grads = with_gradients(group, self._needed)
                 self._check(group, params, grads)
                 for param, grad in zip(params, grads):
                     own = self.state[param]

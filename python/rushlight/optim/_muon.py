@@ -6,7 +6,7 @@ import math
 
 import rushlight as torch
 
-from .optimizer import Optimizer, any_sparse, loss_of, with_gradients
+from .optimizer import Optimizer, any_sparse, check_one_element, loss_of, with_gradients
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ class Muon(Optimizer):
         ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
     ) -> None:
-        if isinstance(lr, torch.Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+        check_one_element(lr)
         for name, value in (("Learning rate", lr), ("momentum", momentum), ("weight decay", weight_decay)):
             if not 0.0 <= value:
                 raise ValueError(f"{name} should be >= 0 but is: {value}")
@@ -86,13 +85,13 @@ class Muon(Optimizer):
         loss = loss_of(closure)
         with torch.no_grad():
             for group in self.param_groups:
-                params, grads = with_gradients(group)
+                params, grads = with_gradients(group, "lr")
                 if any(param.is_complex() for param in params):
                     raise RuntimeError("Muon does not support complex parameters")
                 if any_sparse(grads):
                     raise RuntimeError("Muon does not support sparse gradients")
                 means = [self._mean(param, grad) for param, grad in zip(params, grads)]
-                options = {name: value for name, value in group.items() if name in _OPTIONS}
+                options = {name: group[name] for name in _OPTIONS}
                 muon(params, grads, means, has_complex=False, **options)
         return loss
 

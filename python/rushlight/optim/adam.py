@@ -117,7 +117,7 @@ class Adam(Optimizer):
         """Performs one step. Returns the loss of the closure."""
         loss = loss_of(closure)
         for group in self.param_groups:
-            params, grads = with_gradients(group)
+            params, grads = with_gradients(group, "betas")
             if not params:
                 continue
             check_fused_params(group, params)
@@ -188,8 +188,8 @@ class Adam(Optimizer):
             float(group["lr"]),
             float(beta1),
             float(beta2),
-            group["eps"],
-            group["weight_decay"],
+            float(group["eps"]),
+            float(group["weight_decay"]),
             amsgrad,
             bool(group["maximize"]),
             bool(group["decoupled_weight_decay"]),

@@ -47,6 +47,7 @@ class Adamax(ElementwiseOptimizer):
     """
 
     _zeros = ("exp_avg", "exp_inf")
+    _needed = "betas"
 
     def __init__(
         self,

@@ -48,6 +48,7 @@ class ASGD(ElementwiseOptimizer):
     """
 
     _captured = "params, mus, etas, and state_steps"
+    _needed = "lambd"
 
     def __init__(
         self,

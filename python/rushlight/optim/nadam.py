@@ -50,6 +50,7 @@ class NAdam(ElementwiseOptimizer):
     _zeros = ("exp_avg", "exp_avg_sq")
     _later = {**ElementwiseOptimizer._later, "decoupled_weight_decay": False}
     _captured = "params, mu_products and state_steps"
+    _needed = "betas"
 
     def __init__(
         self,

@@ -391,8 +391,15 @@ def loss_of(closure: Callable[[], Any] | None) -> Any:
         return closure()
 
 
-def with_gradients(group: dict[str, Any]) -> tuple[list[Tensor], list[Tensor]]:
-    """The parameters of a group that have a gradient, and the gradients."""
+def with_gradients(group: dict[str, Any], option: str) -> tuple[list[Tensor], list[Tensor]]:
+    """The parameters of a group that have a gradient, and the gradients.
+
+    Raises:
+        KeyError: the group lacks this option, because a state without options was loaded. Without this check, steps
+            without gradients would hide the mistake.
+    """
+    if option not in group:
+        raise KeyError(option)
     params = []
     grads = []
     for param in group["params"]:
@@ -423,13 +430,18 @@ def any_handled(tensors: list[Tensor]) -> bool:
     return has_mode or any(map(_C._is_wrapper, tensors))
 
 
+def check_one_element(lr: Any) -> None:
+    """Raises ValueError if a learning rate is a tensor that does not have one element."""
+    if isinstance(lr, torch.Tensor) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
+
+
 def check_rate(lr: Any, foreach: bool | None = None, capturable: bool = True) -> None:
     """Raises ValueError unless a learning rate is a non-negative number or a tensor with one element."""
     if isinstance(lr, torch.Tensor):
         if foreach and not capturable:
             raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
-        if lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+    check_one_element(lr)
     if not 0.0 <= lr:
         raise ValueError(f"Invalid learning rate: {lr}")
 

@@ -47,6 +47,7 @@ class RAdam(ElementwiseOptimizer):
 
     _zeros = ("exp_avg", "exp_avg_sq")
     _later = {**ElementwiseOptimizer._later, "decoupled_weight_decay": False}
+    _needed = "betas"
 
     def __init__(
         self,

@@ -46,6 +46,7 @@ class Rprop(ElementwiseOptimizer):
     """
 
     _zeros = ("prev",)
+    _needed = "etas"
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from .optimizer import (
     any_sparse,
     check_fused,
     check_fused_params,
-    check_rate,
+    check_one_element,
     loss_of,
     with_gradients,
 )
@@ -69,7 +69,10 @@ class SGD(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        check_rate(lr)
+        check_one_element(lr)
+        # These comparisons accept NaN, unlike those of the other optimizers.
+        if lr < 0.0:
+            raise ValueError(f"Invalid learning rate: {lr}")
         if momentum < 0.0:
             raise ValueError(f"Invalid momentum value: {momentum}")
         if weight_decay < 0.0:
@@ -98,7 +101,7 @@ class SGD(Optimizer):
         """Performs one step. Returns the loss of the closure."""
         loss = loss_of(closure)
         for group in self.param_groups:
-            params, grads = with_gradients(group)
+            params, grads = with_gradients(group, "weight_decay")
             if not params:
                 continue
             check_fused_params(group, params)
@@ -172,8 +175,8 @@ def _fused(
         grads,
         buffers,
         float(group["lr"]),
-        group["momentum"],
-        group["dampening"],
+        float(group["momentum"]),
+        float(group["dampening"]),
         float(group["weight_decay"]),
         bool(group["nesterov"]),
         bool(group["maximize"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import rushlight as torch
 
-from .optimizer import Optimizer, at_places, check_betas, check_rate, loss_of, with_gradients
+from .optimizer import Optimizer, at_places, check_betas, check_one_element, loss_of, with_gradients
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ class SparseAdam(Optimizer):
         eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:
-        check_rate(lr)
-        if lr == 0.0:
+        check_one_element(lr)
+        if not 0.0 < lr:
             raise ValueError(f"Invalid learning rate: {lr}")
-        if not eps > 0.0:
+        if not 0.0 < eps:
             raise ValueError(f"Invalid epsilon value: {eps}")
         check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
@@ -73,7 +73,7 @@ class SparseAdam(Optimizer):
         """Performs one step. Returns the loss of the closure."""
         loss = loss_of(closure)
         for group in self.param_groups:
-            params, grads = with_gradients(group)
+            params, grads = with_gradients(group, "betas")
             # Checked before the first parameter changes.
             if not all(grad.is_sparse for grad in grads):
                 raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")

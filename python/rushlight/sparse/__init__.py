@@ -518,8 +518,10 @@ def _check_product(mat1: Tensor, mat2: Tensor) -> None:
 def _check_factors(name: str, mat1: Tensor, mat2: Tensor) -> None:
     """Refuses matrices that do not fit each other. torch counts the result as the first argument."""
     for place, matrix in ((2, mat1), (3, mat2)):
-        if matrix.dim() != 2:
-            raise RuntimeError(f"{name}: Argument #{place}: matrices expected, got {matrix.dim()}D tensor")
+        # A sparse matrix whose elements are rows has one sparse dimension.
+        dims = matrix.sparse_dim() if matrix.is_sparse and matrix.dim() == 2 else matrix.dim()
+        if dims != 2:
+            raise RuntimeError(f"{name}: Argument #{place}: matrices expected, got {dims}D tensor")
     if mat1.size(1) != mat2.size(0):
         raise RuntimeError(f"{name}: Argument #3: Expected dim 0 size {mat1.size(1)}, got {mat2.size(0)}")
 

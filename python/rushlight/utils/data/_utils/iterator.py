@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
+import operator
 import threading
 import weakref
 
@@ -255,6 +256,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def __init__(self, loader: DataLoader) -> None:
         self._taking = threading.RLock()
         self._lost: str | None = None  # what was raised when a batch was lost
+        # Before workers start. With a fraction, the number of tasks that are due would never be zero.
+        operator.index(loader.num_workers)
+        operator.index(loader.prefetch_factor or 0)
         super().__init__(loader)
         setup = self._setup(loader)
         self._pool = WorkerPool()

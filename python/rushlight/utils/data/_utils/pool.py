@@ -162,7 +162,7 @@ class WorkerPool:
         open_workers = [worker for worker in self.workers if not worker.dismissed]
         sources = [worker.connection for worker in open_workers] + [worker.process.sentinel for worker in open_workers]
         try:
-            return wait(sources, timeout or None)
+            return wait(sources, timeout if timeout > 0 else None)  # without a limit for NaN too
         except KeyboardInterrupt:
             # Usually the program ends now, and nobody needs the samples that are being loaded.
             self._patience = 0.0
