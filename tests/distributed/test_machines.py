@@ -9,6 +9,7 @@ import time
 from datetime import timedelta
 
 import pytest
+from leftovers import named_memory, programs
 from network import network as network
 
 import rushlight as torch
@@ -33,9 +34,9 @@ def _carrier():
 def _left_behind():
     """The companions that still run."""
     found = []
-    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+    for entry in programs():
         try:
-            found += [path.parent.name] if b"_serve_companion" in path.read_bytes() else []
+            found += [entry.name] if b"_serve_companion" in (entry / "cmdline").read_bytes() else []
         except OSError:
             continue
     return found
@@ -44,13 +45,13 @@ def _left_behind():
 @pytest.fixture
 def nothing_stays():
     before = set(_left_behind())
-    shared = set(os.listdir("/dev/shm"))
+    shared = named_memory()
     yield
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline and set(_left_behind()) - before:
         time.sleep(0.05)
     assert not set(_left_behind()) - before
-    assert not {name for name in set(os.listdir("/dev/shm")) - shared if name.startswith("mpich")}
+    assert not {name for name in named_memory() - shared if name.startswith("mpich")}
 
 
 def _bits(rank):

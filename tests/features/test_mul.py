@@ -16,6 +16,7 @@ import rushlight.nn.functional as F
 from rushlight import nn
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cuda"))
+from leftovers import named_memory
 from soft_card import needs_soft_card
 from soft_card import run as run_on_card
 from soft_card import run_file as run_file_on_card
@@ -127,12 +128,12 @@ def test_mul_4_hogwild(method):
 
 def test_mul_5_after_work_in_the_parent():
     """The parent may have run backward before. Children end normally, and no named memory remains."""
-    names = set(os.listdir("/dev/shm"))
+    names = named_memory()
     model = nn.Linear(4, 1).share_memory()
     train(model, 0, 5)
     join(*[started(train, model, rank, 20) for rank in range(4)])
     assert multiprocessing.active_children() == []
-    assert set(os.listdir("/dev/shm")) <= names
+    assert named_memory() <= names
 
 
 def test_mul_6_inheriting():
@@ -341,14 +342,14 @@ if __name__ == "__main__":
 
 def test_mul_16_everybody_is_killed():
     """Killing a whole group of processes leaves nothing behind, because the memory has no name."""
-    names = set(os.listdir("/dev/shm"))
+    names = named_memory()
     with subprocess.Popen(
         [sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         try:
             assert process.stdout.readline() == "ready\n"
-            assert set(os.listdir("/dev/shm")) <= names
+            assert named_memory() <= names
         finally:
             os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
-    assert set(os.listdir("/dev/shm")) <= names
+    assert named_memory() <= names

@@ -14,6 +14,7 @@ import time
 from queue import Empty, Full
 
 import pytest
+from leftovers import named_memory
 
 import rushlight as torch
 import rushlight.multiprocessing as mp
@@ -492,10 +493,10 @@ class TestModule:
             pipe[0].send(b"x" * 100_000)
 
         use()
-        before, shm = descriptors(), set(os.listdir("/dev/shm"))
+        before, shm = descriptors(), named_memory()
         for _ in range(50):
             use()
-        assert descriptors() == before and set(os.listdir("/dev/shm")) == shm
+        assert descriptors() == before and named_memory() == shm
 
 
 def append(shared, lock, number):

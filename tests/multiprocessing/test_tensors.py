@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from leftovers import named_memory
 
 import rushlight as torch
 import rushlight.multiprocessing as mp
@@ -266,10 +267,10 @@ def kill_and_check(kills, seconds):
 class TestLifetime:
     def test_kills_at_any_moment(self):
         """No slot is reused while a process holds it, and nothing remains after all have ended."""
-        named, descriptors = set(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd"))
+        named, descriptors = named_memory(), len(os.listdir("/proc/self/fd"))
         assert kill_and_check(100, 60) > 20
         gc.collect()
-        assert set(os.listdir("/dev/shm")) == named
+        assert named_memory() == named
         assert len(os.listdir("/proc/self/fd")) <= descriptors + 8
 
     def test_memory_goes_back(self):
