@@ -30,6 +30,12 @@ x.scatter(0, i, x): scatter.src
 x.scatter_(dim=0, index=i, value=2.0): scatter_.value
 x.scatter_(0, i, 2.0, reduce="multiply"): scatter_.value_reduce
 x.index_fill(0, i[0], 3.0): index_fill.int_Scalar
+torch.xlogy(input=x, other=x): xlogy.Tensor
+torch.pow(input=x, exponent=2): pow.Tensor_Scalar
+torch.scatter(input=x, dim=0, index=i, src=x): scatter.src
+torch.index_fill(input=x, dim=0, index=i[0], value=1.0): index_fill.int_Scalar
+x.clamp_min(min=x): clamp_min.Tensor
+x.eq(other=x): eq.Tensor
 x.random_(): random_.default
 x.random_(3): random_.to
 x.random_(1, 3): random_.from

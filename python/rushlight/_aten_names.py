@@ -48,13 +48,16 @@ _TENSOR_OR_SCALAR = set(
 )
 #: Operators that write a tensor or a number, which may be reduced with what was there.
 _WRITTEN = {
-    ("index_fill", True, False): "int_Tensor",
-    ("index_fill", False, False): "int_Scalar",
-    ("scatter", True, False): "src",
-    ("scatter", False, False): "value",
-    ("scatter", True, True): "reduce",
-    ("scatter", False, True): "value_reduce",
+    ("index_fill", "Tensor", False): "int_Tensor",
+    ("index_fill", "Scalar", False): "int_Scalar",
+    ("scatter", "Tensor", False): "src",
+    ("scatter", "Scalar", False): "value",
+    ("scatter", "Tensor", True): "reduce",
+    ("scatter", "Scalar", True): "value_reduce",
 }
+#: Where the last tensor or number stands, if it is not the second argument, and the names that it has.
+_PLACES = {"masked_fill": 2, "lerp": 2, "index_fill": 3, "scatter": 3}
+_NAMES = ("other", "exponent", "min", "max", "value", "src", "weight")
 _SHIFTS = {"bitwise_left_shift", "bitwise_right_shift"}
 #: Overloads of forms in place that are not those of the other forms.
 _IN_PLACE = {"ldexp": "default", "transpose": "default", "floor_divide": "Tensor"}
@@ -89,11 +92,9 @@ def aten_name(name: str, args: Sequence[Any], kwargs: dict[str, Any] | None = No
     >>> aten_name("var", (torch.ones(2),)), aten_name("sub", (torch.ones(2), 1))
     ('var.correction', 'sub.Tensor')
     """
-    ending = "_" if name.endswith("_") and not name.endswith("__") else ""
-    plain = name.removesuffix(ending) if ending else name
-    plain = _ALIASES.get(plain, plain)
+    plain, ending = _parts(name)
     other = _OTHER.get(plain, plain)
-    return other if "." in other else f"{other}{ending}.{_overload(name, plain, other, args, kwargs)}"
+    return other if "." in other else f"{other}{ending}.{_overload(name, other, args, kwargs or {})}"
 
 
 def own_name(name: str, args: Sequence[Any], kwargs: dict[str, Any] | None = None) -> str:
@@ -103,22 +104,30 @@ def own_name(name: str, args: Sequence[Any], kwargs: dict[str, Any] | None = Non
     >>> own_name("argsort", (torch.ones(2),)), own_name("sub_", (torch.ones(2), 1))
     ('argsort.default', 'sub_.Tensor')
     """
+    plain, ending = _parts(name)
+    return f"{plain}{ending}.{_overload(name, plain, args, kwargs or {})}"
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """The operator of a function, and the ending of its form in place."""
     ending = "_" if name.endswith("_") and not name.endswith("__") else ""
-    plain = name.removesuffix(ending) if ending else name
-    plain = _ALIASES.get(plain, plain)
-    return f"{plain}{ending}.{_overload(name, plain, plain, args, kwargs)}"
+    plain = name.removesuffix(ending)
+    return _ALIASES.get(plain, plain), ending
 
 
-def _overload(name: str, plain: str, other: str, args: Sequence[Any], kwargs: dict[str, Any] | None) -> str:
+def _overload(name: str, other: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
     import rushlight as torch
 
-    # The second tensor, or the number in its place
-    second = args[-1] if plain in ("masked_fill", "lerp") and len(args) > 2 else args[1] if len(args) > 1 else None
-    in_place = name.endswith("_") and not name.endswith("__")
+    plain, in_place = _parts(name)
+    first = args[0] if args else kwargs.get("input")
+    # The last tensor, or the number in its place
+    place = _PLACES.get(plain, 1)
+    by_name = next((kwargs[one] for one in _NAMES if one in kwargs), None)
+    second = args[place] if len(args) > place else by_name
     overload = _IN_PLACE.get(plain) if in_place else None
     overload = overload or _OVERLOADS.get(other, "default")
     kind = "Tensor" if isinstance(second, torch.Tensor) else "Scalar"
-    if plain == "div" and "rounding_mode" in (kwargs or {}):
+    if plain == "div" and "rounding_mode" in kwargs:
         overload = "Tensor_mode"
     elif plain in _TENSOR_OR_SCALAR:
         # torch makes a tensor of the number, except where the operator has a form for it.
@@ -127,23 +136,21 @@ def _overload(name: str, plain: str, other: str, args: Sequence[Any], kwargs: di
         overload = "Tensor" if kind == "Tensor" else "default"
     elif plain == "xlogy":
         overload = "Tensor" if kind == "Tensor" else "Scalar_Other"
-        overload = overload if isinstance(args[0], torch.Tensor) else "Scalar_Self"
+        overload = overload if isinstance(first, torch.Tensor) else "Scalar_Self"
     elif plain in ("index_fill", "scatter"):
-        written = (kwargs or {}).get("value", (kwargs or {}).get("src", args[-1]))
-        reduces = "reduce" in (kwargs or {})
-        overload = _WRITTEN[plain, isinstance(written, torch.Tensor), reduces]
+        overload = _WRITTEN.get((plain, kind, "reduce" in kwargs), "default")
     elif plain == "random":
         overload = ("default", "to", "from")[min(len(args), 3) - 1]
     elif plain in _SHIFTS:
         overload = "Tensor" if kind == "Tensor" else "Tensor_Scalar"
     elif plain == "pow":
-        first = isinstance(args[0], torch.Tensor) and name != "__rpow__"
-        overload = "Scalar" if not first else kind if in_place else f"Tensor_{kind}"
+        of_number = name == "__rpow__" or not isinstance(first, torch.Tensor)
+        overload = "Scalar" if of_number else kind if in_place else f"Tensor_{kind}"
     elif plain in _REDUCTIONS:
-        dim = (kwargs or {}).get("dim", second)
+        dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
         overload = _REDUCTIONS[plain][0 if dim is None else 1 if isinstance(dim, int) else 2]
     elif plain == "clamp" and any(isinstance(one, torch.Tensor) for one in args[1:]):
         overload = "Tensor"
-    elif plain == "sort" and "stable" in (kwargs or {}):
+    elif plain == "sort" and "stable" in kwargs:
         overload = "stable"
     return overload
