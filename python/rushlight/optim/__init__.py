@@ -48,22 +48,8 @@ set_public_module(globals())
 # As in torch, `torch.optim.adam` is reported as a misspelling of `Adam`, although importing the module works. If an exception of
 # a signal's handler ended an earlier import of this package, modules that it had loaded have no name here.
 for _name in (
-    *(
-        "adadelta",
-        "adagrad",
-        "adam",
-        "adamax",
-        "adamw",
-        "asgd",
-        "lbfgs",
-        "nadam",
-        "optimizer",
-        "radam",
-        "rmsprop",
-        "rprop",
-    ),
-    *("sgd", "sparse_adam"),
-):
+    "adadelta adagrad adam adamax adamw asgd lbfgs nadam optimizer radam rmsprop rprop sgd sparse_adam"
+).split():
     globals().pop(_name, None)
 del _name
 
