@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -254,6 +255,46 @@ def test_where_output_goes(tmp_path, capfd):
         "attempt_2/0/stderr.log": "err\n",
         "attempt_2/1/stderr.log": "err\n",
     }
+
+
+def _shell(lines):
+    subprocess.run(["sh", "-c", lines], check=True)
+
+
+@pytest.mark.parametrize("command", ["sh", _shell])
+def test_lines_that_filters_choose(tmp_path, capfd, command):
+    lines = "echo apple; echo pear; echo an, orange; echo apple >&2"
+    args = ("-c", lines) if command == "sh" else (lines,)
+    specs = DefaultLogsSpecs(str(tmp_path), tee=Std.ALL)
+    made = start_processes(
+        "name",
+        command,
+        {0: args, 1: args},
+        {0: {}, 1: {}},
+        specs,
+        {0: "zero "},
+        duplicate_stdout_filters=["apple", ", o"],
+    )
+    assert not made.wait().is_failed()
+    assert len(capfd.readouterr().out.splitlines()) == 6
+    [found] = tmp_path.glob("*/attempt_0/filtered_*.log")
+    assert found.name == "filtered_stdout.log"
+    assert sorted(found.read_text().splitlines()) == [
+        "[name1]:an, orange",
+        "[name1]:apple",
+        "zero an, orange",
+        "zero apple",
+    ]
+
+
+def test_filters_of_the_command_line(tmp_path):
+    options = ["--tee", "3", "--log-dir", str(tmp_path), "--duplicate-stderr-filters", "loss,,1,error", "sh", "-c"]
+    config, command, args = run.config_from_args(
+        run.parse_args(["--no-python", *options, "echo 'loss,1' >&2; echo loss"])
+    )
+    assert config.duplicate_stderr_filters == ["loss,1", "error"] and config.duplicate_stdout_filters == []
+    elastic_launch(config, command)(*args)
+    assert [path.read_text() for path in tmp_path.glob("*/*/filtered_*.log")] == ["[default0]:loss,1\n"]
 
 
 def test_waiting_for_processes():

@@ -48,6 +48,11 @@ def _flag(parser, name, *short, **options):
     parser.add_argument(*short, *dict.fromkeys((name, "--" + name[2:].replace("-", "_"))), **options)
 
 
+def _texts(value):
+    """The texts of a list with commas. Two commas stand for one in a text."""
+    return [text.replace("\0", ",") for text in value.replace(",,", "\0").split(",")]
+
+
 def get_args_parser():
     """The parser of the command line, with torchrun's options."""
     parser = argparse.ArgumentParser(
@@ -80,6 +85,14 @@ def get_args_parser():
     _flag(parser, "--redirects", "-r", default="0", help="what goes to files: 0 none, 1 stdout, 2 stderr, 3 both")
     _flag(parser, "--tee", "-t", default="0", help="what goes to files and to the terminal, likewise")
     _flag(parser, "--local-ranks-filter", default="", help="only these ranks write to the terminal: 0,1")
+    for name in ("stdout", "stderr"):
+        _flag(
+            parser,
+            f"--duplicate-{name}-filters",
+            type=_texts,
+            default=[],
+            help=f"texts: lines of a teed {name} with one of them go to filtered_{name}.log too: error,loss (,, for a comma)",
+        )
     _flag(
         parser, "--node-rank", type=int, default=None, help="the number of this machine, by default in order of coming"
     )
@@ -241,6 +254,8 @@ def config_from_args(args):
         log_line_prefix_template=os.environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
         local_addr=args.local_addr,
         event_log_handler=args.event_log_handler,
+        duplicate_stdout_filters=args.duplicate_stdout_filters,
+        duplicate_stderr_filters=args.duplicate_stderr_filters,
         numa_options=None if args.numa_binding is None else NumaOptions(AffinityMode(args.numa_binding)),
         signals_to_handle=args.signals_to_handle,
         virtual_local_rank=args.virtual_local_rank,

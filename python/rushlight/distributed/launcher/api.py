@@ -44,6 +44,8 @@ class LaunchConfig:
         event_log_handler: where events go.
         numa_options: `torch.numa.binding.NumaOptions`, which bind processes to CPUs near their GPUs.
         signals_to_handle: the signals that end the processes.
+        duplicate_stdout_filters, duplicate_stderr_filters: texts. Lines of a teed stream that contain one of them are also written to one file
+            for all processes, ``filtered_stdout.log`` or ``filtered_stderr.log``.
         virtual_local_rank: every process sees its own GPU alone, and has the LOCAL_RANK 0.
         shutdown_timeout: the seconds before processes that do not end are killed, by default 30.
     """
@@ -67,6 +69,8 @@ class LaunchConfig:
     event_log_handler: str = "null"
     numa_options: NumaOptions | None = None
     signals_to_handle: str = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
+    duplicate_stdout_filters: list[str] | None = None
+    duplicate_stderr_filters: list[str] | None = None
     virtual_local_rank: bool = False
     shutdown_timeout: int | None = None
 
@@ -115,6 +119,8 @@ def launch_agent(config, entrypoint, args):
             monitor_interval=config.monitor_interval,
             event_log_handler=config.event_log_handler,
             numa_options=config.numa_options,
+            duplicate_stdout_filters=config.duplicate_stdout_filters,
+            duplicate_stderr_filters=config.duplicate_stderr_filters,
             virtual_local_rank=config.virtual_local_rank,
         )
         agent = LocalElasticAgent(

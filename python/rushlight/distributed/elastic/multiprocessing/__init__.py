@@ -36,7 +36,16 @@ def __dir__() -> list[str]:
 
 
 def start_processes(
-    name, entrypoint, args, envs, logs_specs, log_line_prefixes=None, start_method="spawn", numa_options=None
+    name,
+    entrypoint,
+    args,
+    envs,
+    logs_specs,
+    log_line_prefixes=None,
+    start_method="spawn",
+    numa_options=None,
+    duplicate_stdout_filters=None,
+    duplicate_stderr_filters=None,
 ):
     """Starts a function or a command in several processes.
 
@@ -49,6 +58,8 @@ def start_processes(
         log_line_prefixes: what stands before each process's lines on the terminal.
         start_method: how processes of a function start: ``"spawn"``, ``"fork"`` or ``"forkserver"``.
         numa_options: `torch.numa.binding.NumaOptions`, which bind each process to CPUs near the GPU of its local rank.
+        duplicate_stdout_filters, duplicate_stderr_filters: texts. Lines of a teed stream that contain one of them are also written to one file
+            for all processes, ``filtered_stdout.log`` or ``filtered_stderr.log``.
 
     Returns:
         a `PContext`.
@@ -62,12 +73,11 @@ def start_processes(
     >>> started.wait().return_values
     {0: 8, 1: 16}
     """
+    options = log_line_prefixes, numa_options, duplicate_stdout_filters, duplicate_stderr_filters
     if callable(entrypoint):
-        made = MultiprocessContext(
-            name, entrypoint, args, envs, start_method, logs_specs, log_line_prefixes, numa_options
-        )
+        made = MultiprocessContext(name, entrypoint, args, envs, start_method, logs_specs, *options)
     else:
-        made = SubprocessContext(name, entrypoint, args, envs, logs_specs, log_line_prefixes, numa_options)
+        made = SubprocessContext(name, entrypoint, args, envs, logs_specs, *options)
     try:
         made.start()
     except BaseException as error:

@@ -59,7 +59,7 @@ class LogsDest:
         stdouts, stderrs: the file to which a stream goes; an empty text for that of the launcher.
         tee_stdouts, tee_stderrs: the files of streams that the terminal gets, too.
         error_files: where `record` writes.
-        filtered_stdout, filtered_stderr: not written.
+        filtered_stdout, filtered_stderr: the files of lines that contain a filter's text, for all processes together.
     """
 
     stdouts: dict[int, str] = field(default_factory=dict)
@@ -97,6 +97,7 @@ class LogsSpecs(abc.ABC):
 
 class DefaultLogsSpecs(LogsSpecs):
     """Files ``<log_dir>/<job>_<random>/attempt_<number>/<local rank>/stdout.log``, ``stderr.log`` and ``error.json``.
+    Lines that contain a filter's text are also in ``filtered_stdout.log`` and ``filtered_stderr.log`` of the attempt.
 
     Args:
         log_dir, redirects, tee, local_ranks_filter: as for `LogsSpecs`. Without a `log_dir`, the folder is a new one; if no output
@@ -142,6 +143,9 @@ class DefaultLogsSpecs(LogsSpecs):
             job = first.get("TORCHELASTIC_RUN_ID", "none")
             self._run_log_dir = tempfile.mkdtemp(prefix=f"{job}_", dir=self.root_log_dir)
         attempt = os.path.join(self._run_log_dir, f"attempt_{first.get('TORCHELASTIC_RESTART_COUNT', '0')}")
+        made.filtered_stdout, made.filtered_stderr = (
+            os.path.join(attempt, f"filtered_{name}.log") for name in ("stdout", "stderr")
+        )
         for rank in envs:
             folder = os.path.join(attempt, str(rank))
             os.makedirs(folder, exist_ok=True)

@@ -89,12 +89,25 @@ class PContext(abc.ABC):
         logs_specs: where output goes.
         log_line_prefixes: what stands before a process's lines on the terminal, by default ``[name0]:``.
         numa_options: `NumaOptions`, which bind each process to CPUs near the GPU of its local rank.
+        duplicate_stdout_filters, duplicate_stderr_filters: texts. Lines of a teed stream that contain one of them are also written to one file
+            for all processes, ``filtered_stdout.log`` or ``filtered_stderr.log``.
 
     Raises:
         RuntimeError: `args` and `envs` have not the same local ranks, from 0 on.
     """
 
-    def __init__(self, name, entrypoint, args, envs, logs_specs, log_line_prefixes=None, numa_options=None):
+    def __init__(
+        self,
+        name,
+        entrypoint,
+        args,
+        envs,
+        logs_specs,
+        log_line_prefixes=None,
+        numa_options=None,
+        duplicate_stdout_filters=None,
+        duplicate_stderr_filters=None,
+    ):
         for what, found in (("args", args), ("envs", envs)):
             if set(found) != set(range(len(args))):
                 raise RuntimeError(
@@ -105,6 +118,8 @@ class PContext(abc.ABC):
         self._logs = logs_specs.reify(envs)
         self.stdouts, self.stderrs = self._logs.stdouts, self._logs.stderrs
         self.error_files = self._logs.error_files
+        self._filters = {"stdout": duplicate_stdout_filters, "stderr": duplicate_stderr_filters}
+        self._filtered: dict[str, _Filtered] = {}
         self._processes: dict[int, Any] = {}
         self._copiers: list[threading.Thread] = []
 
@@ -127,10 +142,19 @@ class PContext(abc.ABC):
             return own.enter_context(Connection(file, readable=False))
         source, target = os.pipe2(os.O_CLOEXEC)
         prefix = self._prefixes.get(rank, f"[{self.name}{rank}]:")
-        copier = threading.Thread(target=_copy, args=(source, file, getattr(sys, name), prefix), daemon=True)
+        copier = threading.Thread(
+            target=_copy, args=(source, file, getattr(sys, name), prefix, self._filter(name)), daemon=True
+        )
         copier.start()
         self._copiers.append(copier)
         return own.enter_context(Connection(target, readable=False))
+
+    def _filter(self, name):
+        """The file of a stream's lines that contain a filter's text, which all processes share. None without filters."""
+        texts, path = self._filters[name], getattr(self._logs, f"filtered_{name}")
+        if name not in self._filtered and texts and path:
+            self._filtered[name] = _Filtered(path, texts)
+        return self._filtered.get(name)
 
     @abc.abstractmethod
     def _start_one(self, rank, env, streams):
@@ -212,15 +236,39 @@ class PContext(abc.ABC):
                 self._join(process, None)
         for copier in self._copiers:
             copier.join(5)
+        for filtered in self._filtered.values():
+            filtered.close()
 
 
-def _copy(source, file, terminal, prefix):
-    """Copies lines to a file, and with the name of the process to the terminal."""
+class _Filtered:
+    """A file of the lines that contain one of several texts."""
+
+    def __init__(self, path, texts):
+        self._texts = texts
+        self._file = open(path, "w", errors="replace", buffering=1)
+        self._writing = threading.Lock()
+
+    def write(self, prefix, line):
+        if any(text in line for text in self._texts):
+            with self._writing:
+                if not self._file.closed:
+                    self._file.write(f"{prefix}{line}")
+
+    def close(self):
+        with self._writing:
+            self._file.close()
+
+
+def _copy(source, file, terminal, prefix, filtered):
+    """Copies lines to a file, and with the name of the process to the terminal and to the file of filtered lines."""
     with open(source, "rb") as lines, open(file, "wb", buffering=0) as log:
         for line in lines:
             log.write(line)
-            terminal.write(f"{prefix}{line.decode(errors='replace')}")
+            text = line.decode(errors="replace")
+            terminal.write(f"{prefix}{text}")
             terminal.flush()
+            if filtered is not None:
+                filtered.write(prefix, text)
 
 
 class SubprocessContext(PContext):
@@ -247,14 +295,35 @@ class MultiprocessContext(PContext):
     """Processes of a function (`PContext`).
 
     Args:
-        name, entrypoint, args, envs, logs_specs, log_line_prefixes, numa_options: as for `PContext`.
+        name, entrypoint, args, envs, logs_specs, log_line_prefixes, numa_options, duplicate_stdout_filters,
+            duplicate_stderr_filters: as for `PContext`.
         start_method: ``"spawn"``, ``"fork"`` or ``"forkserver"``.
     """
 
     def __init__(
-        self, name, entrypoint, args, envs, start_method, logs_specs, log_line_prefixes=None, numa_options=None
+        self,
+        name,
+        entrypoint,
+        args,
+        envs,
+        start_method,
+        logs_specs,
+        log_line_prefixes=None,
+        numa_options=None,
+        duplicate_stdout_filters=None,
+        duplicate_stderr_filters=None,
     ):
-        super().__init__(name, entrypoint, args, envs, logs_specs, log_line_prefixes, numa_options)
+        super().__init__(
+            name,
+            entrypoint,
+            args,
+            envs,
+            logs_specs,
+            log_line_prefixes,
+            numa_options,
+            duplicate_stdout_filters,
+            duplicate_stderr_filters,
+        )
         self._context = multiprocessing.get_context(start_method)
         self._results: dict[int, Connection] = {}
         self._values: dict[int, Any] = {}

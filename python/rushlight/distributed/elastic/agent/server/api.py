@@ -45,6 +45,8 @@ class WorkerSpec:
         local_addr: accepted.
         event_log_handler: where events go.
         numa_options: `torch.numa.binding.NumaOptions`, which bind workers to CPUs near their GPUs.
+        duplicate_stdout_filters, duplicate_stderr_filters: texts. Lines of a teed stream that contain one of them are also written to one file
+            for all processes, ``filtered_stdout.log`` or ``filtered_stderr.log``.
         virtual_local_rank: each worker sees its own GPU alone, and has the LOCAL_RANK 0.
 
     Raises:
@@ -64,6 +66,8 @@ class WorkerSpec:
     local_addr: str | None = None
     event_log_handler: str = "null"
     numa_options: NumaOptions | None = None
+    duplicate_stdout_filters: list[str] | None = None
+    duplicate_stderr_filters: list[str] | None = None
     virtual_local_rank: bool = False
 
     def __post_init__(self):
