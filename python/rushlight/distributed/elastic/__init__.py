@@ -3,7 +3,7 @@
 from rushlight._loading import load as _load
 from rushlight._names import missing_from
 
-__all__ = ["agent", "events", "metrics", "multiprocessing", "rendezvous"]
+__all__ = ["agent", "events", "metrics", "multiprocessing", "rendezvous", "timer"]
 
 
 def __getattr__(name):

@@ -56,7 +56,19 @@ class Events:
             self.of_process(state, current, worker, failure and failure.exitcode, restarts)
         self.of_launcher("SUCCEEDED", current=current, restarts=restarts)
 
-    def _record(self, state, source, current, restarts, more, own):
+    def of_timer(self, what, request, current, restarts):
+        """What a `FileTimerServer` did, and the `FileTimerRequest` for which it did it, or None."""
+        more = {"watchdog_event": what}
+        if request is not None:
+            more |= {
+                "worker_pid": str(request.worker_pid),
+                "scope_id": request.scope_id,
+                "expiration_time": str(request.expiration_time),
+                "signal": str(request.signal),
+            }
+        self._record("RUNNING", EventSource.AGENT, current, restarts, more, {}, what)
+
+    def _record(self, state, source, current, restarts, more, own, name=None):
         handler = self._spec.rdzv_handler
         more = {
             "group_world_size": None if current is None else len(current.counts),
@@ -78,4 +90,5 @@ class Events:
             "agent_restarts": restarts,
             "duration_ms": None,
         }
-        record(Event(f"torchelastic.worker.status.{state}", source, 0, metadata | own), self._destination)
+        name = name or f"torchelastic.worker.status.{state}"
+        record(Event(name, source, 0, metadata | own), self._destination)

@@ -1,14 +1,22 @@
 """The agent whose workers are processes of this machine."""
 
+import contextlib
 import os
 import signal
+import tempfile
+import uuid
 from string import Template
 
+from rushlight.distributed.elastic import timer
 from rushlight.distributed.elastic.multiprocessing import start_processes
 
 from .api import RunResult, SimpleElasticAgent, WorkerState
 
 __all__ = ["LocalElasticAgent"]
+
+_TIMER_FILE = "TORCHELASTIC_TIMER_FILE"
+#: Seconds between looks at the timers.
+_TIMER_INTERVAL = 0.1
 
 
 def __dir__() -> list[str]:
@@ -17,6 +25,9 @@ def __dir__() -> list[str]:
 
 class LocalElasticAgent(SimpleElasticAgent):
     """Starts the workers of a machine as processes, and watches them.
+
+    If the variable ``TORCHELASTIC_ENABLE_FILE_TIMER`` is 1, it has a `FileTimerServer`, whose pipe is ``TORCHELASTIC_TIMER_FILE`` or a new
+    one. Workers find its path in that variable.
 
     Args:
         spec: a `WorkerSpec`.
@@ -47,7 +58,30 @@ class LocalElasticAgent(SimpleElasticAgent):
     ):
         super().__init__(spec, exit_barrier_timeout, shutdown_timeout)
         self._logs_specs, self._start_method = logs_specs, start_method
-        self._prefix, self._context = log_line_prefix_template, None
+        self._prefix, self._context, self._timer_file = log_line_prefix_template, None, os.getenv(_TIMER_FILE)
+
+    def run(self, role="default"):
+        """Runs the workers to their end, as `SimpleElasticAgent` does."""
+        with self._watchdog():
+            return super().run(role)
+
+    @contextlib.contextmanager
+    def _watchdog(self):
+        if os.getenv("TORCHELASTIC_ENABLE_FILE_TIMER") != "1":
+            yield
+            return
+        if self._timer_file is None:
+            self._timer_file = os.path.join(tempfile.gettempdir(), f"watchdog_timer_{uuid.uuid4()}")
+        job = self._worker_group.spec.rdzv_handler.get_run_id()
+        server = timer.FileTimerServer(self._timer_file, job, _TIMER_INTERVAL, log_event=self._tell_of_timer)
+        server.start()
+        try:
+            yield
+        finally:
+            server.stop()
+
+    def _tell_of_timer(self, what, request):
+        self._events.of_timer(what, request, self._round, self._restarts)
 
     def _environment(self, group, worker):
         spec, local = group.spec, worker.local_rank
@@ -68,6 +102,8 @@ class LocalElasticAgent(SimpleElasticAgent):
             "TORCHELASTIC_MAX_RESTARTS": str(spec.max_restarts),
             "TORCHELASTIC_USE_AGENT_STORE": str(spec.rdzv_handler.use_agent_store),
         }
+        if self._timer_file is not None:
+            own[_TIMER_FILE] = self._timer_file
         if spec.virtual_local_rank:
             seen = [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one]
             own["CUDA_VISIBLE_DEVICES"] = seen[local] if local < len(seen) else str(local)
