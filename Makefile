@@ -40,7 +40,9 @@ softcuda: ## build the card made of software, for tests, into target/softcuda
 	cargo build --quiet --locked --package rushlight-softcuda
 	mkdir -p target/softcuda
 	rm -rf target/softcuda/headers-*
-	cp target/debug/libsoftcuda.so target/softcuda/libcuda.so.1
+	# A new file in the place of the old one, which programs may be using.
+	cp target/debug/libsoftcuda.so target/softcuda/libcuda.so.1.new
+	mv -f target/softcuda/libcuda.so.1.new target/softcuda/libcuda.so.1
 	ln -sf libcuda.so.1 target/softcuda/libnvrtc.so.13
 	ln -sf libcuda.so.1 target/softcuda/libcublasLt.so.13
 	ln -sf libcuda.so.1 target/softcuda/libcudnn.so.9

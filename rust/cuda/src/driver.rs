@@ -122,7 +122,8 @@ pub fn describe() -> (bool, String) {
         Driver::Ready(count) => {
             // SAFETY: the driver is present, and the pointer is that of a local variable.
             unsafe { sys::cuDriverGetVersion(&raw mut version) };
-            (true, format!("a driver for CUDA {} and {count} devices", version_name(version)))
+            let devices = if count == 1 { "device" } else { "devices" };
+            (true, format!("a driver for CUDA {} and {count} {devices}", version_name(version)))
         }
     }
 }
