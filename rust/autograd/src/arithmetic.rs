@@ -30,6 +30,8 @@ pub struct Arithmetic {
     pub cast: fn(&Tensor, DType) -> Result<Tensor>,
     pub has_nan: fn(&Tensor) -> Result<bool>,
     pub has_inf: fn(&Tensor) -> Result<bool>,
+    /// The elements in row-major order, for printing; the real parts of complex ones.
+    pub elements: fn(&Tensor) -> Result<Vec<f64>>,
 }
 
 static TABLE: OnceLock<Arithmetic> = OnceLock::new();

@@ -60,6 +60,13 @@ pub fn backward(
     run_graph(roots, targets, options).map(drop)
 }
 
+impl Tensor {
+    /// Adds the gradient of this tensor to the `.grad` of all leaves. A tensor of more than one element needs the `gradient` of what follows.
+    pub fn backward(&self, gradient: Option<&Tensor>) -> Result<()> {
+        backward(std::slice::from_ref(self), &[gradient.cloned()], None, Options::default())
+    }
+}
+
 /// The gradients of `outputs` (weighted by `grads`) with respect to `inputs`; `.grad` stays as it is.
 pub fn grad(
     outputs: &[Tensor],

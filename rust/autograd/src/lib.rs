@@ -5,12 +5,13 @@
 //! edges for its gradients; `custom` records a user's own function. The `engine` runs the nodes backwards from the
 //! roots, and `accumulate` adds gradients to leaves. In-place changes are counted (`version`) and rewrite the history of
 //! the tensor and its views (`view`, `inplace`), after the hook of `mutation_hook`. `modes` switches recording on and off. The few operations that the
-//! engine itself performs on gradients are installed by a higher crate (`arithmetic`).
+//! engine itself performs on gradients are installed by a higher crate (`arithmetic`). `display` prints tensors.
 
 pub mod accumulate;
 pub mod arithmetic;
 mod batched;
 pub mod custom;
+mod display;
 mod edge;
 pub mod engine;
 pub mod graph;

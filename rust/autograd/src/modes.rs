@@ -141,6 +141,16 @@ impl Drop for GradMode {
     }
 }
 
+/// Records nothing until the guard is dropped.
+pub struct NoGradGuard(#[expect(dead_code, reason = "it acts when it is dropped")] GradMode);
+
+impl NoGradGuard {
+    #[expect(clippy::new_without_default, reason = "a default that ends at once would do nothing")]
+    pub fn new() -> Self {
+        NoGradGuard(GradMode::new(false))
+    }
+}
+
 /// Records nothing until the guard is dropped, although gradients remain enabled for code that asks.
 pub struct BelowAutograd {
     before: bool,

@@ -190,6 +190,27 @@ impl Tensor {
         unsafe { *self.0.meta.get() = meta };
     }
 
+    /// Gives this tensor the storage and geometry of another one, as torch's `set_data`. Its gradient and its hooks stay.
+    ///
+    /// # Errors
+    /// RuntimeError: there are other handles of this tensor, such as that of a graph or of a view; or the other one lies on another device or has
+    /// another layout.
+    pub fn set_data(&mut self, other: &Tensor) -> Result<()> {
+        if self.device() != other.device() || self.layout_name() != other.layout_name() {
+            return Err(Error::runtime(
+                "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.",
+            ));
+        }
+        if self.owners() > 1 {
+            return Err(Error::runtime("set_data() needs the only handle of the tensor")
+                .hint("Drop its clones, its views and the graphs that lead to it first."));
+        }
+        let meta = other.meta().clone();
+        // SAFETY: this is the only handle, and it is borrowed exclusively, so that nothing else borrows or reads the old value.
+        unsafe { self.set_meta(meta) };
+        Ok(())
+    }
+
     #[inline]
     pub fn storage(&self) -> &Storage {
         &self.meta().storage

@@ -1,10 +1,11 @@
-//! The operators, and the Rust API. All operators are in one table, except those of sparse tensors, the two entry
-//! points of `vmap`, and products that the CPU refuses (`linalg/out_dtype.rs`).
+//! The operators, and the front end for programs in Rust, whose names are at the root. All operators are in one table,
+//! except those of sparse tensors, the two entry points of `vmap`, and products that the CPU refuses (`linalg/out_dtype.rs`).
 //!
 //! - `table` lists the operators, `names` maps them to Python's names.
 //! - `expr_ext` declares the operators that derivatives use most as methods, `expr_ext_impl` implements the methods;
 //!   `vmap` has the two entry points of `vmap`, `atomic` additions from several processes.
 //! - `held` has the addresses of operands for kernels on CUDA devices.
+//! - `front` is what a program in Rust uses.
 //! - The families: `create`, `convert`, `pointwise`, `reduce`, `view`, `index`, `join`, `linalg`, `fft`, `order`, `nn`,
 //!   `fused`, `sparse`, `quantized`.
 //!
@@ -16,6 +17,7 @@ pub mod create;
 pub mod expr_ext;
 mod expr_ext_impl;
 pub mod fft;
+mod front;
 pub mod fused;
 mod held;
 pub mod index;
@@ -36,10 +38,22 @@ use rushlight_dispatch::handled;
 use rushlight_dispatch::primitives::{Primitives, QuantizedPrimitives, SparsePrimitives};
 use rushlight_dispatch::vmap::empty;
 
+/// Differentiation, with the names of torch's C++ front end.
+pub mod autograd {
+    pub use crate::front::{BackwardContext, Context, Function};
+    pub use rushlight_autograd::engine::{Options, backward, grad};
+    pub use rushlight_autograd::modes::NoGradGuard;
+}
+
 pub use convert::{item, to_vec};
+pub use front::{
+    Operators, TensorOptions, call, device, dtype, full, manual_seed, ones, ones_like, rand, randn, requires_grad,
+    tensor, zeros,
+};
 pub use rushlight_autograd::Tensor;
 pub use rushlight_core::{DType, Device, Error, Layout, Result, Scalar, Storage};
 pub use rushlight_dispatch::create::from_slice;
+pub use rushlight_dispatch::expr::Expr;
 pub use rushlight_dispatch::generator::Generator;
 pub use rushlight_dispatch::op;
 pub use rushlight_dispatch::operator::{Args, Operator};
@@ -100,6 +114,7 @@ pub fn install() {
         cast: convert::to_dtype,
         has_nan: |tensor| has_any(&pointwise::compare::ISNAN, tensor),
         has_inf: |tensor| has_any(&pointwise::compare::ISINF, tensor),
+        elements: convert::to_vec,
     });
 }
 

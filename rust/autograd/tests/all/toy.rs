@@ -84,6 +84,7 @@ fn setup() {
             cast,
             has_nan,
             has_inf,
+            elements: |tensor| Ok(read(tensor)),
         });
         source_location::set_source_locator(source_location::SourceLocator {
             here: || LINE.with(|line| SourceLocation { code: 1, offset: line.get() }),

@@ -28,6 +28,8 @@ pub mod prelu;
 pub mod recurrent;
 pub mod taps;
 
+pub use crate::front::{Linear, MSELoss};
+
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};
 use rushlight_dispatch::expr::Expr;
@@ -36,9 +38,10 @@ use rushlight_dispatch::value::Arg;
 use rushlight_dispatch::{create, interpreter, op};
 
 /// How the losses of the elements are combined.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Reduction {
     None,
+    #[default]
     Mean,
     Sum,
 }
