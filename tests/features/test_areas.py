@@ -51,6 +51,16 @@ WITHOUT_TEST = {
 }
 
 
+#: The requirements of programs in Rust, whose tests are in Rust too.
+FRONT_END, OF_THE_FRONT_END = Path(__file__).parents[2] / "rust/ops/tests/front.rs", 19
+
+
+def test_every_feature_of_the_front_end_is_shown():
+    above_tests = re.findall(r"^/// (RUS-[^\n]*)(?:\n///[^\n]*)*\n#\[test\]", FRONT_END.read_text(), re.M)
+    shown = [int(number) for line in above_tests for number in re.findall(r"RUS-(\d+)", line)]
+    assert sorted(shown) == list(range(1, OF_THE_FRONT_END + 1))
+
+
 def test_only_features_are_without_test():
     features = {f"{area}-{number}" for area, (count, _) in AREAS.items() for number in range(1, count + 1)}
     assert WITHOUT_TEST.keys() <= features

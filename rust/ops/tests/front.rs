@@ -1,4 +1,5 @@
-//! The front end as a program in Rust uses it: every name, against numbers and prints of torch 2.13.
+//! The front end as a program in Rust uses it: every name, against numbers and prints of torch 2.13. The numbers RUS-1 to RUS-19 are those of
+//! the requirements (`tests/features/test_areas.py`).
 
 use std::sync::{Arc, Mutex};
 
@@ -75,6 +76,7 @@ fn printed(name: &str) -> Result<Tensor> {
     }
 }
 
+/// RUS-15.
 #[test]
 fn tensors_print_as_in_torch() {
     let texts: Vec<_> = include_str!("printed.txt").split("\n# ").skip(1).collect();
@@ -112,6 +114,7 @@ fn factories_take_options() -> Result<()> {
     Ok(())
 }
 
+/// RUS-1, RUS-2, RUS-5, RUS-6, RUS-8, RUS-9, RUS-13.
 #[test]
 fn gradients_and_their_hooks() -> Result<()> {
     let x = rushlight::ones(&[2, 2], requires_grad())?;
@@ -139,10 +142,16 @@ fn gradients_and_their_hooks() -> Result<()> {
     Ok(())
 }
 
+/// RUS-3, RUS-4, RUS-7, RUS-10, RUS-12, RUS-14, RUS-17.
 #[test]
 fn histories() -> Result<()> {
     let x = rushlight::ones(&[2], requires_grad())?;
     let y = (x.expr() + 2.0).done()?;
+    let z = (y.expr() * &y * 3.0).done()?.mean()?;
+    assert_eq!(
+        [y.grad_fn()?.unwrap().short_name(), z.grad_fn()?.unwrap().short_name()],
+        ["AddBackward0", "MeanBackward0"]
+    );
     assert!(!y.is_leaf() && y.requires_grad() && !y.detach().requires_grad() && !y.data().requires_grad());
     assert_eq!((y.data().storage().same(y.storage()), y.detach().version()?), (true, y.version()?));
     y.detach_()?;
@@ -155,6 +164,7 @@ fn histories() -> Result<()> {
     Ok(())
 }
 
+/// RUS-11.
 #[test]
 fn data_is_replaced_while_the_gradient_stays() -> Result<()> {
     let mut x = rushlight::ones(&[2], requires_grad())?;
@@ -198,6 +208,7 @@ impl Function for LinearFunction {
     }
 }
 
+/// RUS-16; the constant factor is in the documentation of `Function`.
 #[test]
 fn a_function_of_a_program() -> Result<()> {
     let _drawing = DRAWING.lock();
@@ -274,7 +285,7 @@ fn functions_are_held_to_their_word() -> Result<()> {
     Ok(())
 }
 
-/// The numbers are torch's, with the same seed.
+/// RUS-18: the numbers are torch's, with the same seed.
 #[test]
 fn a_penalty_on_a_gradient() -> Result<()> {
     let _drawing = DRAWING.lock();
@@ -305,6 +316,7 @@ fn a_penalty_on_a_gradient() -> Result<()> {
     Ok(())
 }
 
+/// RUS-19.
 #[test]
 fn losses_are_reduced() -> Result<()> {
     let (x, y) = (tensor(&[1.0, 2.0])?, tensor(&[3.0, 5.0])?);
