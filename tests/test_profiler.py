@@ -169,6 +169,8 @@ def test_profilers_in_each_other():
 def test_what_is_refused():
     with pytest.raises(AssertionError, match="Profiler must be initialized before getting key averages"):
         profiler.profile().key_averages()
+    with pytest.raises(AssertionError, match="Profiler must be initialized before exporting stacks"):
+        profiler.profile().export_stacks("stacks")
     with old.profile() as profiled:
         pass
     with pytest.raises(RuntimeError, match="Profiler context manager is not reentrant"):

@@ -316,8 +316,6 @@ class profile:
             AssertionError: `with_stack` is not set, or the profiler was not started.
             ValueError: the metric is unknown.
         """
-        if not self.with_stack:
-            raise AssertionError("export_stacks() requires with_stack=True")
         self._recorded("exporting stacks").export_stacks(path, metric)
 
     def export_chrome_trace(self, path: str) -> None:
