@@ -64,7 +64,11 @@ def test_memory_of_a_backward_pass_and_of_threads():
         thread.start()
         thread.join()
     events = profiled.function_events
-    assert [event.cpu_memory_usage for event in events if event.name == "MmBackward0"] == [weight.numel() * 4]
+    [node] = [event for event in events if event.name == "MmBackward0"]
+    [product] = [event for event in node.cpu_children if event.name == "aten::mm"]
+    assert product.cpu_memory_usage == weight.numel() * 4
+    # The gradient that arrived, of one element, was given back in the node.
+    assert node.self_cpu_memory_usage == -4
     assert 11 * 64 * 4 in [event.self_cpu_memory_usage for event in events if event.name == "aten::ones"]
     assert all(type(event.self_cpu_memory_usage) is int for event in events)
 
