@@ -152,7 +152,7 @@ impl Pool {
     }
 
     /// The bytes of the blocks of tensors.
-    fn allocated(&self) -> usize {
+    fn in_use(&self) -> usize {
         self.allocator.amounts().allocated_bytes.current
     }
 
@@ -243,7 +243,7 @@ impl Drop for Memory {
         let mut pools = POOLS.lock();
         let pool = pools.entry(self.device).or_default();
         pool.allocator.history.call = call;
-        let before = pool.allocated();
+        let before = pool.in_use();
         pool.give_back_after(self.address, &others);
         pool.tell(self.device, self.address, before);
         pool.allocator.history.call = None;
@@ -318,7 +318,7 @@ fn take(device: u8, bytes: usize, stream: StreamId) -> Result<usize> {
         pool.allocator.history.call = call;
         pool.collect(wait);
         let home = pool.of(device, stream);
-        let before = pool.allocated();
+        let before = pool.in_use();
         let taken = pool.allocator.allocate(bytes, stream, home, &mut Driver(&pool.users));
         taken.iter().for_each(|&address| pool.tell(device, address, before));
         pool.allocator.history.call = None;
@@ -335,7 +335,7 @@ fn take(device: u8, bytes: usize, stream: StreamId) -> Result<usize> {
     let (call, free) = (Call::new(true), card::select(device)?.memory_info().map_or(0, |(free, _)| free));
     let mut pools = POOLS.lock();
     let pool = pools.entry(device).or_default();
-    let before = pool.allocated();
+    let before = pool.in_use();
     pool.allocator.history.call = call;
     let found = pool.allocator.last_resort(bytes, stream);
     found.iter().for_each(|&address| pool.tell(device, address, before));
