@@ -355,7 +355,7 @@ class EventList(list["Any"]):
         ...     x = torch.ones(256)
         >>> row = profiled.key_averages().table(sort_by="self_cpu_memory_usage", row_limit=1).splitlines()[3].split()
         >>> row[0], row[-3:-1]
-        ('aten::ones', ['KB', '1'])
+        ('aten::ones', ['1.00', 'KB'])
         """
         if not self:
             return ""
