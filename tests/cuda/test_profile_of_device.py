@@ -80,6 +80,40 @@ def test_without_the_activity_no_work_is_recorded():
     )
 
 
+def test_memory_of_a_card():
+    run(
+        """
+        import json, os, tempfile
+        from rushlight.profiler import profile
+
+        x = torch.ones(1000, device="cuda")
+        with profile(profile_memory=True) as profiled:
+            y = x + 1
+            z = y.exp()
+            del y
+            w = z.cpu()
+        calls = {event.name: event for event in profiled.events()}
+        # Blocks are multiples of 512 bytes.
+        assert calls["aten::add"].device_memory_usage == calls["aten::exp"].self_device_memory_usage == 4096
+        assert calls["aten::add"].cpu_memory_usage == 0
+        [freed] = [event for event in profiled.events() if event.name == "[memory]"]
+        assert freed.device_memory_usage == -4096 and freed.cpu_memory_usage == 0
+        table = profiled.key_averages().table(sort_by="self_cuda_memory_usage", row_limit=2)
+        heading = table.splitlines()[1]
+        for name in ("CPU Mem", "Self CPU Mem", "CUDA Mem", "Self CUDA Mem"):
+            assert name in heading, heading
+        assert {line.split()[0] for line in table.splitlines()[3:5]} == {"aten::add", "aten::exp"}, table
+        path = os.path.join(tempfile.mkdtemp(), "trace.json")
+        profiled.export_chrome_trace(path)
+        changes = [one["args"] for one in json.load(open(path))["traceEvents"] if one["name"] == "[memory]"]
+        on_card = [one for one in changes if one["Device Type"] == 1]
+        assert [one["Bytes"] for one in on_card] == [4096, 4096, -4096] and on_card[0]["Device Id"] == 0
+        assert on_card[0]["Total Reserved"] >= on_card[0]["Total Allocated"] >= 4096
+        assert 4000 in [one["Bytes"] for one in changes if one["Device Type"] == 0]
+        """
+    )
+
+
 def test_events_of_other_processes(tmp_path):
     run_file(
         tmp_path / "events.py",

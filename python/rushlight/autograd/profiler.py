@@ -1,4 +1,4 @@
-"""A profiler: records the duration, the thread and the caller of each operator."""
+"""A profiler: records the duration, the thread, the caller and the memory of each operator."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from functools import wraps
 
 from rushlight import _C
 from rushlight._warnings import warn
-from rushlight.autograd import _profiler_steps
+from rushlight.autograd import _profiler_events, _profiler_steps
 from rushlight.autograd._profiler_steps import *  # noqa: F403
+from rushlight.autograd._python_frames import Frames
 from rushlight.autograd.profiler_util import EventList as EventList
 from rushlight.autograd.profiler_util import FunctionEvent as FunctionEvent
 from rushlight.autograd.profiler_util import FunctionEventAvg as FunctionEventAvg
@@ -32,15 +33,12 @@ __all__ = [
 ]
 
 
-def note_left_out(on_devices: bool, **asked: bool) -> bool:
-    """Warns about options that the profiler does not support, and tells whether it can record GPUs if it should."""
+def can_record_devices(asked: bool) -> bool:
+    """Whether GPUs are to be recorded and can be; warns if there are none."""
     can = _C._cuda_device_count() > 0
-    if on_devices and not can:
+    if asked and not can:
         warn("CUDA is not available, disabling CUDA profiling")
-    for name in asked:
-        if asked[name]:
-            warn(f"{name} is not supported by the profiler")
-    return on_devices and can
+    return asked and can
 
 
 def _profiler_enabled() -> bool:
@@ -64,7 +62,12 @@ class profile:
         use_cuda, use_device: whether to record the kernels and copies of GPUs too (``use_device="cuda"``). They run a little slower
             then, and leaving the context waits for them.
         record_shapes: whether to record the shapes of arguments.
-        with_flops, profile_memory, with_stack, with_modules: not supported.
+        with_flops: whether to count the floating point operations of products, of `conv2d` and of sums and products of elements. It
+            records the shapes too.
+        profile_memory: whether to record the memory that tensors take and give back.
+        with_stack: whether to record calls of Python functions, which are events too, and the functions around each event. Everything
+            takes longer then.
+        with_modules: accepted; it has no effect, as in torch for modules that are not TorchScript. `with_stack` tells modules.
         use_cpu: whether to list the operators; without it ``use_kineto`` must be set, and the work of GPUs is listed alone.
         use_kineto, experimental_config, acc_events, custom_trace_id_callback: accepted; they have no effect.
 
@@ -95,30 +98,31 @@ class profile:
         acc_events: bool = False,
         custom_trace_id_callback: Callable[[], str] | None = None,
     ) -> None:
-        self._on_devices = note_left_out(
-            use_cuda or use_device not in (None, "cpu"),
-            with_flops=with_flops,
-            profile_memory=profile_memory,
-            with_stack=with_stack,
-            with_modules=with_modules,
-        )
+        self._on_devices = can_record_devices(use_cuda or use_device not in (None, "cpu"))
         self._on_host = use_cpu
         if enabled and not use_cpu and not use_kineto:
             raise AssertionError("Device-only events supported only with Kineto (use_kineto=True)")
         if enabled and not use_cpu and not self._on_devices:
             raise AssertionError("No activities specified for the profiler")
         self.enabled = enabled
-        self.record_shapes = record_shapes
+        self.with_flops = with_flops
+        self.record_shapes = record_shapes or with_flops
+        self.profile_memory = profile_memory
+        self.with_stack = with_stack
+        self.with_modules = with_modules
         self.function_events: EventList | None = None
         self.entered = False
         self._since = 0
+        self._frames = Frames()
 
     def __enter__(self) -> Self:
         if self.enabled:
             if self.entered:
                 raise RuntimeError("Profiler context manager is not reentrant")
             self.entered = True
-            self._since = _C._profile_start(self.record_shapes, self._on_devices)
+            self._since = _C._profile_start(self.record_shapes, self._on_devices, self.profile_memory)
+            if self.with_stack:
+                self._frames.start()
         return self
 
     def __exit__(
@@ -126,11 +130,26 @@ class profile:
     ) -> None:
         if not self.enabled:
             return
+        self._frames.stop()
+        until, _ = _C._profile_moment()
         work = _C._profile_stop_devices(self._since) if self._on_devices else []
+        changes, dropped_changes = _C._profile_stop_memory(self._since) if self.profile_memory else (None, 0)
         told, dropped = _C._profile_stop(self._since)
-        self.function_events = EventList.read(told if self._on_host else [], self._since, work)
+        self.function_events = _profiler_events.read(
+            told if self._on_host else [],
+            self._since,
+            work=work,
+            changes=changes,
+            frames=self._frames.intervals(until) if self._on_host else (),
+            with_flops=self.with_flops,
+            use_device="cuda" if self._on_devices else None,
+        )
         if dropped:
             warn(f"{dropped} events exceed the limit of the profiler and were not recorded")
+        if dropped_changes:
+            warn(f"{dropped_changes} changes of memory exceed the limit of the profiler and were not recorded")
+        if self._frames.is_cut:
+            warn("Calls of Python functions exceed the limit of the profiler and were not recorded")
 
     def _events(self) -> EventList:
         if self.function_events is None:
@@ -168,9 +187,22 @@ class profile:
         """See `EventList.export_chrome_trace`."""
         self._events().export_chrome_trace(path)
 
-    def key_averages(self, group_by_input_shape: bool = False) -> EventList:
+    def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
+        """See `EventList.export_stacks`.
+
+        Raises:
+            AssertionError: `with_stack` is not set.
+            ValueError: the metric is unknown.
+        """
+        if not self.with_stack:
+            raise AssertionError("export_stacks() requires with_stack=True")
+        self._events().export_stacks(path, metric)
+
+    def key_averages(
+        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
+    ) -> EventList:
         """See `EventList.key_averages`."""
-        return self._events().key_averages(group_by_input_shape)
+        return self._events().key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
 
     def total_average(self) -> FunctionEventAvg:
         """See `EventList.total_average`."""

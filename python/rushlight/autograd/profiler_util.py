@@ -1,47 +1,25 @@
-"""Results of a profiler: nested events per thread, work of GPUs, and tables of averages."""
+"""Results of a profiler: nested events per thread, memory, work of GPUs, and averages."""
 
 from __future__ import annotations
 
-import json
-import os
-from bisect import bisect_right
+import itertools
+
+from rushlight.autograd._profiler_table import attribute_of, table, time_text
+from rushlight.autograd._profiler_trace import write_trace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any, Self
+
+    from rushlight.autograd._profiler_trace import MemoryChange
 
     _Sizes = list[list[int]]
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval", "Kernel"]
 
-#: The sort keys of a table, with the attribute for each.
-_SORTED_BY = {
-    "cpu_time": "cpu_time",
-    "cpu_time_total": "cpu_time_total",
-    "self_cpu_time_total": "self_cpu_time_total",
-    "count": "count",
-    "key": "key",
-    # Memory is not measured: these are zero.
-    **dict.fromkeys(
-        "cpu_memory_usage self_cpu_memory_usage cuda_memory_usage self_cuda_memory_usage device_memory_usage "
-        "self_device_memory_usage".split(),
-        "self_cpu_memory_usage",
-    ),
-    **{
-        name.replace("device", device): name
-        for device in ("cuda", "xpu", "device")
-        for name in ("device_time", "device_time_total", "self_device_time_total")
-    },
-}
-
-
-def _time(microseconds: float, unit: str | None = None) -> str:
-    """A duration as text."""
-    for name, size in (("s", 1e6), ("ms", 1e3)):
-        if unit == name or (unit is None and microseconds >= size):
-            return f"{microseconds / size:.3f}{name}"
-    return f"{microseconds:.3f}us"
+#: The scope of a range of the program.
+USER_SCOPE = 7
 
 
 class Interval:
@@ -71,15 +49,16 @@ class Kernel:
 
 
 class _Timed:
-    """Base class of events with times, and with their text."""
+    """Base class of events with times and memory, and with their text."""
 
+    name: str
     cpu_time_total: float
     self_cpu_time_total: float
     count: int
-    #: Memory is not measured.
-    cpu_memory_usage = self_cpu_memory_usage = device_memory_usage = self_device_memory_usage = 0
     #: Whether it is work of a GPU.
     on_device = False
+    #: The type of the GPUs that the profiler records.
+    use_device: str | None = None
 
     @property
     def device_type(self) -> Any:
@@ -105,15 +84,15 @@ class _Timed:
 
     @property
     def cpu_time_str(self) -> str:
-        return _time(self.cpu_time)
+        return time_text(self.cpu_time)
 
     @property
     def cpu_time_total_str(self) -> str:
-        return _time(self.cpu_time_total)
+        return time_text(self.cpu_time_total)
 
     @property
     def self_cpu_time_total_str(self) -> str:
-        return _time(self.self_cpu_time_total)
+        return time_text(self.self_cpu_time_total)
 
 
 class FunctionEvent(_Timed):
@@ -122,7 +101,11 @@ class FunctionEvent(_Timed):
     Attributes: `name`, `thread` (a number), `time_range`, `input_shapes` (if the profiler records them), `cpu_parent`
         (the
     caller on the same thread), `cpu_children`, `cpu_time_total` and `self_cpu_time_total` in microseconds. The second
-    excludes the children. `kernels` is the work of GPUs that the call itself has enqueued. That work has events of its own too, with
+    excludes the children. `cpu_memory_usage` and `device_memory_usage` are the bytes that the call and its children have taken and not
+    given back, `self_cpu_memory_usage` and `self_device_memory_usage` those without the children. `stack` has the Python functions that
+    were running, the innermost first; events of a backward pass have that of the forward call. `flops` is the number of floating point
+    operations, `scope` 1 for a node of a backward pass and 7 for a range of the program, and `is_python_function` tells a call of a Python
+    function. `kernels` is the work of GPUs that the call itself has enqueued. That work has events of its own too, with
     `device_type`, `device_index` and `device_resource_id` (the stream).
 
     >>> with torch.profiler.profile() as profiled:
@@ -134,30 +117,54 @@ class FunctionEvent(_Timed):
 
     count = 1
 
-    def __init__(
-        self, id: int, name: str, thread: int, start_us: float, end_us: float, input_shapes: _Sizes, is_operator: bool
-    ) -> None:
+    def __init__(self, id: int, name: str, thread: int, start_us: float, end_us: float, input_shapes: _Sizes) -> None:
         self.id = id
         self.name = name
         self.key = "ProfilerStep*" if name.startswith("ProfilerStep#") else name
         self.thread = thread
         self.time_range = Interval(start_us, end_us)
         self.input_shapes = input_shapes
-        self.is_user_annotation = not is_operator
+        self.scope = 0
         self.cpu_parent: FunctionEvent | None = None
         self.cpu_children: list[FunctionEvent] = []
-        self.cpu_time_total = self.self_cpu_time_total = self.time_range.elapsed_us()
+        self.cpu_time_total = self.time_range.elapsed_us()
+        self.cpu_memory_usage = self.device_memory_usage = self.flops = 0
+        self.stack: list[str] = []
+        self.sequence_nr = -1
+        self.fwd_thread: int | None = None
+        self.is_python_function = False
+        self.python_id = self.python_parent_id = self.python_module_id = -1
         self.kernels: list[Kernel] = []
         self.device_index = self.device_resource_id = 0
 
     @classmethod
     def of_device(cls, id: int, name: str, thread: int, times: tuple[float, float], device: int, stream: int) -> Self:
         """Work of a GPU."""
-        event = cls(id, name, thread, *times, [], True)
+        event = cls(id, name, thread, *times, [])
         event.on_device = True
         event.device_index, event.device_resource_id = device, stream
-        event.cpu_time_total = event.self_cpu_time_total = 0.0
+        event.cpu_time_total = 0.0
         return event
+
+    @property
+    def is_user_annotation(self) -> bool:
+        """Whether it is a range of the program."""
+        return self.scope == USER_SCOPE
+
+    @property
+    def self_cpu_time_total(self) -> float:  # type: ignore[override] # an average has a sum
+        """The time without the children."""
+        return self.cpu_time_total - sum(child.cpu_time_total for child in self.cpu_children)
+
+    @property
+    def self_cpu_memory_usage(self) -> int:
+        """The bytes without those of the children."""
+        return self.cpu_memory_usage - sum(child.cpu_memory_usage for child in self.cpu_children)
+
+    @property
+    def self_device_memory_usage(self) -> int:
+        """The bytes of GPUs without those of the children."""
+        return self.device_memory_usage - sum(child.device_memory_usage for child in self.cpu_children)
 
     @property
     def self_device_time_total(self) -> float:
@@ -173,19 +180,26 @@ class FunctionEvent(_Timed):
         """Adds a child."""
         child.cpu_parent = self
         self.cpu_children.append(child)
-        self.self_cpu_time_total -= child.cpu_time_total
+
+    def callers(self) -> Iterator[FunctionEvent]:
+        """Itself, and the events that it is in."""
+        event: FunctionEvent | None = self
+        while event is not None:
+            yield event
+            event = event.cpu_parent
 
     def __repr__(self) -> str:
         return (
             f"<FunctionEvent id={self.id} name={self.name} cpu_time={self.cpu_time_str} "
             f"start_us={self.time_range.start} end_us={self.time_range.end} "
             f"cpu_children={[child.id for child in self.cpu_children]} thread={self.thread} "
-            f"input_shapes={self.input_shapes}>"
+            f"input_shapes={self.input_shapes} cpu_memory_usage={self.cpu_memory_usage}>"
         )
 
 
 class FunctionEventAvg(_Timed):
-    """All calls with one name: their number (`count`) and total times in microseconds. `cpu_time` is the mean.
+    """All calls with one name: their number (`count`), and the sums of their times in microseconds, bytes and operations. `cpu_time` is
+    the mean.
 
     >>> with torch.profiler.profile() as profiled:
     ...     _ = torch.ones(2) + 1 + 2
@@ -193,14 +207,19 @@ class FunctionEventAvg(_Timed):
     [('aten::add', 2)]
     """
 
-    def __init__(self, key: Any = None, input_shapes: Any = None) -> None:
+    def __init__(self, key: Any = None, input_shapes: Any = None, stack: Any = ()) -> None:
         self.key = key
         self.count = 0
         self.input_shapes = input_shapes
+        self.stack: list[str] = list(stack)
+        self.cpu_parent: FunctionEvent | None = None
         self.cpu_time_total = 0.0
         self.self_cpu_time_total = 0.0
         self.self_device_time_total = 0.0
         self._device_time_total = 0.0
+        self.cpu_memory_usage = self.self_cpu_memory_usage = 0
+        self.device_memory_usage = self.self_device_memory_usage = 0
+        self.flops = self.scope = 0
 
     @property
     def device_time_total(self) -> float:
@@ -209,19 +228,20 @@ class FunctionEventAvg(_Timed):
 
     def add(self, event: FunctionEvent | FunctionEventAvg) -> None:
         """Adds a call, or the calls of another average."""
-        self.count += event.count
-        self.self_cpu_time_total += event.self_cpu_time_total
-        self.self_device_time_total += event.self_device_time_total
-        self.on_device = event.on_device
+        if self.count == 0:
+            self.on_device, self.cpu_parent, self.scope = event.on_device, event.cpu_parent, event.scope
+            self.use_device = event.use_device
+        for name in (
+            "count self_cpu_time_total self_device_time_total cpu_memory_usage self_cpu_memory_usage device_memory_usage "
+            "self_device_memory_usage flops"
+        ).split():
+            setattr(self, name, getattr(self, name) + getattr(event, name))
         if isinstance(event, FunctionEventAvg):
             self.cpu_time_total += event.cpu_time_total
             self._device_time_total += event.device_time_total
             return
         # The time of a recursive call is counted once.
-        parent = event.cpu_parent
-        while parent is not None and parent.name != event.name:
-            parent = parent.cpu_parent
-        if parent is None:
+        if all(caller.name != event.name for caller in itertools.islice(event.callers(), 1, None)):
             self.cpu_time_total += event.cpu_time_total
             self._device_time_total += event.device_time_total
 
@@ -231,14 +251,22 @@ class FunctionEventAvg(_Timed):
         return self.cpu_time_total / self.count if self.count else 0.0
 
     def __repr__(self) -> str:
+        device = self.use_device or "cuda"
         return (
-            f"<FunctionEventAvg key={self.key} self_cpu_time={self.self_cpu_time_total_str} cpu_time={self.cpu_time_str} "
-            f"input_shapes={self.input_shapes}>"
+            f"<FunctionEventAvg key={self.key} self_cpu_time={self.self_cpu_time_total_str} cpu_time={self.cpu_time_str}  "
+            f"self_{device}_time={time_text(self.self_device_time_total)} {device}_time={time_text(self.device_time)} "
+            f"input_shapes={self.input_shapes} cpu_memory_usage={self.cpu_memory_usage} "
+            f"{device}_memory_usage={self.device_memory_usage}>"
         )
 
 
 class EventList(list["Any"]):
     """A list of events or averages, with methods for tables and traces.
+
+    Args:
+        use_device: the type of the GPUs that were recorded, None without them.
+        profile_memory: whether tables have columns for memory.
+        with_flops: whether tables have a column for floating point operations.
 
     >>> with torch.profiler.profile() as profiled:
     ...     _ = torch.ones(2) + 1
@@ -246,60 +274,47 @@ class EventList(list["Any"]):
     ['Name', 'Self', 'CPU', '%']
     """
 
-    @classmethod
-    def read(cls, told: Iterable[tuple[Any, bool]], since: int, work: Iterable[tuple[Any, ...]] = ()) -> EventList:
-        """The recorded events in the order in which they began, with their parents, and the work of GPUs that they have enqueued."""
-        found = cls()
-        # An event contains another one if it began earlier, or ended later, or (if both are equal) was recorded later.
-        order = sorted(enumerate(told), key=lambda item: (item[1][0][2], -item[1][0][3], -item[0]))
-        open_on: dict[int, list[FunctionEvent]] = {}
-        for number, (_, ((name, thread, start, end, sizes), is_operator)) in enumerate(order, 1):
-            event = FunctionEvent(
-                number, name, thread, (start - since) / 1000, (end - since) / 1000, sizes, is_operator
-            )
-            around = open_on.setdefault(thread, [])
-            while around and around[-1].time_range.end < event.time_range.end:
-                around.pop()
-            if around:
-                around[-1].add_child(event)
-            around.append(event)
-            found.append(event)
-        found._add_work(work, since)
-        return found
+    def __init__(
+        self,
+        *args: Any,
+        use_device: str | None = None,
+        profile_memory: bool = False,
+        with_flops: bool = False,
+    ) -> None:
+        super().__init__(*args)
+        self._use_device, self._profile_memory, self._with_flops = use_device, profile_memory, with_flops
+        self._memory: Sequence[MemoryChange] = ()
 
-    def _add_work(self, work: Iterable[tuple[Any, ...]], since: int) -> None:
-        """Adds work of GPUs, to the calls that enqueued it and as events of its own."""
-        begun: dict[int, list[FunctionEvent]] = {}
-        for event in self:
-            begun.setdefault(event.thread, []).append(event)
-        for name, device, stream, thread, enqueued, start, end in work:
-            moment, calls = (enqueued - since) / 1000, begun.get(thread, [])
-            at = bisect_right(calls, moment, key=lambda call: call.time_range.start)
-            call = calls[at - 1] if at else None
-            while call is not None and call.time_range.end < moment:
-                call = call.cpu_parent
-            times = (start - since) / 1000, (end - since) / 1000
-            event = FunctionEvent.of_device(len(self) + 1, name, thread, times, device, stream)
-            if call is not None:
-                call.kernels.append(Kernel(name, device, event.time_range.elapsed_us()))
-            self.append(event)
-        self.sort(key=lambda event: (event.time_range.start, -event.time_range.end))
+    def _like(self, events: Iterable[Any]) -> EventList:
+        """Other events of the same profiler."""
+        return EventList(
+            events, use_device=self._use_device, profile_memory=self._profile_memory, with_flops=self._with_flops
+        )
 
     @property
     def self_cpu_time_total(self) -> float:
         """The time of all events without their children."""
         return float(sum(event.self_cpu_time_total for event in self))
 
-    def key_averages(self, group_by_input_shapes: bool = False) -> EventList:
-        """The events grouped by name, or by name and shapes of arguments."""
+    def key_averages(
+        self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
+    ) -> EventList:
+        """The events grouped by name.
+
+        Args:
+            group_by_input_shapes: whether calls with different shapes of arguments are different groups.
+            group_by_stack_n: the number of Python functions, the innermost first, by which groups differ too.
+            group_by_overload_name: accepted; it has no effect, because overloads are not recorded.
+        """
         found: dict[Any, FunctionEventAvg] = {}
         for event in self:
             shapes = event.input_shapes if group_by_input_shapes else []
-            key = (event.key, event.on_device, repr(shapes))
+            stack = event.stack[: max(group_by_stack_n, 0)]
+            key = (event.key, event.on_device, repr(shapes), *stack)
             if key not in found:
-                found[key] = FunctionEventAvg(event.key, shapes)
+                found[key] = FunctionEventAvg(event.key, shapes, stack)
             found[key].add(event)
-        return EventList(found.values())
+        return self._like(found.values())
 
     def total_average(self) -> FunctionEventAvg:
         """All events as one average."""
@@ -319,14 +334,14 @@ class EventList(list["Any"]):
         top_level_events_only: bool = False,
         time_unit: str | None = None,
     ) -> str:
-        """The events as a table.
+        """The events as a table; empty without events.
 
         Args:
-            sort_by: `cpu_time`, `cpu_time_total`, `self_cpu_time_total` or `count`, largest first; not sorted by
-                default. With GPUs also `device_time`, `device_time_total` or `self_device_time_total`, or the same with `cuda`. The
-                names of memory are accepted and change nothing.
+            sort_by: an attribute of the events, largest first: `cpu_time`, `cpu_time_total`, `self_cpu_time_total`, `count`,
+                `cpu_memory_usage`, `self_cpu_memory_usage` or `flops`, and for GPUs `cuda_time`, `cuda_time_total`,
+                `self_cuda_time_total`, `cuda_memory_usage` or `self_cuda_memory_usage`; not sorted by default.
             row_limit: the largest number of rows.
-            max_src_column_width: accepted; it has no effect, because stacks are not recorded.
+            max_src_column_width: of longer source locations the end is shown.
             max_name_column_width: longer names are truncated.
             max_shapes_column_width: longer shapes are truncated.
             header: a line above the table.
@@ -335,108 +350,59 @@ class EventList(list["Any"]):
 
         Raises:
             AttributeError: `sort_by` is unknown.
+
+        >>> with torch.profiler.profile(profile_memory=True) as profiled:
+        ...     x = torch.ones(256)
+        >>> row = profiled.key_averages().table(sort_by="self_cpu_memory_usage", row_limit=1).splitlines()[3].split()
+        >>> row[0], row[-3:-1]
+        ('aten::ones', ['1.00', 'KB'])
         """
-        events: Sequence[Any] = list(self)
+        if not self:
+            return ""
+        events: Sequence[Any] = self
         if sort_by is not None:
-            attribute = _SORTED_BY.get(sort_by)
-            if attribute is None:
-                kind = type(events[0]).__name__ if events else "FunctionEvent"
-                raise AttributeError(f"'{kind}' object has no attribute '{sort_by}'")
-            events = sorted(events, key=lambda event: getattr(event, attribute), reverse=True)
-        if top_level_events_only:
-            events = [event for event in events if getattr(event, "cpu_parent", None) is None]
-        with_shapes = any(event.input_shapes for event in events)
-        total = self.self_cpu_time_total
-        columns: list[tuple[str, Callable[[Any], str]]] = [
-            ("Name", lambda event: _cut(event.key, max_name_column_width)),
-            ("Self CPU %", lambda event: _percent(event.self_cpu_time_total, total)),
-            ("Self CPU", lambda event: _time(event.self_cpu_time_total, time_unit)),
-            ("CPU total %", lambda event: _percent(event.cpu_time_total, total)),
-            ("CPU total", lambda event: _time(event.cpu_time_total, time_unit)),
-            ("CPU time avg", lambda event: _time(event.cpu_time, time_unit)),
-        ]
-        on_devices = sum(event.self_device_time_total for event in self if event.on_device)
-        if on_devices:
-            columns += [
-                ("Self CUDA", lambda event: _time(event.self_device_time_total, time_unit)),
-                ("Self CUDA %", lambda event: _percent(event.self_device_time_total, on_devices)),
-                ("CUDA total", lambda event: _time(event.device_time_total, time_unit)),
-                ("CUDA time avg", lambda event: _time(event.device_time, time_unit)),
-            ]
-        columns.append(("# of Calls", lambda event: str(event.count)))
-        if with_shapes:
-            columns.append(("Input Shapes", lambda event: _cut(str(event.input_shapes), max_shapes_column_width)))
-        rows = [[text(event) for _, text in columns] for event in events[:row_limit]]
-        widths = [max(12, len(name)) for name, _ in columns]
-        for place, (name, _) in enumerate(columns):
-            if name in ("Name", "Input Shapes"):
-                widths[place] = max([len(name), *(len(row[place]) for row in rows)]) + 4
-        line = "  ".join("-" * width for width in widths) + "  "
-
-        def shown(cells: Iterable[str]) -> str:
-            return "  ".join(cell.rjust(width) for cell, width in zip(cells, widths)) + "  "
-
-        above = [] if header is None else ["=" * len(line), header]
-        body = [line, shown(name for name, _ in columns), line, *map(shown, rows), line]
-        totals = [f"Self CPU time total: {_time(total, time_unit)}"]
-        if on_devices:
-            totals.append(f"Self CUDA time total: {_time(on_devices, time_unit)}")
-        return "\n".join([*above, *body, *totals, ""])
+            attribute = attribute_of(sort_by)
+            events = sorted(self, key=lambda event: getattr(event, attribute), reverse=True)
+        return table(
+            events,
+            use_device=self._use_device,
+            profile_memory=self._profile_memory,
+            with_flops=self._with_flops,
+            row_limit=row_limit,
+            max_src_column_width=max_src_column_width,
+            max_name_column_width=max_name_column_width,
+            max_shapes_column_width=max_shapes_column_width,
+            header=header,
+            top_level_events_only=top_level_events_only,
+            time_unit=time_unit,
+        )
 
     def __str__(self) -> str:
         return self.table()
 
+    def supported_export_stacks_metrics(self) -> list[str]:
+        """The metrics of `export_stacks`."""
+        return [f"self_{device}_time_total" for device in ("cpu", "cuda", "xpu", "privateuse1")]
+
+    def export_stacks(self, path: str, metric: str) -> None:
+        """Writes the Python functions of each event and its metric, for programs that draw flame graphs.
+
+        Raises:
+            ValueError: the metric is unknown.
+        """
+        metrics = self.supported_export_stacks_metrics()
+        if metric not in metrics:
+            raise ValueError(f"metric should be one of: {metrics}")
+        attribute, separators = attribute_of(metric), str.maketrans(dict.fromkeys(" ;\t\n", "_"))
+        with open(path, "w", encoding="utf-8") as file:
+            for event in self:
+                value = int(getattr(event, attribute))
+                if event.stack and value > 0:
+                    file.write(";".join(line.translate(separators) for line in reversed(event.stack)) + f" {value}\n")
+
     def export_chrome_trace(self, path: str) -> None:
         """Writes the events as a trace for chrome://tracing and https://ui.perfetto.dev."""
-        process = os.getpid()
-        common = {"ph": "X", "pid": process}
-        threads = sorted({event.thread for event in self if not event.on_device})
-        streams = sorted({(event.device_index, event.device_resource_id) for event in self if event.on_device})
-        told: list[dict[str, Any]] = [
-            {"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": f"thread {thread}"}}
-            for thread in threads
-        ]
-        told += [
-            {"ph": "M", "name": "thread_name", "pid": card, "tid": stream, "args": {"name": f"stream {stream}"}}
-            for card, stream in streams
-        ]
-        for event in self:
-            if event.on_device:
-                place = {"device": event.device_index, "stream": event.device_resource_id}
-                told.append(
-                    {
-                        "ph": "X",
-                        "cat": "gpu_memcpy" if event.name.startswith("Memcpy") else "kernel",
-                        "name": event.name,
-                        "pid": event.device_index,
-                        "tid": event.device_resource_id,
-                        "ts": event.time_range.start,
-                        "dur": event.time_range.elapsed_us(),
-                        "args": place,
-                    }
-                )
-                continue
-            told.append(
-                {
-                    **common,
-                    "cat": "user_annotation" if event.is_user_annotation else "cpu_op",
-                    "name": event.name,
-                    "ts": event.time_range.start,
-                    "dur": event.time_range.elapsed_us(),
-                    "tid": event.thread,
-                    "args": {"Input Dims": event.input_shapes} if event.input_shapes else {},
-                }
-            )
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": told}, file)
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width or width < 4 else text[: width - 3] + "..."
-
-
-def _percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.2f}%" if whole else "NaN"
+        write_trace(path, self, self._memory)
 
 
 def __dir__() -> list[str]:

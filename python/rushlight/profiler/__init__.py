@@ -1,4 +1,4 @@
-"""Profiling of programs: the time of each operator, as tables and as traces for a browser.
+"""Profiling of programs: the time and the memory of each operator, as tables and as traces for a browser.
 
 with torch.profiler.profile(record_shapes=True) as profiled:
     model(inputs)
@@ -17,7 +17,7 @@ from enum import Enum
 
 from rushlight import _C
 from rushlight._warnings import warn
-from rushlight.autograd.profiler import note_left_out, record_function
+from rushlight.autograd.profiler import can_record_devices, record_function
 from rushlight.autograd.profiler import profile as _Recording
 from rushlight.autograd.profiler_util import EventList
 
@@ -81,7 +81,6 @@ class ProfilerAction(Enum):
     RECORD_AND_SAVE = 3
 
 
-_METRICS = ["self_cpu_time_total", "self_cuda_time_total", "self_xpu_time_total", "self_privateuse1_time_total"]
 _RECORDS = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 
 
@@ -174,7 +173,13 @@ class profile:
         schedule: the action for each step, from `torch.profiler.schedule`; by default everything is recorded.
         on_trace_ready: a function that is called with the profiler when a recording is complete.
         record_shapes: whether to record the shapes of arguments.
-        profile_memory, with_stack, with_flops, with_modules: not supported.
+        profile_memory: whether to record the memory that tensors take and give back: `cpu_memory_usage` and `self_cpu_memory_usage` of
+            events, and columns of tables.
+        with_stack: whether to record calls of Python functions, which are events too, and the functions around each event (`stack`).
+            Everything takes longer then.
+        with_flops: whether to count the floating point operations of products, of `conv2d` and of sums and products of elements
+            (`flops`). It records the shapes too.
+        with_modules: accepted; it has no effect, as in torch for modules that are not TorchScript. `with_stack` tells modules.
         use_cuda: adds ``ProfilerActivity.CUDA``.
         experimental_config, execution_trace_observer, acc_events, custom_trace_id_callback, post_processing_timeout_s:
             accepted; they have no effect.
@@ -186,6 +191,10 @@ class profile:
     ...     _ = torch.ones(2) @ torch.ones(2)
     >>> [entry.count for entry in profiled.key_averages() if entry.key == "aten::ones"]
     [2]
+    >>> with torch.profiler.profile(profile_memory=True, with_flops=True) as profiled:
+    ...     product = torch.ones(8, 16) @ torch.ones(16, 4)
+    >>> [(e.self_cpu_memory_usage, e.flops) for e in profiled.key_averages() if e.key == "aten::mm"]
+    [(128, 1024)]
     """
 
     def __init__(
@@ -211,8 +220,11 @@ class profile:
             raise AssertionError("No valid profiler activities found")
         self.schedule = schedule
         self.on_trace_ready = on_trace_ready
-        self.record_shapes = record_shapes
+        self.with_flops = with_flops
+        self.record_shapes = record_shapes or with_flops
+        self.profile_memory = profile_memory
         self.with_stack = with_stack
+        self.with_modules = with_modules
         self.step_num = 0
         if schedule is not None:
             schedule(self.step_num)
@@ -221,13 +233,7 @@ class profile:
         self._step: record_function | None = None
         if use_cuda:
             self.activities.add(ProfilerActivity.CUDA)
-        self._on_devices = note_left_out(
-            ProfilerActivity.CUDA in self.activities,
-            profile_memory=profile_memory,
-            with_stack=with_stack,
-            with_flops=with_flops,
-            with_modules=with_modules,
-        )
+        self._on_devices = can_record_devices(ProfilerActivity.CUDA in self.activities)
 
     def __enter__(self) -> Self:
         self.start()
@@ -271,6 +277,10 @@ class profile:
         if action in _RECORDS and before not in _RECORDS:
             self.profiler = _Recording(
                 record_shapes=self.record_shapes,
+                with_flops=self.with_flops,
+                profile_memory=self.profile_memory,
+                with_stack=self.with_stack,
+                with_modules=self.with_modules,
                 use_cuda=self._on_devices,
                 use_cpu=ProfilerActivity.CPU in self.activities,
                 use_kineto=True,
@@ -292,24 +302,21 @@ class profile:
             raise AssertionError("Profiler didn't finish running")
         return found
 
-    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """The events grouped by name, or by name and shapes of arguments. Stacks are not recorded."""
-        return self._recorded("getting key averages").key_averages(group_by_input_shape)
+    def key_averages(
+        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
+    ) -> EventList:
+        """The events grouped by name. See `EventList.key_averages`."""
+        recorded = self._recorded("getting key averages")
+        return recorded.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
-        """Writes an empty file, because stacks are not recorded.
+        """Writes the Python functions around each event and its metric, for programs that draw flame graphs.
 
         Raises:
-            AssertionError: `with_stack` is not set.
+            AssertionError: `with_stack` is not set, or the profiler was not started.
             ValueError: the metric is unknown.
         """
-        if not self.with_stack:
-            raise AssertionError("export_stacks() requires with_stack=True")
-        self._recorded("exporting stacks")
-        if metric not in _METRICS:
-            raise ValueError(f"metric should be one of: {_METRICS}")
-        with open(path, "w", encoding="utf-8"):
-            pass
+        self._recorded("exporting stacks").export_stacks(path, metric)
 
     def export_chrome_trace(self, path: str) -> None:
         """Writes a trace for chrome://tracing and https://ui.perfetto.dev, compressed if the name ends in `.gz`."""

@@ -13,6 +13,7 @@ from math import prod
 import rushlight as torch
 from rushlight import _C
 from rushlight._warnings import warn
+from rushlight.autograd import _flops
 from rushlight.overrides import TorchFunctionMode
 
 from .module_tracker import ModuleTracker
@@ -29,23 +30,6 @@ __all__ = ["FlopCounterMode", "register_flop_formula"]
 
 
 # --- formulas ----------------------------------------------------------------------------------------------------------
-
-
-def _mm(a: Any, b: Any, *_: Any, **__: Any) -> int:
-    return 2 * a[0] * a[1] * b[1]
-
-
-def _addmm(_: Any, a: Any, b: Any, *rest: Any, **__: Any) -> int:
-    return _mm(a, b)
-
-
-def _bmm(a: Any, b: Any, *_: Any, **__: Any) -> int:
-    batch = torch.broadcast_shapes(tuple(a[:-2]), tuple(b[:-2]))
-    return 2 * prod(batch) * a[-2] * a[-1] * b[-1]
-
-
-def _baddbmm(_: Any, a: Any, b: Any, *rest: Any, **__: Any) -> int:
-    return _bmm(a, b)
 
 
 def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
@@ -70,10 +54,10 @@ def _lstm_backward(*sizes: Any, **_: Any) -> int:
 
 #: The formula for each operation, by torch's name. It gets the sizes of the arguments.
 flop_registry: dict[str, _Formula] = {
-    "aten.mm": _mm,
-    "aten.addmm": _addmm,
-    "aten.bmm": _bmm,
-    "aten.baddbmm": _baddbmm,
+    "aten.mm": _flops.mm,
+    "aten.addmm": _flops.addmm,
+    "aten.bmm": _flops.bmm,
+    "aten.baddbmm": _flops.baddbmm,
     "aten._scaled_dot_product_flash_attention": _attention,
     "aten._scaled_dot_product_flash_attention_backward": _attention_backward,
 }
@@ -216,9 +200,9 @@ class FlopCounterMode:
         self.flop_counts = defaultdict(lambda: defaultdict(int))
         self.flop_counts["Global"]  # is there without an operation, too
         self.flop_registry = {**flop_registry, **{name: self.flop_registry[name] for name in self._own}}
-        self._thread = self._this_thread()
+        _, self._thread = _C._profile_moment()
         self._tracker, self._convolutions = _Tracker(self), _Convolutions(self)
-        self._since = _C._profile_start(True, False)
+        self._since = _C._profile_start(True, False, False)
         self._active = True
         self._tracker.__enter__()
         self._convolutions.__enter__()
@@ -235,27 +219,18 @@ class FlopCounterMode:
         if self.display:
             print(self.get_table(self.depth))
 
-    @staticmethod
-    def _this_thread() -> int:
-        since = _C._profile_start(False, False)
-        began = _C._profile_begin("thread")
-        if began is not None:
-            _C._profile_end(began, "thread")
-        events, _ = _C._profile_stop(since)
-        return events[-1][0][1]
-
     def _take(self) -> None:
         """Counts the operations since the last call, for the modules that run now."""
         if not self._active:
             return
         events, dropped = _C._profile_stop(self._since)
-        self._since = _C._profile_start(True, False)
+        self._since = _C._profile_start(True, False, False)
         if dropped:
             warn(f"{dropped} events exceed the limit of the profiler and were not counted")
         own = [event for event, _ in events if event[1] == self._thread]
         own.sort(key=lambda event: (event[2], -event[3]))
         counted_until = -1
-        for place, (name, _, _, end, sizes) in enumerate(own):
+        for place, (name, _, _, end, sizes, *_) in enumerate(own):
             # An operation inside of one that has a formula is counted already.
             if end <= counted_until:
                 continue

@@ -42,7 +42,7 @@ pub use graph::{
 };
 pub use hook_list::HookHandle;
 pub use inplace::{InPlace, inference_update, record_change};
-pub use node::SequenceRange;
+pub use node::{SequenceRange, next_sequence};
 pub use record::{collect_edges, record, should_record};
 pub use saved::{SavedTensor, released};
 pub use source_location::SourceLocation;

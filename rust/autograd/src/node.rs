@@ -69,6 +69,11 @@ impl SequenceRange {
     }
 }
 
+/// The number of the next node that this thread records, if it records.
+pub fn next_sequence() -> Option<u64> {
+    modes::recording().then(|| SEQUENCE.get())
+}
+
 impl<F: Backward> Node<F> {
     /// Links a function into the graph: `edges` lead to its inputs, `outputs` describe what it returned.
     #[inline]

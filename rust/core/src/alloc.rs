@@ -14,7 +14,7 @@ use once_cell::race::OnceNonZeroUsize;
 
 use crate::error::{Error, Result};
 use crate::fork::{ForkMutex, Rank};
-use crate::{limits, reserve};
+use crate::{limits, memory_record, reserve};
 
 pub const ALIGNMENT: usize = 64;
 const SMALL: usize = 64 << 10;
@@ -69,6 +69,10 @@ struct List {
 }
 
 impl List {
+    const EMPTY: List = List { first: std::ptr::null_mut(), count: 0 };
+    /// A list that keeps no block: it seems to have more than any list may have.
+    const CLOSED: List = List { first: std::ptr::null_mut(), count: u32::MAX };
+
     #[inline]
     fn pop(&mut self) -> Option<NonNull<u8>> {
         let first = NonNull::new(self.first)?;
@@ -93,8 +97,9 @@ struct Local {
     lists: [List; SMALL_CLASSES],
 }
 
-impl Drop for Local {
-    fn drop(&mut self) {
+impl Local {
+    /// Returns all blocks to the system.
+    fn clear(&mut self) {
         for (class, list) in self.lists.iter_mut().enumerate() {
             while let Some(block) = list.pop() {
                 // SAFETY: a list holds only blocks of its own class.
@@ -102,11 +107,35 @@ impl Drop for Local {
             }
         }
     }
+
+    fn is_closed(&self) -> bool {
+        self.lists[0].count == List::CLOSED.count
+    }
+
+    /// Has every request and every return take its slow path, where it is recorded.
+    fn close(&mut self) {
+        if !self.is_closed() {
+            self.clear();
+            self.lists = [List::CLOSED; SMALL_CLASSES];
+        }
+    }
+
+    fn reopen(&mut self) {
+        if self.is_closed() {
+            self.lists = [List::EMPTY; SMALL_CLASSES];
+        }
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        self.clear();
+    }
 }
 
 thread_local! {
     static LOCAL: UnsafeCell<Local> = const {
-        UnsafeCell::new(Local { lists: [List { first: std::ptr::null_mut(), count: 0 }; SMALL_CLASSES] })
+        UnsafeCell::new(Local { lists: [List::EMPTY; SMALL_CLASSES] })
     };
 }
 
@@ -130,14 +159,26 @@ fn large_limit() -> usize {
     LIMIT.get_or_init(|| NonZeroUsize::MIN.saturating_add(limits::most() / 8)).get()
 }
 
-/// A block of at least `bytes` bytes, uninitialised.
+/// A block of at least `bytes` bytes for a tensor, uninitialised.
 #[inline]
 pub fn allocate(bytes: usize) -> Result<NonNull<u8>> {
+    take::<true>(bytes)
+}
+
+/// The same for work of the engine, which no record of memory tells of.
+pub fn allocate_scratch(bytes: usize) -> Result<NonNull<u8>> {
+    take::<false>(bytes)
+}
+
+/// A block that is recorded if `TOLD`.
+#[inline]
+fn take<const TOLD: bool>(bytes: usize) -> Result<NonNull<u8>> {
     if !REUSES {
-        return allocate_or_retry(bytes.max(1)).ok_or_else(|| out_of_memory(bytes));
+        return take_unlisted::<TOLD>(bytes, bytes.max(1));
     }
     if bytes <= SMALL {
-        return allocate_small(small_class(bytes)).ok_or_else(|| out_of_memory(bytes));
+        let class = small_class(bytes);
+        return take_small(class).map_or_else(|| take_unlisted::<TOLD>(bytes, small_size(class)), Ok);
     }
     if bytes > isize::MAX as usize - HUGE_PAGE {
         return Err(out_of_memory(bytes));
@@ -145,13 +186,35 @@ pub fn allocate(bytes: usize) -> Result<NonNull<u8>> {
     let size = class_size(bytes);
     // The reserve is also restored when a cached block is available.
     reserve::hold();
-    take_large(size).or_else(|| allocate_or_retry(size)).ok_or_else(|| out_of_memory(bytes))
+    let block = take_large(size).or_else(|| allocate_or_retry(size)).ok_or_else(|| out_of_memory(bytes))?;
+    if TOLD && memory_record::is_on() {
+        memory_record::taken(block.addr().get(), bytes);
+    }
+    Ok(block)
 }
 
-/// A block of a small class.
-#[inline]
-fn allocate_small(class: usize) -> Option<NonNull<u8>> {
-    take_small(class).or_else(|| allocate_or_retry(small_size(class)))
+/// A block of the system for a request of `bytes` bytes that no list of this thread has.
+#[cold]
+fn take_unlisted<const TOLD: bool>(bytes: usize, size: usize) -> Result<NonNull<u8>> {
+    let block = allocate_or_retry(size).ok_or_else(|| out_of_memory(bytes))?;
+    if !memory_record::is_on() {
+        with_local(Local::reopen);
+    } else if TOLD {
+        memory_record::taken(block.addr().get(), bytes);
+    }
+    Ok(block)
+}
+
+/// Has the record of memory see what this thread takes and gives back, until the record ends.
+#[cold]
+pub fn record_here() {
+    with_local(Local::close);
+}
+
+/// Calls a function with this thread's lists, unless the thread is ending.
+fn with_local(run: fn(&mut Local)) {
+    // SAFETY: the cell belongs to this thread and no reference outlives this closure.
+    let _ = LOCAL.try_with(|local| run(unsafe { &mut *local.get() }));
 }
 
 /// A block of a small class for a value whose allocation cannot fail: it falls back on the reserve.
@@ -193,27 +256,64 @@ fn allocate_with_reserve(size: usize) -> Option<NonNull<u8>> {
 /// Frees a block.
 ///
 /// # Safety
-/// `pointer` came from `allocate(bytes)` and is no longer used.
+/// `pointer` came from `allocate(bytes)` or `allocate_scratch(bytes)`, and is no longer used.
 #[inline]
 pub unsafe fn free(pointer: NonNull<u8>, bytes: usize) {
     // SAFETY: the caller guarantees that the block came from `allocate` with this size and is unused.
     unsafe {
         if !REUSES {
-            system_free(pointer, bytes.max(1));
+            free_unlisted(pointer, bytes.max(1));
         } else if bytes <= SMALL {
-            free_small(pointer, small_class(bytes));
-        } else if !keep_large(pointer, class_size(bytes)) {
-            system_free(pointer, class_size(bytes));
+            let class = small_class(bytes);
+            if !keep_small(pointer, class) {
+                free_unlisted(pointer, small_size(class));
+            }
+        } else {
+            if memory_record::is_on() {
+                memory_record::given_back(pointer.addr().get());
+            }
+            if !keep_large(pointer, class_size(bytes)) {
+                system_free(pointer, class_size(bytes));
+            }
         }
     }
+}
+
+/// Returns a block that no list of this thread keeps.
+///
+/// # Safety
+/// `pointer` came from `system_allocate(size)` and is no longer used.
+#[cold]
+unsafe fn free_unlisted(pointer: NonNull<u8>, size: usize) {
+    if memory_record::is_on() {
+        memory_record::given_back(pointer.addr().get());
+    } else {
+        with_local(Local::reopen);
+    }
+    // SAFETY: guaranteed by the caller (see `# Safety`).
+    unsafe { system_free(pointer, size) };
 }
 
 /// Frees a block of a small class.
 ///
 /// # Safety
-/// `pointer` came from `allocate_small(class)` or `allocate_value(class)`, and is no longer used.
+/// `pointer` came from `allocate_value(class)`, and is no longer used.
 #[inline]
 pub(crate) unsafe fn free_small(pointer: NonNull<u8>, class: usize) {
+    // SAFETY: the caller guarantees that the block is of this class and unused.
+    unsafe {
+        if !keep_small(pointer, class) {
+            system_free(pointer, small_size(class));
+        }
+    }
+}
+
+/// Puts a block into this thread's list of its class, if there is room.
+///
+/// # Safety
+/// The block is of that class, and nothing uses it.
+#[inline]
+unsafe fn keep_small(pointer: NonNull<u8>, class: usize) -> bool {
     let kept = LOCAL.try_with(|local| {
         // SAFETY: the cell belongs to this thread and no reference outlives this closure.
         let list = unsafe { &mut (&mut *local.get()).lists[class] };
@@ -225,10 +325,7 @@ pub(crate) unsafe fn free_small(pointer: NonNull<u8>, class: usize) {
         }
         room
     });
-    if kept != Ok(true) {
-        // SAFETY: the caller guarantees that the block is of this class and unused.
-        unsafe { system_free(pointer, small_size(class)) };
-    }
+    kept == Ok(true)
 }
 
 /// Capacity for `count` values, for lists whose length the program chooses. A failed allocation is an error and does
@@ -389,6 +486,32 @@ mod tests {
             unsafe { free(second, bytes) };
         }
         release_cached();
+    }
+
+    #[test]
+    fn a_record_tells_of_the_blocks_of_its_threads() {
+        use crate::memory_record::{Moment, start, stop};
+        fn here() -> Moment {
+            thread_local! { static OWN: u8 = const { 0 } }
+            Moment { time: 1, thread: OWN.with(|own| std::ptr::from_ref(own).addr() as u64) }
+        }
+        let earlier = allocate(100).unwrap();
+        start(here);
+        record_here();
+        let (small, large) = (allocate(100).unwrap(), allocate(1 << 20).unwrap());
+        unsafe {
+            free(earlier, 100);
+            free(large, 1 << 20);
+            free(small, 100);
+        }
+        let changes = stop(0).list.into_iter().filter(|change| change.moment.thread == here().thread);
+        assert_eq!(changes.map(|change| change.bytes).collect::<Vec<_>>(), [100, 1 << 20, -(1 << 20), -100]);
+        // Afterwards the thread uses its blocks again.
+        let first = allocate(100).unwrap();
+        unsafe { free(first, 100) };
+        let second = allocate(100).unwrap();
+        assert!(!REUSES || first == second);
+        unsafe { free(second, 100) };
     }
 
     #[test]

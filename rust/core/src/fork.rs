@@ -22,6 +22,7 @@ pub enum Rank {
     Pool = 5,
     Arena = 6,
     FreeList = 7,
+    MemoryRecord = 8,
 }
 
 #[derive(Clone)]

@@ -5,7 +5,7 @@
 //! - `layout`, `broadcast`, `memory_format`, `index`, `window` and `loop_nest`: the algebra of sizes and signed
 //!   strides, pure functions without data; `convolution` names the sizes of one.
 //! - `storage`, `block` and `alloc` own bytes; `limits` measures the memory that is left, and `reserve` keeps some for
-//!   small requests.
+//!   small requests; `memory_record` tells the profiler what is taken and given back.
 //! - `counted` is a reference-counted handle; `shared` owns memory shared between processes, `file_map` memory-mapped
 //!   files.
 //! - `fork` keeps locks safe across `fork`; `futex` waits without a lock; `sync` names the primitives that both use.
@@ -34,6 +34,7 @@ pub mod layout;
 mod limits;
 pub mod loop_nest;
 pub mod memory_format;
+pub mod memory_record;
 pub mod reserve;
 pub mod scalar;
 pub mod shared;

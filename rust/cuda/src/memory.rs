@@ -10,6 +10,7 @@ use cudarc::driver::sys::{self, CUresult};
 use rushlight_core::block::Block;
 use rushlight_core::device_memory::{DeviceMemory, StreamId};
 use rushlight_core::fork::{self, ForkMutex, Rank};
+use rushlight_core::memory_record;
 use rushlight_core::{Class, Device, Error, Result, Storage};
 use smallvec::SmallVec;
 
@@ -140,6 +141,21 @@ impl Pool {
         }
     }
 
+    /// Tells the profiler how much a call has taken or given back since there were `before` bytes.
+    fn tell(&self, device: u8, address: usize, before: usize) {
+        let amounts = self.allocator.amounts();
+        let now = amounts.allocated_bytes.current;
+        if memory_record::is_on() && now != before {
+            let (bytes, reserved) = (now as isize - before as isize, amounts.reserved_bytes.current);
+            memory_record::changed_on(Device::Cuda(device), address, bytes, now, reserved);
+        }
+    }
+
+    /// The bytes of the blocks of tensors.
+    fn in_use(&self) -> usize {
+        self.allocator.amounts().allocated_bytes.current
+    }
+
     /// The pool for an allocation on a stream.
     fn of(&self, device: u8, stream: StreamId) -> PoolId {
         let chosen = || CHOSEN.with_borrow(|all| all.iter().rev().find(|(of, _)| *of == device).map(|(_, pool)| *pool));
@@ -227,7 +243,9 @@ impl Drop for Memory {
         let mut pools = POOLS.lock();
         let pool = pools.entry(self.device).or_default();
         pool.allocator.history.call = call;
+        let before = pool.in_use();
         pool.give_back_after(self.address, &others);
+        pool.tell(self.device, self.address, before);
         pool.allocator.history.call = None;
     }
 }
@@ -300,7 +318,9 @@ fn take(device: u8, bytes: usize, stream: StreamId) -> Result<usize> {
         pool.allocator.history.call = call;
         pool.collect(wait);
         let home = pool.of(device, stream);
+        let before = pool.in_use();
         let taken = pool.allocator.allocate(bytes, stream, home, &mut Driver(&pool.users));
+        taken.iter().for_each(|&address| pool.tell(device, address, before));
         pool.allocator.history.call = None;
         taken
     };
@@ -314,9 +334,12 @@ fn take(device: u8, bytes: usize, stream: StreamId) -> Result<usize> {
     }
     let (call, free) = (Call::new(true), card::select(device)?.memory_info().map_or(0, |(free, _)| free));
     let mut pools = POOLS.lock();
-    let allocator = &mut pools.entry(device).or_default().allocator;
-    allocator.history.call = call;
-    let found = allocator.last_resort(bytes, stream);
+    let pool = pools.entry(device).or_default();
+    let before = pool.in_use();
+    pool.allocator.history.call = call;
+    let found = pool.allocator.last_resort(bytes, stream);
+    found.iter().for_each(|&address| pool.tell(device, address, before));
+    let allocator = &mut pool.allocator;
     if found.is_none() {
         allocator.history.note(Action::Oom, free, bytes, stream, PoolId::SHARED.0);
     }

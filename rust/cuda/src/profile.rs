@@ -7,16 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rushlight_core::Result;
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::fork::{ForkMutex, Rank};
+use rushlight_core::memory_record::Moment;
 
 use crate::stream::{self, Event};
 use crate::{capture, card};
-
-/// When and on which thread the host does something, in the profiler's clock.
-#[derive(Clone, Copy, Debug)]
-pub struct Moment {
-    pub time: u64,
-    pub thread: u64,
-}
 
 /// Work that has run, in nanoseconds of the profiler's clock.
 #[derive(Clone, Debug)]

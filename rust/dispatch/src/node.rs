@@ -89,7 +89,7 @@ impl Backward for OperatorNode {
     }
 
     fn apply(&self, call: &BackwardCall<'_>, grads: Gradients) -> Result<Gradients> {
-        profile::node(self.op, || handled::derive(|| self.gradients(call, grads)))
+        profile::node(self.op, call, || handled::derive(|| self.gradients(call, grads)))
     }
 
     fn release(&self) {

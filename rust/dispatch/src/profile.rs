@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use once_cell::race::OnceBox;
+use rushlight_autograd::{BackwardCall, next_sequence};
 use rushlight_core::fork::{ChildHook, ForkMutex, Rank};
-use rushlight_core::{Dims, Result};
+use rushlight_core::memory_record::{self, Changes, Moment};
+use rushlight_core::{Dims, Result, alloc};
 use rushlight_cuda::nvtx::Emitted;
-use rushlight_cuda::profile::Moment;
 
 use crate::interceptors::{Rest, Triggers};
 use crate::naming::node_name;
@@ -58,6 +59,10 @@ pub struct Event {
     pub end: u64,
     /// The sizes of a call's arguments, if they are recorded; empty for arguments that are not tensors.
     pub sizes: Vec<Dims>,
+    /// The sizes of a call's first result, if those of arguments are recorded.
+    pub result: Dims,
+    /// The number of the node that the call may have recorded, or of the node that ran.
+    pub sequence: Option<u64>,
 }
 
 /// The events that a profiler takes.
@@ -78,6 +83,7 @@ static LIST: ForkMutex<List> = ForkMutex::new(Rank::Profiler, List { events: Vec
 /// A forked child is not profiled until it starts a profiler itself.
 static IN_CHILD: ChildHook = ChildHook::new(|| {
     Triggers::PROFILER.clear();
+    memory_record::clear();
     *LIST.lock() = List { events: Vec::new(), dropped: 0, profilers: 0 };
 });
 
@@ -98,7 +104,7 @@ fn thread() -> u64 {
     })
 }
 
-/// The time and this thread, for intervals on devices.
+/// The time and this thread.
 pub fn moment() -> Moment {
     Moment { time: now(), thread: thread() }
 }
@@ -106,24 +112,32 @@ pub fn moment() -> Moment {
 /// The start of an interval, if a profiler is active.
 #[inline]
 pub fn begin() -> Option<u64> {
-    Triggers::PROFILER.is_in_use().then(now)
+    Triggers::PROFILER.is_in_use().then(begin_recorded)
+}
+
+#[cold]
+fn begin_recorded() -> u64 {
+    if memory_record::is_on() {
+        alloc::record_here();
+    }
+    now()
 }
 
 /// Ends the interval with that start.
 #[inline]
 pub fn end(start: Option<u64>, name: impl FnOnce() -> Name) {
     if let Some(start) = start {
-        keep(start, name(), Vec::new());
+        keep(start, name(), Vec::new(), Dims::new(), None);
     }
 }
 
 /// Runs the derivative of an operator, and tells how long it took.
 #[inline]
-pub fn node<T>(op: &'static Operator, run: impl FnOnce() -> T) -> T {
+pub fn node<T>(op: &'static Operator, call: &BackwardCall, run: impl FnOnce() -> T) -> T {
     let Some(start) = begin() else { return run() };
     let _range = Emitted::begin(|| Name::Node(op).text());
     let result = run();
-    keep(start, Name::Node(op), Vec::new());
+    keep(start, Name::Node(op), Vec::new(), Dims::new(), Some(call.node.sequence()));
     result
 }
 
@@ -143,8 +157,8 @@ pub fn emit(begins: bool, shapes: bool) {
 pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
     let name = Name::Operator { op: args.op, in_place: matches!(target, Target::InPlace) };
     let sizes = |value: &Value| value.as_tensor().map_or_else(Dims::new, |tensor| tensor.sizes().clone());
-    let sizes: Vec<Dims> =
-        if SHAPES.load(Ordering::Relaxed) { args.values.iter().map(sizes).collect() } else { Vec::new() };
+    let shapes = SHAPES.load(Ordering::Relaxed);
+    let sizes: Vec<Dims> = if shapes { args.values.iter().map(sizes).collect() } else { Vec::new() };
     let _range = Emitted::begin(|| match sizes.as_slice() {
         [] => name.text(),
         sizes => {
@@ -152,16 +166,19 @@ pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
             format!("{}, sizes = {lists:?}", name.text())
         }
     });
-    let start = now();
+    let sequence = next_sequence();
+    let start = begin_recorded();
     let output = rest.call(args, target);
-    keep(start, name, sizes);
+    let first = output.as_ref().ok().filter(|_| shapes).and_then(|output| output.tensors().first());
+    let result = first.map_or_else(Dims::new, |tensor| tensor.sizes().clone());
+    keep(start, name, sizes, result, sequence);
     output
 }
 
 #[cold]
-fn keep(start: u64, name: Name, sizes: Vec<Dims>) {
+fn keep(start: u64, name: Name, sizes: Vec<Dims>, result: Dims, sequence: Option<u64>) {
     let end = now();
-    let event = Event { name, thread: thread(), start, end, sizes };
+    let event = Event { name, thread: thread(), start, end, sizes, result, sequence };
     let mut list = LIST.lock();
     if list.profilers == 0 {
         return; // the last profiler has stopped meanwhile
@@ -173,14 +190,23 @@ fn keep(start: u64, name: Name, sizes: Vec<Dims>) {
     }
 }
 
-/// Starts a profiler; returns the time at which it began.
-pub fn start(shapes: bool) -> u64 {
+/// Starts a profiler, which records memory too if asked; returns the time at which it began.
+pub fn start(shapes: bool, memory: bool) -> u64 {
     IN_CHILD.register();
+    if memory {
+        memory_record::start(moment);
+        alloc::record_here();
+    }
     let mut list = LIST.lock();
     list.profilers += 1;
     SHAPES.store(shapes || list.profilers > 1 && SHAPES.load(Ordering::Relaxed), Ordering::Relaxed);
     Triggers::PROFILER.enter();
     now()
+}
+
+/// Ends the record of memory of the profiler that began at `since`: the changes after it.
+pub fn stop_memory(since: u64) -> Changes {
+    memory_record::stop(since)
 }
 
 /// Stops the profiler that began at `since`, and returns the events that began after it.

@@ -1,25 +1,50 @@
 //! The profiler's list of events, as `rushlight.autograd.profiler` reads it.
 
 use pyo3::prelude::*;
+use rushlight_core::Device;
+use rushlight_core::memory_record::{Change, Moment};
 use rushlight_cuda::nvtx::Emitted;
 use rushlight_cuda::profile::Interval;
 use rushlight_dispatch::profile;
 use rushlight_dispatch::profile::Name;
 
-/// A name, the thread's number, beginning and end in nanoseconds, and the sizes of the arguments.
-type PyEvent = (String, u64, u64, u64, Vec<Vec<isize>>);
+/// A name, the thread's number, beginning and end in nanoseconds, the sizes of the arguments and of the first result, and the number of
+/// the node that it may have recorded, or that ran.
+type PyEvent = (String, u64, u64, u64, Vec<Vec<isize>>, Vec<isize>, Option<u64>);
+
+/// A time, a thread, the number of the device (none for the host), an address, the bytes, and the sums of allocated and reserved ones.
+type PyMemoryEvent = (u64, u64, Option<u8>, usize, isize, usize, usize);
 
 /// A name, the number of the device, the handle of the stream, the thread and the time at which the work was enqueued, and its beginning
 /// and end.
 type PyDeviceEvent = (&'static str, u8, usize, u64, u64, u64, u64);
 
-/// Starts recording, work of devices too if asked; returns the time.
+/// Starts recording, work of devices and memory too if asked; returns the time.
 #[pyfunction]
-fn _profile_start(shapes: bool, devices: bool) -> u64 {
+fn _profile_start(shapes: bool, devices: bool, memory: bool) -> u64 {
     if devices {
         rushlight_cuda::profile::start(profile::moment);
     }
-    profile::start(shapes)
+    profile::start(shapes, memory)
+}
+
+/// The time and the thread's number, in the clock of events.
+#[pyfunction]
+fn _profile_moment() -> (u64, u64) {
+    let Moment { time, thread } = profile::moment();
+    (time, thread)
+}
+
+/// Ends the record of memory that `_profile_start` began: the changes since then, and how many were dropped.
+#[pyfunction]
+fn _profile_stop_memory(since: u64) -> (Vec<PyMemoryEvent>, usize) {
+    let changes = profile::stop_memory(since);
+    let told = |one: Change| {
+        let device = if let Device::Cuda(index) = one.device { Some(index) } else { None };
+        let Moment { time, thread } = one.moment;
+        (time, thread, device, one.address, one.bytes, one.allocated, one.reserved)
+    };
+    (changes.list.into_iter().map(told).collect(), changes.dropped)
 }
 
 /// Ends the recording of devices that `_profile_start` began: their work since then, after it has run.
@@ -31,15 +56,20 @@ fn _profile_stop_devices(py: Python<'_>, since: u64) -> Vec<PyDeviceEvent> {
     py.detach(|| rushlight_cuda::profile::stop(since)).into_iter().map(told).collect()
 }
 
-/// Ends the recording that `_profile_start` began: the events since then, whether each is an operator, and how many
-/// were dropped.
+/// Ends the recording that `_profile_start` began: the events since then, what each is (an operator is 0, a node of a backward pass 1, a
+/// range of the program 2), and how many were dropped.
 #[pyfunction]
-fn _profile_stop(since: u64) -> (Vec<(PyEvent, bool)>, usize) {
+fn _profile_stop(since: u64) -> (Vec<(PyEvent, u8)>, usize) {
     let taken = profile::stop(since);
     let told = |event: profile::Event| {
         let sizes = event.sizes.iter().map(|sizes| sizes.to_vec()).collect();
-        let is_operator = !matches!(event.name, Name::Given(_));
-        ((event.name.text(), event.thread, event.start, event.end, sizes), is_operator)
+        let kind = match event.name {
+            Name::Operator { .. } => 0,
+            Name::Node(_) => 1,
+            Name::Given(_) => 2,
+        };
+        let result = event.result.to_vec();
+        ((event.name.text(), event.thread, event.start, event.end, sizes, result, event.sequence), kind)
     };
     (taken.events.into_iter().map(told).collect(), taken.dropped)
 }
@@ -72,6 +102,8 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_profile_start, module)?)?;
     module.add_function(wrap_pyfunction!(_profile_stop, module)?)?;
     module.add_function(wrap_pyfunction!(_profile_stop_devices, module)?)?;
+    module.add_function(wrap_pyfunction!(_profile_stop_memory, module)?)?;
+    module.add_function(wrap_pyfunction!(_profile_moment, module)?)?;
     module.add_function(wrap_pyfunction!(_profile_is_on, module)?)?;
     module.add_function(wrap_pyfunction!(_profile_begin, module)?)?;
     module.add_function(wrap_pyfunction!(_profile_end, module)?)

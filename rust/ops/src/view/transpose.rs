@@ -124,8 +124,8 @@ impl Backward for Across {
         "TBackward0"
     }
 
-    fn apply(&self, _call: &BackwardCall<'_>, mut grads: Gradients) -> Result<Gradients> {
-        let gradient = profile::node(&T, || grads.pop().flatten().map(|grad| back(&grad)).transpose());
+    fn apply(&self, call: &BackwardCall<'_>, mut grads: Gradients) -> Result<Gradients> {
+        let gradient = profile::node(&T, call, || grads.pop().flatten().map(|grad| back(&grad)).transpose());
         Ok(Gradients::from_iter([gradient?]))
     }
 

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use rushlight_core::Result;
-use rushlight_core::alloc::{allocate, free};
+use rushlight_core::alloc::{allocate_scratch, free};
 
 /// Sizes are multiples of this.
 const SPACE: usize = 4096;
@@ -21,7 +21,7 @@ struct Buffer {
 impl Buffer {
     fn new(bytes: usize) -> Result<Self> {
         let bytes = bytes.saturating_add(SPACE - 1) / SPACE * SPACE;
-        Ok(Buffer { ptr: allocate(bytes)?, bytes })
+        Ok(Buffer { ptr: allocate_scratch(bytes)?, bytes })
     }
 }
 
