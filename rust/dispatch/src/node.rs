@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use rushlight_autograd::{Backward, BackwardCall, Gradients, Held, InPlace, SavedTensor, Tensor, modes};
+use rushlight_autograd::{Backward, BackwardCall, Gradients, InPlace, Reachable, SavedTensor, Tensor, modes};
 use rushlight_core::{Dims, Error, Result};
 use smallvec::SmallVec;
 
@@ -103,8 +103,13 @@ impl Backward for OperatorNode {
         self.saved_inputs.iter().chain(&self.saved_results).flatten().for_each(|saved| saved.objects(visit));
     }
 
-    fn held(&self, visit: &mut dyn FnMut(Held)) {
-        self.saved_inputs.iter().chain(&self.saved_results).flatten().filter_map(SavedTensor::held).for_each(visit);
+    fn reachable(&self, visit: &mut dyn FnMut(Reachable)) {
+        self.saved_inputs
+            .iter()
+            .chain(&self.saved_results)
+            .flatten()
+            .filter_map(SavedTensor::reachable)
+            .for_each(visit);
     }
 }
 
