@@ -9,7 +9,7 @@ use num_complex::Complex;
 use rushlight_core::Result;
 use rushlight_core::alloc::filled;
 
-use super::{Field, Matrices, Numbers, Part, each, finite, has_nan, schur, with_scratch};
+use super::{Field, Matrices, Part, PerMatrix, each, finite, has_nan, schur, with_scratch};
 
 /// A matrix whose squares would overflow or underflow, scaled near one by a power of two, as in LAPACK.
 struct Scaled<T: Field> {
@@ -69,9 +69,9 @@ impl<T: Field> Scaled<T> {
 pub unsafe fn svd<T: Field>(
     count: usize,
     a: Matrices<T>,
-    s: Numbers<T::Real>,
+    s: PerMatrix<T::Real>,
     vectors: Option<(Matrices<T>, Matrices<T>)>,
-    info: Numbers<i32>,
+    info: PerMatrix<i32>,
 ) -> Result<()> {
     let wanted = match vectors {
         None => ComputeSvdVectors::No,
@@ -137,7 +137,7 @@ fn conjugate<T: Field>(mut matrix: MatMut<T>) {
 pub struct Symmetric<T: Field> {
     /// Only the lower triangles are read.
     pub a: Matrices<T>,
-    pub values: Numbers<T::Real>,
+    pub values: PerMatrix<T::Real>,
     pub vectors: Option<Matrices<T>>,
 }
 
@@ -145,7 +145,7 @@ pub struct Symmetric<T: Field> {
 ///
 /// # Safety
 /// The matrices lie in memory that nothing else accesses.
-pub unsafe fn eigh<T: Field>(count: usize, on: Symmetric<T>, info: Numbers<i32>) -> Result<()> {
+pub unsafe fn eigh<T: Field>(count: usize, on: Symmetric<T>, info: PerMatrix<i32>) -> Result<()> {
     let Symmetric { a, values, vectors } = on;
     let n = a.rows;
     let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
@@ -318,9 +318,9 @@ fn normalise<T: Field>(mut matrix: MatMut<T>) {
 pub unsafe fn eig<T: General>(
     count: usize,
     a: Matrices<T>,
-    values: Numbers<T::Out>,
+    values: PerMatrix<T::Out>,
     vectors: Option<Matrices<T::Out>>,
-    info: Numbers<i32>,
+    info: PerMatrix<i32>,
 ) -> Result<()> {
     each(count, a.rows * a.rows * a.rows * 16, |index| {
         // SAFETY: guaranteed by the caller (see `# Safety`); each matrix is accessed by one thread.

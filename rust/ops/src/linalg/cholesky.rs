@@ -13,7 +13,7 @@ use rushlight_dispatch::{copy, create, op, warn_once};
 
 use super::dense::{
     batch_sizes, by_columns, check_filled, check_inexact, check_info, check_kernel, check_square, count, dense,
-    identities, matrices, numbers, results,
+    identities, matrices, per_matrix, results,
 };
 use super::factors_on_cuda;
 use super::triangular::triangular;
@@ -266,7 +266,7 @@ fn factorise(args: &Args, results: &[Tensor]) -> Result<()> {
         let on = matrices::<T>(factor, &pf);
         let on = if upper { on.transposed() } else { on };
         // SAFETY: results are new and of the sizes from `infer`; both storages are pinned.
-        unsafe { rushlight_cpu::linalg::cholesky(count(factor), on, numbers(infos, &pi, 1)) }
+        unsafe { rushlight_cpu::linalg::cholesky(count(factor), on, per_matrix(infos, &pi, 1)) }
     })?;
     if args.bool(CHECK_ERRORS)? { check_positive("linalg.cholesky_ex", infos) } else { Ok(()) }
 }

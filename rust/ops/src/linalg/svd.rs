@@ -14,7 +14,7 @@ use rushlight_dispatch::{copy, create, op};
 
 use super::dense::{
     batch_sizes, by_columns, by_columns_copy, check_inexact, check_kernel, check_matrix, count, dense, is_tracked,
-    matrices, matrix_sizes, numbers, results, sized, steady,
+    matrices, matrix_sizes, per_matrix, results, sized, steady,
 };
 use super::factors_on_cuda;
 use super::invariance::check_phase;
@@ -195,7 +195,7 @@ fn decompose(args: &Args, results: &[Tensor]) -> Result<()> {
         let pair = vectors.then(|| (matrices::<T>(u, &pu), matrices::<T>(vh, &pv)));
         // SAFETY: results are new and of the sizes from `infer`; all storages are pinned.
         unsafe {
-            rushlight_cpu::linalg::svd(count(&a), matrices::<T>(&a, &pa), numbers(s, &ps, k), pair, numbers(&infos, &pi, 1))
+            rushlight_cpu::linalg::svd(count(&a), matrices::<T>(&a, &pa), per_matrix(s, &ps, k), pair, per_matrix(&infos, &pi, 1))
         }
     })?;
     let list = crate::convert::to_vec::<i32>(&infos)?;
