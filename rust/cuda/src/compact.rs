@@ -8,7 +8,7 @@ use rushlight_core::{DType, Result};
 use crate::card::Card;
 use crate::kernels::type_name;
 use crate::launch::{Kind, THREADS, argument, blocks, launch};
-use crate::program::{Kernel, Program};
+use crate::program::{Kernel, Key, Program};
 
 /// The elements of a block (`CHUNK` in the kernel).
 pub const CHUNK: usize = 16 * THREADS as usize;
@@ -21,7 +21,7 @@ const NUMBERS: usize = 3;
 
 /// A kernel by its index among the names.
 fn kernel(card: &Card, index: usize) -> Result<Kernel> {
-    let program = Program::find(card, ("compact", [0; 8]), NAMES, || {
+    let program = Program::find(card, Key::new("compact", []), NAMES, || {
         r#"#include "compact.cuh"
 using namespace rushlight;
 extern "C" __global__ void count(const u8* mask, i64* counts, u64 count, u64 chunks) {
@@ -114,7 +114,7 @@ pub unsafe fn mark_runs(
     [mut values, mut to]: [u64; 2],
     count: usize,
 ) -> Result<()> {
-    let program = Program::find(card, ("mark_runs", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]), &[c"run"], || {
+    let program = Program::find(card, Key::new("mark_runs", [Kind::Of(dtype).code()]), &[c"run"], || {
         // A bool in memory may be any byte.
         let element = if dtype == DType::Bool { "u8" } else { type_name(dtype) };
         let compute = type_name(dtype.compute());
@@ -154,20 +154,15 @@ pub unsafe fn count_bins(
     count: usize,
     mut bins: Bins,
 ) -> Result<()> {
-    let program = Program::find(
-        card,
-        ("count_bins", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]),
-        &[c"run"],
-        || {
-            let element = type_name(dtype);
-            format!(
-                r#"#include "compact.cuh"
+    let program = Program::find(card, Key::new("count_bins", [Kind::Of(dtype).code()]), &[c"run"], || {
+        let element = type_name(dtype);
+        format!(
+            r#"#include "compact.cuh"
 using namespace rushlight;
 extern "C" __global__ void run(const {element}* values, u64* counts, u64 count, Bins bins) {{ count_bins(values, counts, count, bins); }}
 "#
-            )
-        },
-    )?;
+        )
+    })?;
     let mut count = count as u64;
     let mut arguments = [argument(&mut values), argument(&mut counts), argument(&mut count), argument(&mut bins)];
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.

@@ -159,7 +159,7 @@ fn key(function: Function, memory: &[Memory], inputs: &[Input], wide: bool) -> K
         codes[6] |= u8::from(matches!(input, Input::Number(_))) << n;
     }
     codes[7] = u8::from(wide);
-    (function.name(), codes)
+    Key::new(function.name(), codes)
 }
 
 /// The source of a program.

@@ -55,7 +55,7 @@ pub unsafe fn locate(
     begins: bool,
     mut outside: u64,
 ) -> Result<()> {
-    let program = Program::find(card, ("locate", [0; 8]), &[c"locate"], || {
+    let program = Program::find(card, Key::new("locate", []), &[c"locate"], || {
         r#"#include "indexed.cuh"
 using namespace rushlight;
 extern "C" __global__ void locate(u8* to, const u8* indices, u64 count, Loops<2> loops, i64 size, i64 step, u32 wraps,
@@ -102,7 +102,7 @@ pub unsafe fn read(
     scale: isize,
 ) -> Result<()> {
     let element = Kind::Raw(width as u8);
-    let key: Key = ("indexed_read", [element.code(), 0, 0, 0, 0, 0, 0, 0]);
+    let key = Key::new("indexed_read", [element.code()]);
     let program = Program::find(card, key, &[c"read"], || {
         format!(
             r#"#include "indexed.cuh"
@@ -151,7 +151,7 @@ pub unsafe fn merge(
 ) -> Result<()> {
     let element = if merge == Merge::Replace { Kind::Raw(dtype.size() as u8) } else { Kind::Of(dtype) };
     let compute = if merge == Merge::Replace { element } else { Kind::Of(dtype.compute()) };
-    let key: Key = (merge.name(), [element.code(), 0, 0, 0, 0, 0, 0, 0]);
+    let key = Key::new(merge.name(), [element.code()]);
     let program = Program::find(card, key, &[c"merge"], || {
         format!(
             r#"#include "indexed.cuh"

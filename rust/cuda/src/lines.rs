@@ -56,14 +56,12 @@ impl Accumulation {
     }
 
     /// The type in the source, and what distinguishes the program from others.
-    fn source(self) -> (String, Key) {
+    fn source(self) -> (String, &'static str, [u8; 4]) {
         let name = |dtype: DType| Kind::Of(dtype).name();
         let code = |dtype: DType| Kind::Of(dtype).code();
         let sums = |title: &'static str, dtypes: [DType; 4]| {
             let [element, compute, sum, result] = dtypes.map(name);
-            let codes = dtypes.map(code);
-            let key = [codes[0], codes[1], codes[2], codes[3], 0, 0, 0, 0];
-            (format!("{title}<{element}, {compute}, {sum}, {result}>"), (title, key))
+            (format!("{title}<{element}, {compute}, {sum}, {result}>"), title, dtypes.map(code))
         };
         match self {
             Accumulation::Sum { element, compute, sum, result } => {
@@ -76,12 +74,12 @@ impl Accumulation {
                 sums("CumulativeLogSum", [element, compute, sum, result])
             }
             Accumulation::Best { element, compute, up, first } => {
-                let key = [code(element), code(compute), u8::from(up), u8::from(first), 0, 0, 0, 0];
-                (format!("Best<{}, {}, {up}, {first}>", name(element), name(compute)), ("Best", key))
+                let codes = [code(element), code(compute), u8::from(up), u8::from(first)];
+                (format!("Best<{}, {}, {up}, {first}>", name(element), name(compute)), "Best", codes)
             }
             Accumulation::Recurrence { element, compute } => {
-                let key = [code(element), code(compute), 0, 0, 0, 0, 0, 0];
-                (format!("Recurrence<{}, {}>", name(element), name(compute)), ("Recurrence", key))
+                let codes = [code(element), code(compute), 0, 0];
+                (format!("Recurrence<{}, {}>", name(element), name(compute)), "Recurrence", codes)
             }
         }
     }
@@ -159,11 +157,11 @@ pub unsafe fn accumulate(
 ) -> Result<()> {
     // A thread takes 64 bytes of accumulations, and at most 8 of them.
     let item_bits = (64 / what.size()).min(8).ilog2();
-    let (text, mut key) = what.source();
+    let (text, title, codes) = what.source();
     let along = shape.inner == 1;
     // How many blocks of a multiprocessor share its registers.
     let resident = if along { 4 } else { 3 };
-    key.1[7] = u8::from(each) | u8::from(along) << 1;
+    let key = Key::new(title, codes.into_iter().chain([u8::from(each), u8::from(along)]));
     let program = Program::find(card, key, &[c"results", c"totals", c"joined"], || {
         format!(
             r#"#include "lines.cuh"

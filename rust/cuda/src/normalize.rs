@@ -8,7 +8,7 @@ use rushlight_core::{DType, Result};
 use crate::card::Card;
 use crate::launch::{Kind, THREADS, WARP, argument, blocks, launch};
 use crate::memory::Workspace;
-use crate::program::Program;
+use crate::program::{Key, Program};
 
 /// The elements as `samples` of `groups` of `channels`, each with a `run` of adjacent ones. A group of each sample has a mean and a
 /// variance, or where samples are `pooled` a group of all of them. Without `centred` the mean counts as zero.
@@ -178,7 +178,7 @@ impl Normalize {
         let [element, compute] = [self.dtype, self.compute].map(Kind::Of);
         let names: Vec<&CStr> = kernels.iter().map(|(name, _)| *name).collect();
         let title = names[0].to_str().unwrap_or("normalize");
-        let program = Program::find(card, (title, [element.code(), compute.code(), 0, 0, 0, 0, 0, 0]), &names, || {
+        let program = Program::find(card, Key::new(title, [element.code(), compute.code()]), &names, || {
             source(element.name(), compute.name(), kernels)
         })?;
         let (mut view, mut eps) = (self.view, self.eps);

@@ -169,7 +169,7 @@ fn index_of(n: usize) -> DType {
 }
 
 fn program(card: &Card, dtype: DType, n: usize) -> Result<Program> {
-    let code: Key = ("sort", [Kind::Of(dtype).code(), Kind::Of(index_of(n)).code(), 0, 0, 0, 0, 0, 0]);
+    let code = Key::new("sort", [Kind::Of(dtype).code(), Kind::Of(index_of(n)).code()]);
     Program::find(card, code, &[c"whole", c"count", c"move", c"take"], || {
         let [element, key, index] = [dtype, key_of(dtype), index_of(n)].map(type_name);
         let raw = Kind::Raw(dtype.size() as u8).name();

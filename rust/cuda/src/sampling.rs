@@ -8,7 +8,7 @@ use crate::card::Card;
 use crate::kernels::type_name;
 use crate::launch::{Kind, argument, blocks, launch};
 use crate::pool::Axis;
-use crate::program::Program;
+use crate::program::{Key, Program};
 
 /// Items, channels, elements of a plane, points, and elements mixed for each point.
 #[repr(C)]
@@ -44,7 +44,7 @@ pub unsafe fn mix(
     mut out: u64,
     mut sizes: Sizes,
 ) -> Result<()> {
-    let key = ("mix", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]);
+    let key = Key::new("mix", [Kind::Of(dtype).code()]);
     let program = Program::find(card, key, &[c"at", c"spread", c"meet"], || {
         let (element, compute) = (type_name(dtype), type_name(dtype.compute()));
         format!(
@@ -104,7 +104,7 @@ pub unsafe fn taps(
     count: usize,
     mut sizes: LineSizes,
 ) -> Result<()> {
-    let key = ("taps", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]);
+    let key = Key::new("taps", [Kind::Of(dtype).code()]);
     let program = Program::find(card, key, &[c"at", c"spread"], || {
         let (element, compute) = (type_name(dtype), type_name(dtype.compute()));
         format!(
@@ -151,7 +151,7 @@ pub unsafe fn unfold(
     axes: &[WindowDim; 2],
 ) -> Result<()> {
     let element = Kind::Raw(width as u8);
-    let program = Program::find(card, ("unfold", [element.code(), 0, 0, 0, 0, 0, 0, 0]), &[c"run"], || {
+    let program = Program::find(card, Key::new("unfold", [element.code()]), &[c"run"], || {
         format!(
             r#"#include "sampling.cuh"
 using namespace rushlight;
@@ -181,7 +181,7 @@ pub unsafe fn fold(
     count: usize,
     axes: &[WindowDim; 2],
 ) -> Result<()> {
-    let program = Program::find(card, ("fold", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]), &[c"run"], || {
+    let program = Program::find(card, Key::new("fold", [Kind::Of(dtype).code()]), &[c"run"], || {
         let (element, compute) = (type_name(dtype), type_name(dtype.compute()));
         format!(
             r#"#include "sampling.cuh"

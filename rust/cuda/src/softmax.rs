@@ -40,11 +40,8 @@ pub unsafe fn softmax(card: &Card, stream: StreamId, what: Softmax, operands: [u
     let [to, first, second] = what.dtypes.map(Kind::Of);
     let compute = Kind::Of(what.compute);
     let title = if what.backward { "SoftmaxBackward" } else { "SoftmaxForward" };
-    let codes = [compute, to, first, second].map(Kind::code);
-    let key: Key = (
-        title,
-        [codes[0], codes[1], codes[2], codes[3], u8::from(what.logarithm), deep as u8, threads.ilog2() as u8, 0],
-    );
+    let variant = [u8::from(what.logarithm), deep as u8, threads.ilog2() as u8];
+    let key = Key::new(title, [compute, to, first, second].map(Kind::code).into_iter().chain(variant));
     let program = Program::find(card, key, &[c"softmax"], || {
         format!(
             r#"#include "softmax.cuh"
