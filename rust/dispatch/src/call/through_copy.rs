@@ -55,12 +55,12 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
     match target {
         Target::Fresh => Err(Error::runtime(format!("{} has no way to run", op.name))),
         Target::InPlace => {
-            let own = args.tensor(Arg::FIRST)?;
-            check_writable(own)?;
+            let input = args.tensor(Arg::FIRST)?;
+            check_writable(input)?;
             if let Some(check) = op.check_target {
                 check(args)?;
             }
-            op.out.check_known(args, own.dtype())?;
+            op.out.check_known(args, input.dtype())?;
             if let Implementation::CompositeImplicit(body) = op.implementation {
                 // Tensors that the parts save must not be overwritten.
                 let recorded = modes::recording() && args.each_tensor().any(|(_, tensor)| tensor.is_tracked());
@@ -69,23 +69,23 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
                 }
                 let mut args = args.clone();
                 if recorded {
-                    args.set(Arg::FIRST, Value::Own(primitives()?.clone.tensor([own.into()])?));
+                    args.set(Arg::FIRST, Value::Own(primitives()?.clone.tensor([input.into()])?));
                 }
                 let result = body(&args)?.into_tensor()?;
-                fit_in_place(op, own, result.sizes())?;
-                check_in_place(op, own, &result.layout().sizes, result.dtype())?;
-                (primitives()?.copy_)(own, &result)?;
-                return Ok(Output::Tensor(own.clone()));
+                fit_in_place(op, input, result.sizes())?;
+                check_in_place(op, input, &result.layout().sizes, result.dtype())?;
+                (primitives()?.copy_)(input, &result)?;
+                return Ok(Output::Tensor(input.clone()));
             }
             let change = node::InPlaceCall::begin(args)?;
             let result = {
                 let _off = GradMode::new(false);
                 let own_dtype = matches!(op.out.accepts, Accepts::Requested) && asks_no_dtype(args);
-                let args = if own_dtype { op.out.towards(args, own)? } else { args.clone() };
+                let args = if own_dtype { op.out.towards(args, input)? } else { args.clone() };
                 resolve_all(args)?.call()?.into_tensor()?
             };
-            check_in_place(op, own, &result.layout().sizes, result.dtype())?;
-            copy::copy(own, &result)?;
+            check_in_place(op, input, &result.layout().sizes, result.dtype())?;
+            copy::copy(input, &result)?;
             change.finish()
         }
         Target::Out([out]) if let Some(kernel) = direct_kernel(args, out) => {

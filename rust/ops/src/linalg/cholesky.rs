@@ -103,14 +103,14 @@ pub static CHOLESKY_OLD: Operator = Operator {
         warn_once!(
             "torch.cholesky is deprecated in favor of torch.linalg.cholesky and will be removed in a future PyTorch release.\nL = torch.cholesky(A)\nshould be replaced with\nL = torch.linalg.cholesky(A)\nand\nU = torch.cholesky(A, upper=True)\nshould be replaced with\nU = torch.linalg.cholesky(A).mH\nThis transform will produce equivalent results for all valid (symmetric positive definite) inputs.",
         )?;
-        let own = args.tensor(INPUT)?;
+        let input = args.tensor(INPUT)?;
         // torch returns a matrix without elements before it looks at its sizes and dtype.
-        let factor = match own.numel() {
-            0 => op!(crate::convert::CLONE, own, "contiguous_format"),
+        let factor = match input.numel() {
+            0 => op!(crate::convert::CLONE, input, "contiguous_format"),
             _ => {
-                check_square("cholesky", own)?;
-                check_kernel("cholesky_cpu", own)?;
-                checked(own, args.bool(UPPER)?, "cholesky")
+                check_square("cholesky", input)?;
+                check_kernel("cholesky_cpu", input)?;
+                checked(input, args.bool(UPPER)?, "cholesky")
             }
         };
         factor.map(Output::Tensor)

@@ -120,8 +120,8 @@ pub static SVD_OLD: Operator = Operator {
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
-        if own.rank() < 2 {
+        let input = args.tensor(INPUT)?;
+        if input.rank() < 2 {
             return Err(Error::runtime(format!(
                 "linalg.svd: input should have at least 2 dimensions, but has {} dimensions instead",
                 args.tensor(INPUT)?.rank()
@@ -129,12 +129,12 @@ pub static SVD_OLD: Operator = Operator {
         }
         let (some, vectors) = (args.bool(SOME)?, args.bool(COMPUTE_UV)?);
         if vectors {
-            let [u, s, vh] = results(SVD_KERNEL.call([own.into(), (!some).into()])?)?;
+            let [u, s, vh] = results(SVD_KERNEL.call([input.into(), (!some).into()])?)?;
             return Ok(Output::Tuple(vec![u, s, Expr::from(vh).adjoint().done()?]));
         }
-        let [m, n] = matrix_sizes(own);
-        let s = singular_values(own, None)?;
-        let zeros = |size| create::zeros(&sized(own, &[size, size]), own.dtype(), own.device());
+        let [m, n] = matrix_sizes(input);
+        let s = singular_values(input, None)?;
+        let zeros = |size| create::zeros(&sized(input, &[size, size]), input.dtype(), input.device());
         // torch's V is the transposed Vh.
         let v = op!(TRANSPOSE, &zeros(n)?, -2i64, -1i64)?;
         Ok(Output::Tuple(vec![zeros(m)?, s, v]))

@@ -20,8 +20,8 @@ use crate::sparse::parts::{build as build_coo, entries};
 const BASE: Operator = Operator { dtypes: DTypes::ALL, sparse: Sparse::Supported, ..Operator::BASE };
 
 /// The prefix of torch's errors for conversions of a tensor.
-fn converter(own: &Tensor) -> &'static str {
-    match (own.compressed_parts(), own.is_sparse()) {
+fn converter(input: &Tensor) -> &'static str {
+    match (input.compressed_parts(), input.is_sparse()) {
         (Some(_), _) => "sparse_compressed_to_sparse",
         (None, true) => "sparse_coo_to_sparse",
         (None, false) => "dense_to_sparse",
@@ -31,20 +31,20 @@ fn converter(own: &Tensor) -> &'static str {
 /// The tensor in another layout, with torch's checks of the arguments. Errors name the called method, `to_sparse` or one
 /// of a layout.
 pub fn to_layout(
-    own: &Tensor,
+    input: &Tensor,
     called: &str,
     layout: &str,
     blocksize: Option<&[i64]>,
     dense_dim: Option<i64>,
 ) -> Result<Tensor> {
-    let (from, to) = (own.layout_name(), layout_in_errors(layout));
-    let name = match (own.compressed_parts(), own.is_sparse()) {
+    let (from, to) = (input.layout_name(), layout_in_errors(layout));
+    let name = match (input.compressed_parts(), input.is_sparse()) {
         (Some(_), _) => format!("sparse_compressed_{called}"),
         (None, true) if called == "to_sparse" => format!("sparse_coo_{called}"),
         (None, true) => format!("coo_{called}"),
         (None, false) => format!("dense_{called}"),
     };
-    if own.is_sparse() && dense_dim.is_some() {
+    if input.is_sparse() && dense_dim.is_some() {
         let name = if from == to { called } else { &name };
         return Err(Error::runtime(format!(
             "{name}: conversion from {from} to {to} with dense_dim argument given is not supported"
@@ -52,21 +52,21 @@ pub fn to_layout(
     }
     let Some(format) = CompressedFormat::named(layout) else {
         if blocksize.is_some() {
-            return Err(with_argument(own, to, "with blocksize"));
+            return Err(with_argument(input, to, "with blocksize"));
         }
-        return match (layout, own.is_sparse()) {
-            ("strided", true) => op!(TO_DENSE, own),
-            ("strided", false) => Ok(own.clone()),
-            (_, true) if own.parts().is_some() => Ok(own.clone()),
-            (_, true) => op!(CONVERTED, own, layout),
+        return match (layout, input.is_sparse()) {
+            ("strided", true) => op!(TO_DENSE, input),
+            ("strided", false) => Ok(input.clone()),
+            (_, true) if input.parts().is_some() => Ok(input.clone()),
+            (_, true) => op!(CONVERTED, input, layout),
             (_, false) => {
                 let dense_dims = dense_dim.unwrap_or(0);
-                op!(TO_SPARSE, own, Value::Int(own.rank() as i64 - dense_dims))
+                op!(TO_SPARSE, input, Value::Int(input.rank() as i64 - dense_dims))
             }
         };
     };
     if format.blocks != blocksize.is_some() {
-        return Err(with_argument(own, to, if format.blocks { "without blocksize" } else { "with blocksize" }));
+        return Err(with_argument(input, to, if format.blocks { "without blocksize" } else { "with blocksize" }));
     }
     if let Some(block) = blocksize {
         if block.len() != 2 {
@@ -82,7 +82,7 @@ pub fn to_layout(
             )));
         }
     }
-    if let Some(held) = own.compressed_parts() {
+    if let Some(held) = input.compressed_parts() {
         let same_format = held.format == format;
         let block: Vec<i64> = held.block().iter().map(|&size| size as i64).collect();
         if held.format.blocks && !format.blocks {
@@ -97,7 +97,7 @@ pub fn to_layout(
             )));
         }
         if same_format {
-            return Ok(own.clone());
+            return Ok(input.clone());
         }
         if !held.format.blocks && format.blocks && held.batch_dims() > 0 {
             return Err(Error::runtime(format!(
@@ -105,17 +105,17 @@ pub fn to_layout(
             )));
         }
     }
-    if own.parts().is_some_and(|held| held.indices.sizes()[0] != 2) {
+    if input.parts().is_some_and(|held| held.indices.sizes()[0] != 2) {
         return Err(Error::runtime(format!(
             "{name}: conversion from {from} to {to} for input tensors with sparse_dim()!=2 is not supported"
         )));
     }
-    if !own.is_sparse() {
-        let most = own.rank() as i64 - 2;
+    if !input.is_sparse() {
+        let most = input.rank() as i64 - 2;
         if most < 0 {
             return Err(Error::index(format!(
                 "{name}: expected a tensor of two dimensions or more, got {}",
-                own.rank()
+                input.rank()
             )));
         }
         if let Some(dims) = dense_dim.filter(|dims| !(0..=most).contains(dims)) {
@@ -124,12 +124,12 @@ pub fn to_layout(
             )));
         }
     }
-    let batch_dims = own.compressed_parts().map_or_else(
-        || if own.is_sparse() { 0 } else { own.rank() - 2 - dense_dim.unwrap_or(0) as usize },
+    let batch_dims = input.compressed_parts().map_or_else(
+        || if input.is_sparse() { 0 } else { input.rank() - 2 - dense_dim.unwrap_or(0) as usize },
         |held| held.batch_dims(),
     );
     if let Some(&[height, width]) = blocksize {
-        let (rows, columns) = (own.sizes()[batch_dims] as i64, own.sizes()[batch_dims + 1] as i64);
+        let (rows, columns) = (input.sizes()[batch_dims] as i64, input.sizes()[batch_dims + 1] as i64);
         if rows % height != 0 || columns % width != 0 {
             return Err(Error::runtime(format!(
                 "{name}: tensor sparse size ({rows},{columns}) must be divisible by given blocksize ({height},{width})"
@@ -137,17 +137,17 @@ pub fn to_layout(
         }
     }
     let blocksize = blocksize.map_or(Value::None, Value::from);
-    if own.is_sparse() {
-        op!(CONVERTED, own, layout, blocksize)
+    if input.is_sparse() {
+        op!(CONVERTED, input, layout, blocksize)
     } else {
-        op!(TO_COMPRESSED, own, layout, blocksize, batch_dims as i64)
+        op!(TO_COMPRESSED, input, layout, blocksize, batch_dims as i64)
     }
 }
 
 #[cold]
-fn with_argument(own: &Tensor, to: &str, argument: &str) -> Error {
-    let from = own.layout_name();
-    let name = if from == to { "to_sparse" } else { converter(own) };
+fn with_argument(input: &Tensor, to: &str, argument: &str) -> Error {
+    let from = input.layout_name();
+    let name = if from == to { "to_sparse" } else { converter(input) };
     Error::runtime(format!("{name}: conversion from {from} to {to} {argument} argument given is not supported"))
 }
 
@@ -164,12 +164,12 @@ pub static TO_COMPRESSED: Operator = Operator {
     name: "_to_sparse_compressed",
     signature: "(Tensor self, str layout, int[]? blocksize=None, int batch_dims=0) -> Tensor",
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
-        let own = args.tensor(INPUT)?.detach();
+        let input = args.tensor(INPUT)?.detach();
         let format = format_named(args.optional_str(LAYOUT).unwrap_or_default())?;
         let (batch_dims, block) = (args.int(BATCH_DIMS)? as usize, block_of(args, BLOCKSIZE));
-        let held = op!(TO_SPARSE, &own, Value::Int(batch_dims as i64 + 2))?;
+        let held = op!(TO_SPARSE, &input, Value::Int(batch_dims as i64 + 2))?;
         let held = entries(&held, "to_sparse")?;
-        build(own.sizes(), compress(&held, own.sizes(), format, batch_dims, block)?).map(Output::Tensor)
+        build(input.sizes(), compress(&held, input.sizes(), format, batch_dims, block)?).map(Output::Tensor)
     })),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         Expr::new(d.grad().done().and_then(|grad| dense(&grad)))
@@ -184,14 +184,14 @@ pub static CONVERTED: Operator = Operator {
     name: "_to_sparse_layout",
     signature: "(Tensor self, str layout, int[]? blocksize=None) -> Tensor",
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
-        let own = args.tensor(INPUT)?;
+        let input = args.tensor(INPUT)?;
         let layout = args.optional_str(LAYOUT).unwrap_or_default();
-        let batch_dims = own.compressed_parts().map_or(0, |held| held.batch_dims());
-        let held = entries(own, "to_sparse")?;
+        let batch_dims = input.compressed_parts().map_or(0, |held| held.batch_dims());
+        let held = entries(input, "to_sparse")?;
         let Some(format) = CompressedFormat::named(layout) else {
-            return build_coo(own.sizes(), (*held).clone()).map(Output::Tensor);
+            return build_coo(input.sizes(), (*held).clone()).map(Output::Tensor);
         };
-        build(own.sizes(), compress(&held, own.sizes(), format, batch_dims, block_of(args, BLOCKSIZE))?)
+        build(input.sizes(), compress(&held, input.sizes(), format, batch_dims, block_of(args, BLOCKSIZE))?)
             .map(Output::Tensor)
     })),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
@@ -203,16 +203,16 @@ pub static CONVERTED: Operator = Operator {
 };
 
 /// A gradient in the layout of the sparse tensor that it belongs to.
-pub fn in_layout_of(grad: &Tensor, own: &Tensor) -> Result<Tensor> {
-    if grad.layout_name() == own.layout_name() {
+pub fn in_layout_of(grad: &Tensor, input: &Tensor) -> Result<Tensor> {
+    if grad.layout_name() == input.layout_name() {
         return Ok(grad.clone());
     }
-    let Some(held) = own.compressed_parts() else {
+    let Some(held) = input.compressed_parts() else {
         return if grad.is_sparse() { op!(CONVERTED, grad, "sparse_coo") } else { op!(TO_SPARSE, grad) };
     };
     let block: Vec<i64> = held.block().iter().map(|&size| size as i64).collect();
     let block = if held.format.blocks { Value::from(&*block) } else { Value::None };
-    if grad.is_sparse() && grad.compressed_parts().is_none_or(|own| own.batch_dims() == held.batch_dims()) {
+    if grad.is_sparse() && grad.compressed_parts().is_none_or(|input| input.batch_dims() == held.batch_dims()) {
         return op!(CONVERTED, grad, held.format.name(), block);
     }
     op!(TO_COMPRESSED, &dense(grad)?, held.format.name(), block, held.batch_dims() as i64)
