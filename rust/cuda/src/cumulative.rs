@@ -1,4 +1,4 @@
-//! Cumulative results along lines, and results of whole lines. The kernels are `lines.cuh`.
+//! Cumulative results along lines, and results of whole lines. The kernels are `cumulative.cuh`.
 
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::{DType, Result};
@@ -87,7 +87,7 @@ impl Accumulation {
 
 /// The shape of operands: `outer` blocks of `n` times `inner` elements.
 #[derive(Clone, Copy)]
-pub struct Shape {
+pub struct Lines {
     pub outer: usize,
     pub n: usize,
     pub inner: usize,
@@ -111,8 +111,8 @@ struct LineShape {
 
 impl LineShape {
     /// Lines in one piece each if `whole`, or if there are enough of them.
-    fn new(shape: Shape, item_bits: u32, whole: bool) -> LineShape {
-        let Shape { outer, n, inner } = shape;
+    fn new(shape: Lines, item_bits: u32, whole: bool) -> LineShape {
+        let Lines { outer, n, inner } = shape;
         let lines = outer * inner;
         // Neighbouring threads take neighbouring elements: those of a line, or of up to 32 lines that are adjacent.
         let beside = inner.next_power_of_two().min(32);
@@ -152,7 +152,7 @@ pub unsafe fn accumulate(
     stream: StreamId,
     what: Accumulation,
     operands: [u64; 4],
-    shape: Shape,
+    shape: Lines,
     each: bool,
 ) -> Result<()> {
     // A thread takes 64 bytes of accumulations, and at most 8 of them.
@@ -164,7 +164,7 @@ pub unsafe fn accumulate(
     let key = Key::new(title, codes.into_iter().chain([u8::from(each), u8::from(along)]));
     let program = Program::find(card, key, &[c"results", c"totals", c"joined"], || {
         format!(
-            r#"#include "lines.cuh"
+            r#"#include "cumulative.cuh"
 using namespace rushlight;
 typedef {text} What;
 typedef rushlight::Lines<What, {item_bits}, {each}, {along}> Rows;
@@ -188,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) joined(LineOperands operan
         // SAFETY: guaranteed by the caller; the arguments have the types of the program.
         return unsafe { launch(card, program.kernel(RESULTS), grid, stream, &mut arguments) };
     }
-    let pieces = Shape { outer: shape.outer * shape.inner, n: lines.pieces as usize, inner: 1 };
+    let pieces = Lines { outer: shape.outer * shape.inner, n: lines.pieces as usize, inner: 1 };
     let totals = Workspace::new(card.index, stream, pieces.outer * pieces.n * what.size())?;
     before = totals.pointer().addr() as u64;
     let mut arguments = [argument(&mut pointers), argument(&mut lines), argument(&mut before)];

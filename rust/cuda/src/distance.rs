@@ -1,4 +1,4 @@
-//! Distances between the rows of matrices, and their gradients. The kernels are `pairs.cuh`.
+//! Distances between the rows of matrices, and their gradients. The kernels are `distance.cuh`.
 
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::{DType, Result};
@@ -45,7 +45,7 @@ fn program(card: &Card, norm: Norm, dtype: DType) -> Result<Program> {
     Program::find(card, key, &[c"between", c"gradient"], || {
         let (norm, element) = (norm.name(), type_name(dtype));
         format!(
-            r#"#include "pairs.cuh"
+            r#"#include "distance.cuh"
 using namespace rushlight;
 extern "C" __global__ void between(const {element}* rows, const {element}* columns, {element}* out, u64 count, PairSizes sizes,
                                    u32 pairs) {{

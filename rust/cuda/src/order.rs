@@ -4,9 +4,9 @@ use rushlight_core::device_memory::StreamId;
 use rushlight_core::{DType, Result};
 
 use crate::card::Card;
+use crate::cumulative::{self, Accumulation, Lines};
 use crate::kernels::type_name;
 use crate::launch::{Kind, THREADS, argument, blocks, launch};
-use crate::lines::{self, Accumulation, Shape};
 use crate::memory::Workspace;
 use crate::program::{Key, Program};
 
@@ -147,11 +147,11 @@ unsafe fn sort_by_bytes(
         };
         let mut arguments = [argument(&mut digits)];
         let sum = Accumulation::Sum { element: index, compute: index, sum: index, result: index };
-        let (row, own) = (Shape { outer: lines, n: DIGITS * tiles, inner: 1 }, start(0));
+        let (row, own) = (Lines { outer: lines, n: DIGITS * tiles, inner: 1 }, start(0));
         // SAFETY: as above; every buffer has room for an integer of each element, and the counts for those of all tiles.
         unsafe {
             launch(card, program.kernel(COUNT), grid, stream, &mut arguments)?;
-            lines::accumulate(card, stream, sum, [own, 0, own, 0], row, true)?;
+            cumulative::accumulate(card, stream, sum, [own, 0, own, 0], row, true)?;
             launch(card, program.kernel(MOVE), grid, stream, &mut arguments)?;
         }
     }

@@ -6,9 +6,9 @@ use rushlight_core::device_memory::StreamId;
 use rushlight_core::{DType, Result};
 
 use crate::card::Card;
+use crate::cumulative::Lines;
 use crate::kernels::type_name;
 use crate::launch::{Kind, argument, blocks, launch};
-use crate::lines::Shape;
 use crate::program::{Kernel, Key, Program};
 
 const NAMES: &[&CStr] = &[c"positions", c"members", c"middle", c"mode"];
@@ -132,7 +132,7 @@ pub unsafe fn pick(
     stream: StreamId,
     dtype: DType,
     [mut elements, mut places, mut to]: [u64; 3],
-    shape: Shape,
+    shape: Lines,
     pick: Pick,
 ) -> Result<()> {
     let (mut lines, mut n, mut inner) = ((shape.outer * shape.inner) as u64, shape.n as u64, shape.inner as u64);

@@ -4,8 +4,8 @@ use rushlight_core::device_memory::StreamId;
 use rushlight_core::{DType, Result};
 
 use crate::card::Card;
+use crate::cumulative::Lines;
 use crate::launch::{Kind, THREADS, WARP, argument, blocks, launch};
-use crate::lines::Shape;
 use crate::program::{Key, Program};
 
 /// What is computed, with or without the logarithm, and the dtypes: of the arithmetic, the result, the first operand (the input or
@@ -27,7 +27,7 @@ const BLOCK: usize = THREADS as usize;
 ///
 /// # Safety
 /// The operands are row-major, of this shape and these dtypes, and held for the stream.
-pub unsafe fn softmax(card: &Card, stream: StreamId, what: Softmax, operands: [u64; 3], shape: Shape) -> Result<()> {
+pub unsafe fn softmax(card: &Card, stream: StreamId, what: Softmax, operands: [u64; 3], shape: Lines) -> Result<()> {
     let [mut out, mut x, mut y] = operands;
     let (mut lines, mut n, mut inner) = ((shape.outer * shape.inner) as u64, shape.n as u64, shape.inner as u64);
     let kept = |group: usize| shape.n.div_ceil(group).next_power_of_two();

@@ -5,7 +5,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Layout, Result};
 use rushlight_cpu::nn::interpolate::{Sizes, meet, mix, spread};
-use rushlight_cuda::sampling::{self, Mix};
+use rushlight_cuda::interpolate::{self, Mix};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, plain_workplace, settle, workplace};
 use rushlight_dispatch::operator::{
@@ -89,9 +89,9 @@ fn on_cuda(
     let (from, at, to) = (held.addresses([&a, &b])?, held.address(&indices)?, held.address(&place)?);
     let order = held.optional(order.as_ref())?;
     let [items, channels, area] = [sizes.items, sizes.channels, sizes.area].map(|size| size as u64);
-    let sizes = sampling::Sizes { items, channels, area, places: sizes.places as u64, taps: sizes.taps as u64 };
+    let sizes = interpolate::Sizes { items, channels, area, places: sizes.places as u64, taps: sizes.taps as u64 };
     // SAFETY: row-major operands of the sizes that were inferred, held for the stream; the kernels check the indices.
-    unsafe { sampling::mix(held.card, held.stream, dtype, form(from, at, order), to, sizes)? };
+    unsafe { interpolate::mix(held.card, held.stream, dtype, form(from, at, order), to, sizes)? };
     settle(&place, result)
 }
 

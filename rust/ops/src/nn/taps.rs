@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Layout, Result};
 use rushlight_cpu::nn::taps::{Sizes, mix, spread};
-use rushlight_cuda::sampling;
+use rushlight_cuda::taps;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::op;
 use rushlight_dispatch::operands::{plain, plain_workplace, settle, workplace};
@@ -199,7 +199,7 @@ fn run_on_cuda(args: &Args, area: &[isize], result: &Tensor, spreads: bool) -> R
     let mut held = Held::on(&target)?;
     let operands = held.addresses([&input, &indices, &weights])?;
     let (to, order) = (held.address(&target)?, held.optional(order.as_ref())?);
-    let sizes = sampling::LineSizes {
+    let sizes = taps::Sizes {
         inner: sizes.inner as u64,
         area: sizes.area as u64,
         places: sizes.places as u64,
@@ -207,7 +207,7 @@ fn run_on_cuda(args: &Args, area: &[isize], result: &Tensor, spreads: bool) -> R
     };
     let count = result.numel();
     // SAFETY: row-major operands of the sizes that were inferred, held for the stream; the kernels check the indices.
-    unsafe { sampling::taps(held.card, held.stream, dtype, operands, spreads.then_some(order), to, count, sizes)? };
+    unsafe { taps::taps(held.card, held.stream, dtype, operands, spreads.then_some(order), to, count, sizes)? };
     settle(&target, result)
 }
 

@@ -10,7 +10,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::alloc::{filled, list};
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar};
-use rushlight_cuda::compact::Bins;
+use rushlight_cuda::counts::Bins;
 use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{copy, create, op};
 

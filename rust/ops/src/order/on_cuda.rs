@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Layout, Result, Scalar};
-use rushlight_cuda::compact;
 use rushlight_cuda::order;
 use rushlight_cuda::search::{self, Pick, Search};
+use rushlight_cuda::unique;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, plain_workplace, settle};
 use rushlight_dispatch::value::{Ints, sizes_value};
@@ -160,7 +160,7 @@ pub fn distinct(input: &Tensor, sorted: bool, inverse: bool, counts: bool) -> Re
         let mut held = Held::on(&elements)?;
         let operands = held.addresses([&elements, &starts])?;
         // SAFETY: dense operands of as many elements, held for the stream.
-        unsafe { compact::mark_runs(held.card, held.stream, elements.dtype(), operands, count)? };
+        unsafe { unique::mark_runs(held.card, held.stream, elements.dtype(), operands, count)? };
     }
     let firsts = nonzero::positions(&starts)?;
     let empty = || create::empty(&[0], DType::I64, input.device());

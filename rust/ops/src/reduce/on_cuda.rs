@@ -3,20 +3,20 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::DimSet;
 use rushlight_core::{DType, Result};
-use rushlight_cuda::lines::{self, Accumulation, Shape};
+use rushlight_cuda::cumulative::{self, Accumulation, Lines};
 use rushlight_cuda::softmax::{self, Softmax};
 use rushlight_dispatch::operands::{lines as lines_of, plain, plain_workplace, settle};
 
 use crate::held::Held;
 
 /// The shape of a tensor as lines along a dimension.
-pub fn shape(tensor: &Tensor, dim: usize) -> Shape {
+pub fn shape(tensor: &Tensor, dim: usize) -> Lines {
     let lines = lines_of(tensor, dim);
-    Shape { outer: lines.outer, n: lines.n, inner: lines.inner }
+    Lines { outer: lines.outer, n: lines.n, inner: lines.inner }
 }
 
 /// Accumulates lines of row-major inputs of one shape into row-major results, of which the first may be missing.
-fn run(what: Accumulation, results: [Option<&Tensor>; 2], inputs: &[&Tensor], shape: Shape, each: bool) -> Result<()> {
+fn run(what: Accumulation, results: [Option<&Tensor>; 2], inputs: &[&Tensor], shape: Lines, each: bool) -> Result<()> {
     if shape.outer * shape.n * shape.inner == 0 {
         return Ok(());
     }
@@ -28,7 +28,7 @@ fn run(what: Accumulation, results: [Option<&Tensor>; 2], inputs: &[&Tensor], sh
         held.optional(inputs.get(1).copied())?,
     ];
     // SAFETY: operands are row-major and of one shape, and their storages are held for the stream.
-    unsafe { lines::accumulate(held.card, held.stream, what, operands, shape, each) }
+    unsafe { cumulative::accumulate(held.card, held.stream, what, operands, shape, each) }
 }
 
 /// The dtype in which results of a dtype are accumulated.
@@ -86,7 +86,7 @@ pub fn cumulative_best(input: &Tensor, dim: usize, results: &[Tensor], up: bool)
 pub fn best(input: &Tensor, dims: DimSet, results: &[Tensor], up: bool) -> Result<()> {
     let source = plain(input, input.dtype())?;
     let shape = match dims {
-        DimSet::All => Shape { outer: 1, n: input.numel(), inner: 1 },
+        DimSet::All => Lines { outer: 1, n: input.numel(), inner: 1 },
         _ => shape(input, dims.first()),
     };
     let what = Accumulation::Best { element: input.dtype(), compute: input.dtype().compute(), up, first: true };

@@ -1,5 +1,7 @@
 //! Lengths, distances and angles of vectors.
 
+pub mod primitives;
+
 use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::broadcast;
 use rushlight_core::{DType, Dims, Error, Result};
@@ -9,7 +11,7 @@ use rushlight_dispatch::operator::{Autocast, DTypes, Derivative, Implementation,
 use rushlight_dispatch::value::{Ints, Output};
 use rushlight_dispatch::{handled, op, value};
 
-use super::pairs::{CDIST_ROWS, PDIST_ROWS, has_kernel};
+use self::primitives::{CDIST_ROWS, PDIST_ROWS, has_kernel};
 use crate::create::c_text;
 use crate::expr_ext::ExprExt;
 use crate::pointwise::clamp::{CLAMP_MAX, CLAMP_MIN};

@@ -3,7 +3,7 @@
 use rushlight_autograd::{Tensor, modes};
 use rushlight_core::{DType, Device, Dims, Error, Result, dispatch};
 use rushlight_cpu::nn::distance::{self, Norm, Sizes};
-use rushlight_cuda::pairs;
+use rushlight_cuda::distance as cuda;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::op;
 use rushlight_dispatch::operands::plain;
@@ -54,15 +54,15 @@ fn sizes(rows: &Tensor, columns: &Tensor) -> Result<Sizes> {
 }
 
 /// The rule and the sizes of the kernels for CUDA devices.
-fn for_cuda(norm: Norm, sizes: Sizes) -> (pairs::Norm, pairs::Sizes) {
+fn for_cuda(norm: Norm, sizes: Sizes) -> (cuda::Norm, cuda::Sizes) {
     let rule = match norm {
-        Norm::Count => pairs::Norm::Count,
-        Norm::Sum => pairs::Norm::Sum,
-        Norm::Euclid => pairs::Norm::Euclid,
-        Norm::Greatest => pairs::Norm::Greatest,
+        Norm::Count => cuda::Norm::Count,
+        Norm::Sum => cuda::Norm::Sum,
+        Norm::Euclid => cuda::Norm::Euclid,
+        Norm::Greatest => cuda::Norm::Greatest,
     };
     let [batch, rows, others, width] = [sizes.batch, sizes.rows, sizes.others, sizes.width].map(|size| size as u64);
-    (rule, pairs::Sizes { batch, rows, others, width })
+    (rule, cuda::Sizes { batch, rows, others, width })
 }
 
 /// The distances of rows from columns, or with `paired` of each row from those after it.
@@ -81,7 +81,7 @@ fn between_on_cuda(
     let mut held = Held::on(&rows)?;
     let operands = held.addresses([&rows, &columns, result])?;
     // SAFETY: row-major operands of checked sizes, held for the stream; the result is new.
-    unsafe { pairs::between(held.card, held.stream, (norm, rows.dtype()), operands, sizes, paired) }
+    unsafe { cuda::between(held.card, held.stream, (norm, rows.dtype()), operands, sizes, paired) }
 }
 
 /// The gradients of rows from weights, rows, columns and distances.
@@ -96,7 +96,7 @@ fn gradient_on_cuda(norm: Norm, sizes: Sizes, operands: [&Tensor; 4], result: &T
     let mut held = Held::on(result)?;
     let (from, to) = (held.addresses(own.each_ref())?, held.address(result)?);
     // SAFETY: row-major operands of checked sizes, held for the stream; the result is new.
-    unsafe { pairs::gradient(held.card, held.stream, (norm, dtype), from, to, sizes, paired) }
+    unsafe { cuda::gradient(held.card, held.stream, (norm, dtype), from, to, sizes, paired) }
 }
 
 /// Operands in row-major memory, whose pointers are valid during the body.
