@@ -6,7 +6,7 @@ use rushlight_core::{Dims, Result};
 
 use super::batched_call::effective_rule;
 use super::physical::all_logical;
-use crate::call::operands::common_dtype_of;
+use crate::call::pointwise_operands::common_dtype_of;
 use crate::copy;
 use crate::operator::{Args, BatchRule, BatchedCall, Implementation, Operator, Promote};
 use crate::primitives::primitives;
