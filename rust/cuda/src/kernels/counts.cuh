@@ -3,6 +3,7 @@
 #pragma once
 
 #include "convert.cuh"
+#include "geometry.cuh"
 
 namespace rushlight {
 
