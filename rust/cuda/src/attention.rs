@@ -7,7 +7,7 @@ use rushlight_core::{DType, Error, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{DIMS, Kind, Loops, argument, launch};
+use crate::launch::{DIMS, ElementType, Loops, argument, launch};
 use crate::program::{Key, Program};
 
 /// The first bytes of query, key, value, mask and gradient, and the distances in bytes between their rows and columns.
@@ -75,9 +75,9 @@ impl Attention<'_> {
     /// The kernel of the results, or those of the gradients.
     fn program(&self, card: &Card, gradients: bool) -> Result<Program> {
         let columns = self.sizes.width.max(self.sizes.depth).div_ceil(APART);
-        let mask = self.mask.map_or(u8::MAX, |mask| Kind::Of(mask).code());
+        let mask = self.mask.map_or(u8::MAX, |mask| ElementType::Of(mask).code());
         let halves = self.halves(card);
-        let codes = [Kind::Of(self.dtype).code(), mask, columns as u8, u8::from(halves), u8::from(gradients)];
+        let codes = [ElementType::Of(self.dtype).code(), mask, columns as u8, u8::from(halves), u8::from(gradients)];
         let names: &[_] = if gradients { &[c"of_queries", c"of_keys"] } else { &[c"forward"] };
         Program::find(card, Key::new("attention", codes), names, || {
             let kernel = if halves { "attention_half" } else { "attention" };

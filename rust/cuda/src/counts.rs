@@ -5,7 +5,7 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{Kind, argument, blocks, launch};
+use crate::launch::{ElementType, argument, blocks, launch};
 use crate::program::{Key, Program};
 
 /// Adds to each number's count.
@@ -54,7 +54,7 @@ pub unsafe fn count_bins(
     count: usize,
     mut bins: Bins,
 ) -> Result<()> {
-    let program = Program::find(card, Key::new("count_bins", [Kind::Of(dtype).code()]), &[c"run"], || {
+    let program = Program::find(card, Key::new("count_bins", [ElementType::Of(dtype).code()]), &[c"run"], || {
         let element = type_name(dtype);
         format!(
             r#"#include "counts.cuh"

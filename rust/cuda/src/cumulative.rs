@@ -4,7 +4,7 @@ use rushlight_core::device_memory::StreamId;
 use rushlight_core::{DType, Result};
 
 use crate::card::Card;
-use crate::launch::{Kind, Pointers, THREADS, argument, blocks, launch};
+use crate::launch::{ElementType, Pointers, THREADS, argument, blocks, launch};
 use crate::memory::Workspace;
 use crate::program::{Key, Program};
 
@@ -57,8 +57,8 @@ impl Accumulation {
 
     /// The type in the source, and what distinguishes the program from others.
     fn source(self) -> (String, &'static str, [u8; 4]) {
-        let name = |dtype: DType| Kind::Of(dtype).name();
-        let code = |dtype: DType| Kind::Of(dtype).code();
+        let name = |dtype: DType| ElementType::Of(dtype).name();
+        let code = |dtype: DType| ElementType::Of(dtype).code();
         let sums = |title: &'static str, dtypes: [DType; 4]| {
             let [element, compute, sum, result] = dtypes.map(name);
             (format!("{title}<{element}, {compute}, {sum}, {result}>"), title, dtypes.map(code))

@@ -5,7 +5,7 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{Kind, argument, blocks, launch};
+use crate::launch::{ElementType, argument, blocks, launch};
 use crate::program::{Key, Program};
 
 /// How the differences of two rows become their distance.
@@ -41,7 +41,7 @@ pub struct Sizes {
 
 /// Floats of 32 or 64 bits.
 fn program(card: &Card, norm: Norm, dtype: DType) -> Result<Program> {
-    let key = Key::new(norm.name(), [Kind::Of(dtype).code()]);
+    let key = Key::new(norm.name(), [ElementType::Of(dtype).code()]);
     Program::find(card, key, &[c"between", c"gradient"], || {
         let (norm, element) = (norm.name(), type_name(dtype));
         format!(

@@ -6,7 +6,7 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{Kind, argument, blocks, launch};
+use crate::launch::{ElementType, argument, blocks, launch};
 use crate::pool::Axis;
 use crate::program::{Key, Program};
 
@@ -30,7 +30,7 @@ pub unsafe fn unfold(
     count: usize,
     axes: &[WindowDim; 2],
 ) -> Result<()> {
-    let element = Kind::Raw(width as u8);
+    let element = ElementType::Raw(width as u8);
     let program = Program::find(card, Key::new("unfold", [element.code()]), &[c"run"], || {
         format!(
             r#"#include "fold.cuh"
@@ -61,7 +61,7 @@ pub unsafe fn fold(
     count: usize,
     axes: &[WindowDim; 2],
 ) -> Result<()> {
-    let program = Program::find(card, Key::new("fold", [Kind::Of(dtype).code()]), &[c"run"], || {
+    let program = Program::find(card, Key::new("fold", [ElementType::Of(dtype).code()]), &[c"run"], || {
         let (element, compute) = (type_name(dtype), type_name(dtype.compute()));
         format!(
             r#"#include "fold.cuh"

@@ -5,7 +5,7 @@ use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{DType, Error, Result};
 
 use crate::card::Card;
-use crate::launch::{DIMS, Kind, Loops, Pointers, argument, blocks, launch, outer_offsets};
+use crate::launch::{DIMS, ElementType, Loops, Pointers, argument, blocks, launch, outer_offsets};
 use crate::program::{Key, Program};
 
 /// How an element is merged with the one before.
@@ -101,7 +101,7 @@ pub unsafe fn read(
     nest: &LoopNest<3>,
     scale: isize,
 ) -> Result<()> {
-    let element = Kind::Raw(width as u8);
+    let element = ElementType::Raw(width as u8);
     let key = Key::new("indexed_read", [element.code()]);
     let program = Program::find(card, key, &[c"read"], || {
         format!(
@@ -149,8 +149,8 @@ pub unsafe fn merge(
     nest: &LoopNest<3>,
     column: Column,
 ) -> Result<()> {
-    let element = if merge == Merge::Replace { Kind::Raw(dtype.size() as u8) } else { Kind::Of(dtype) };
-    let compute = if merge == Merge::Replace { element } else { Kind::Of(dtype.compute()) };
+    let element = if merge == Merge::Replace { ElementType::Raw(dtype.size() as u8) } else { ElementType::Of(dtype) };
+    let compute = if merge == Merge::Replace { element } else { ElementType::Of(dtype.compute()) };
     let key = Key::new(merge.name(), [element.code()]);
     let program = Program::find(card, key, &[c"merge"], || {
         format!(

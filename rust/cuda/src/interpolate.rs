@@ -5,7 +5,7 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{Kind, argument, blocks, launch};
+use crate::launch::{ElementType, argument, blocks, launch};
 use crate::program::{Key, Program};
 
 /// Items, channels, elements of a plane, points, and elements mixed for each point.
@@ -42,7 +42,7 @@ pub unsafe fn mix(
     mut out: u64,
     mut sizes: Sizes,
 ) -> Result<()> {
-    let key = Key::new("mix", [Kind::Of(dtype).code()]);
+    let key = Key::new("mix", [ElementType::Of(dtype).code()]);
     let program = Program::find(card, key, &[c"at", c"spread", c"meet"], || {
         let (element, compute) = (type_name(dtype), type_name(dtype.compute()));
         format!(

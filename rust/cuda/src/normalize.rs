@@ -6,7 +6,7 @@ use rushlight_core::device_memory::StreamId;
 use rushlight_core::{DType, Result};
 
 use crate::card::Card;
-use crate::launch::{Kind, THREADS, WARP, argument, blocks, launch};
+use crate::launch::{ElementType, THREADS, WARP, argument, blocks, launch};
 use crate::memory::Workspace;
 use crate::program::{Key, Program};
 
@@ -175,7 +175,7 @@ impl Normalize {
         mut parts: *mut c_void,
         second: u64,
     ) -> Result<()> {
-        let [element, compute] = [self.dtype, self.compute].map(Kind::Of);
+        let [element, compute] = [self.dtype, self.compute].map(ElementType::Of);
         let names: Vec<&CStr> = kernels.iter().map(|(name, _)| *name).collect();
         let title = names[0].to_str().unwrap_or("normalize");
         let program = Program::find(card, Key::new(title, [element.code(), compute.code()]), &names, || {

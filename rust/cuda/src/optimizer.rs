@@ -5,7 +5,7 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{Kind, Numbers, argument, blocks, launch};
+use crate::launch::{ElementType, Numbers, argument, blocks, launch};
 use crate::program::{Key, Program};
 
 /// What a step does besides (`MAXIMIZES` and the others in the kernel).
@@ -57,7 +57,7 @@ pub unsafe fn step<const N: usize>(
             ("adam", "T* param, const T* grad, T* mean, T* square, T* largest", "param, grad, mean, square, largest")
         }
     };
-    let program = Program::find(card, Key::new(name, [Kind::Of(dtype).code()]), &[c"step"], || {
+    let program = Program::find(card, Key::new(name, [ElementType::Of(dtype).code()]), &[c"step"], || {
         let (element, sum) = (type_name(dtype), type_name(dtype.compute()));
         format!(
             r#"#include "optimizer.cuh"

@@ -6,7 +6,7 @@ use rushlight_core::{DType, Result};
 use crate::card::Card;
 use crate::cumulative::{self, Accumulation, Lines};
 use crate::kernels::type_name;
-use crate::launch::{Kind, THREADS, argument, blocks, launch};
+use crate::launch::{ElementType, THREADS, argument, blocks, launch};
 use crate::memory::Workspace;
 use crate::program::{Key, Program};
 
@@ -169,10 +169,10 @@ fn index_of(n: usize) -> DType {
 }
 
 fn program(card: &Card, dtype: DType, n: usize) -> Result<Program> {
-    let code = Key::new("sort", [Kind::Of(dtype).code(), Kind::Of(index_of(n)).code()]);
+    let code = Key::new("sort", [ElementType::Of(dtype).code(), ElementType::Of(index_of(n)).code()]);
     Program::find(card, code, &[c"whole", c"count", c"move", c"take"], || {
         let [element, key, index] = [dtype, key_of(dtype), index_of(n)].map(type_name);
-        let raw = Kind::Raw(dtype.size() as u8).name();
+        let raw = ElementType::Raw(dtype.size() as u8).name();
         format!(
             r#"#include "order.cuh"
 using namespace rushlight;

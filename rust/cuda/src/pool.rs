@@ -6,7 +6,7 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{Kind, argument, blocks, launch};
+use crate::launch::{ElementType, argument, blocks, launch};
 use crate::program::{Key, Program};
 
 /// Windows along one dimension; without a size they cover the input evenly.
@@ -72,7 +72,7 @@ impl Planes<'_> {
     }
 
     fn key(&self, name: &'static str, dtype: DType) -> Key {
-        Key::new(name, [Kind::Of(dtype).code(), u8::from(self.index() == "i64")])
+        Key::new(name, [ElementType::Of(dtype).code(), u8::from(self.index() == "i64")])
     }
 }
 
@@ -293,9 +293,9 @@ pub unsafe fn put_last(
     [mut output, mut values, mut last]: [u64; 3],
     areas: Areas,
 ) -> Result<()> {
-    let kind = Kind::Raw(width as u8);
-    let program = Program::find(card, Key::new("put_last", [kind.code()]), &[c"put"], || {
-        let element = kind.name();
+    let element_type = ElementType::Raw(width as u8);
+    let program = Program::find(card, Key::new("put_last", [element_type.code()]), &[c"put"], || {
+        let element = element_type.name();
         format!(
             r#"#include "pool.cuh"
 using namespace rushlight;

@@ -6,7 +6,7 @@ use rushlight_core::{DType, Error, Result};
 
 use crate::card::Card;
 use crate::kernels::{function_name, section, type_name};
-use crate::launch::{DIMS, Kind, Loops, Numbers, THREADS, WARP, argument, blocks, launch};
+use crate::launch::{DIMS, ElementType, Loops, Numbers, THREADS, WARP, argument, blocks, launch};
 use crate::memory::Workspace;
 use crate::program::{Key, Program};
 
@@ -69,7 +69,7 @@ impl Reduction<'_> {
             return Err(Error::runtime(format!("a reduction on CUDA has at most {DIMS} separate dimensions")));
         }
         let plan = self.plan();
-        let types = [self.fold.dtype, self.dtype, self.result].map(|dtype| Kind::Of(dtype).code());
+        let types = [self.fold.dtype, self.dtype, self.result].map(|dtype| ElementType::Of(dtype).code());
         let key = Key::new(self.fold.name, types.into_iter().chain([plan as u8]));
         let kernels: &[_] = if plan == Plan::Serial { &[c"serial"] } else { &[c"rows", c"pieces"] };
         let program = Program::find(card, key, kernels, || self.source(plan))?;

@@ -6,7 +6,7 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{Kind, Pointers, argument, blocks, launch};
+use crate::launch::{ElementType, Pointers, argument, blocks, launch};
 use crate::program::{Key, Program};
 use crate::random::{Place, checked};
 
@@ -44,7 +44,7 @@ pub unsafe fn draw(
     mut outside: u64,
 ) -> Result<()> {
     let mut loops = checked(nest)?;
-    let key = Key::new("rejection", [Kind::Of(dtype).code(), what as u8]);
+    let key = Key::new("rejection", [ElementType::Of(dtype).code(), what as u8]);
     let program = Program::find(card, key, &[c"fill"], || {
         format!(
             r#"#include "rejection.cuh"

@@ -8,7 +8,7 @@ use rushlight_core::{DType, Result};
 use crate::card::Card;
 use crate::cumulative::Lines;
 use crate::kernels::type_name;
-use crate::launch::{Kind, argument, blocks, launch};
+use crate::launch::{ElementType, argument, blocks, launch};
 use crate::program::{Kernel, Key, Program};
 
 const NAMES: &[&CStr] = &[c"positions", c"members", c"middle", c"mode"];
@@ -19,7 +19,7 @@ const MODE: usize = 3;
 
 /// A kernel by its index among the names.
 fn kernel(card: &Card, dtype: DType, index: usize) -> Result<Kernel> {
-    let program = Program::find(card, Key::new("search", [Kind::Of(dtype).code()]), NAMES, || {
+    let program = Program::find(card, Key::new("search", [ElementType::Of(dtype).code()]), NAMES, || {
         // A bool in memory may be any byte.
         let element = if dtype == DType::Bool { "u8" } else { type_name(dtype) };
         let compute = type_name(dtype.compute());

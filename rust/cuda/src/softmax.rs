@@ -5,7 +5,7 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::cumulative::Lines;
-use crate::launch::{Kind, THREADS, WARP, argument, blocks, launch};
+use crate::launch::{ElementType, THREADS, WARP, argument, blocks, launch};
 use crate::program::{Key, Program};
 
 /// What is computed, with or without the logarithm, and the dtypes: of the arithmetic, the result, the first operand (the input or
@@ -37,11 +37,11 @@ pub unsafe fn softmax(card: &Card, stream: StreamId, what: Softmax, operands: [u
         _ if kept(BLOCK) <= DEEP => (format!("kept<THREADS, {}>(lines, n)", kept(BLOCK)), kept(BLOCK), BLOCK),
         _ => ("lines(lines, n)".to_string(), 0, BLOCK),
     };
-    let [to, first, second] = what.dtypes.map(Kind::Of);
-    let compute = Kind::Of(what.compute);
+    let [to, first, second] = what.dtypes.map(ElementType::Of);
+    let compute = ElementType::Of(what.compute);
     let title = if what.backward { "SoftmaxBackward" } else { "SoftmaxForward" };
     let variant = [u8::from(what.logarithm), deep as u8, threads.ilog2() as u8];
-    let key = Key::new(title, [compute, to, first, second].map(Kind::code).into_iter().chain(variant));
+    let key = Key::new(title, [compute, to, first, second].map(ElementType::code).into_iter().chain(variant));
     let program = Program::find(card, key, &[c"softmax"], || {
         format!(
             r#"#include "softmax.cuh"

@@ -5,7 +5,7 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{Kind, argument, blocks, launch};
+use crate::launch::{ElementType, argument, blocks, launch};
 use crate::program::{Key, Program};
 
 /// The elements after a dimension, those along it, points, and elements summed for each point.
@@ -33,7 +33,7 @@ pub unsafe fn taps(
     count: usize,
     mut sizes: Sizes,
 ) -> Result<()> {
-    let key = Key::new("taps", [Kind::Of(dtype).code()]);
+    let key = Key::new("taps", [ElementType::Of(dtype).code()]);
     let program = Program::find(card, key, &[c"at", c"spread"], || {
         let (element, compute) = (type_name(dtype), type_name(dtype.compute()));
         format!(

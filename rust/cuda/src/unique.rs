@@ -5,7 +5,7 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{Kind, argument, blocks, launch};
+use crate::launch::{ElementType, argument, blocks, launch};
 use crate::program::{Key, Program};
 
 /// Enqueues for each element whether it differs from the one before it, as bytes.
@@ -19,7 +19,7 @@ pub unsafe fn mark_runs(
     [mut values, mut to]: [u64; 2],
     count: usize,
 ) -> Result<()> {
-    let program = Program::find(card, Key::new("mark_runs", [Kind::Of(dtype).code()]), &[c"run"], || {
+    let program = Program::find(card, Key::new("mark_runs", [ElementType::Of(dtype).code()]), &[c"run"], || {
         // A bool in memory may be any byte.
         let element = if dtype == DType::Bool { "u8" } else { type_name(dtype) };
         let compute = type_name(dtype.compute());
