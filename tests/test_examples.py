@@ -12,6 +12,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from leftovers import members
 
 import rushlight as torch
 
@@ -36,20 +37,6 @@ def start(tmp_path):
         if members(process.pid):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-
-
-def members(group):
-    """The running processes of a group."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            if int(fields[2]) == group and fields[0] != "Z":
-                found.append(int(entry.name))
-    return found
 
 
 def wait_for(condition, seconds=60):

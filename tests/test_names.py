@@ -133,7 +133,7 @@ def test_operators_are_functions_of_the_module_too():
 
 
 def test_hints_are_for_names_that_are_missing():
-    from rushlight._names import REPLACEMENTS
+    from rushlight._missing import REPLACEMENTS
 
     def there(name):
         value = torch

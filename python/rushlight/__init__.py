@@ -1,12 +1,15 @@
 """PyTorch's API on an engine written in Rust: ``import rushlight as torch``."""
 
 # First, because modules that load after it use it to report missing names.
-from rushlight import _names as _names  # isort: skip
+from rushlight import _missing as _missing  # isort: skip
 
 # Then the class of storages, which the engine does not have of itself.
 from rushlight import _untyped_storage as _untyped_storage  # isort: skip
 from rushlight import _C
+from rushlight import _absent_methods as _absent_methods
+from rushlight import _memory_methods as _memory_methods
 from rushlight import _old_methods as _old_methods
+from rushlight import _sparse_methods as _sparse_methods
 from rushlight import _tensor as _tensor
 from rushlight._C import *  # noqa: F403
 from rushlight._C import Generator as Generator
@@ -20,7 +23,7 @@ from rushlight._modes import enable_grad as enable_grad
 from rushlight._modes import inference_mode as inference_mode
 from rushlight._modes import no_grad as no_grad
 from rushlight._modes import set_grad_enabled as set_grad_enabled
-from rushlight._predicates import *  # noqa: F403
+from rushlight._queries import *  # noqa: F403
 from rushlight._set_module import set_public_module as _set_public_module
 from rushlight._settings import *  # noqa: F403
 from rushlight._size import Size as Size
@@ -216,11 +219,12 @@ _ELSEWHERE = {
         "_native",
     ),
     **dict.fromkeys(
-        "cond get_device_module init_num_threads is_distributed is_vulkan_available set_anomaly_enabled "
-        "sym_constrain_range sym_constrain_range_for_size sym_float sym_fresh_size sym_int sym_ite sym_max sym_min "
-        "sym_not sym_sqrt sym_sum thread_safe_generator".split(),
-        "_scalars",
+        "cond sym_constrain_range sym_constrain_range_for_size sym_float sym_fresh_size sym_int sym_ite sym_max sym_min "
+        "sym_not sym_sqrt sym_sum".split(),
+        "_symbolic",
     ),
+    "set_anomaly_enabled": "autograd.anomaly_mode",
+    "thread_safe_generator": "random",
     **dict.fromkeys(["Future", "ScriptModule", "fork", "wait"], "jit"),
     "vmap": "func",
     **dict.fromkeys(
@@ -426,24 +430,6 @@ if TYPE_CHECKING:
     from rushlight._removed import range as range
     from rushlight._removed import solve as solve
     from rushlight._removed import symeig as symeig
-    from rushlight._scalars import cond as cond
-    from rushlight._scalars import get_device_module as get_device_module
-    from rushlight._scalars import init_num_threads as init_num_threads
-    from rushlight._scalars import is_distributed as is_distributed
-    from rushlight._scalars import is_vulkan_available as is_vulkan_available
-    from rushlight._scalars import set_anomaly_enabled as set_anomaly_enabled
-    from rushlight._scalars import sym_constrain_range as sym_constrain_range
-    from rushlight._scalars import sym_constrain_range_for_size as sym_constrain_range_for_size
-    from rushlight._scalars import sym_float as sym_float
-    from rushlight._scalars import sym_fresh_size as sym_fresh_size
-    from rushlight._scalars import sym_int as sym_int
-    from rushlight._scalars import sym_ite as sym_ite
-    from rushlight._scalars import sym_max as sym_max
-    from rushlight._scalars import sym_min as sym_min
-    from rushlight._scalars import sym_not as sym_not
-    from rushlight._scalars import sym_sqrt as sym_sqrt
-    from rushlight._scalars import sym_sum as sym_sum
-    from rushlight._scalars import thread_safe_generator as thread_safe_generator
     from rushlight._shapes import (
         _nested_compute_contiguous_strides_offsets as _nested_compute_contiguous_strides_offsets,
     )
@@ -458,6 +444,18 @@ if TYPE_CHECKING:
     from rushlight._sparse_compressed import sparse_csr_tensor as sparse_csr_tensor
     from rushlight._streams import Event as Event
     from rushlight._streams import Stream as Stream
+    from rushlight._symbolic import cond as cond
+    from rushlight._symbolic import sym_constrain_range as sym_constrain_range
+    from rushlight._symbolic import sym_constrain_range_for_size as sym_constrain_range_for_size
+    from rushlight._symbolic import sym_float as sym_float
+    from rushlight._symbolic import sym_fresh_size as sym_fresh_size
+    from rushlight._symbolic import sym_int as sym_int
+    from rushlight._symbolic import sym_ite as sym_ite
+    from rushlight._symbolic import sym_max as sym_max
+    from rushlight._symbolic import sym_min as sym_min
+    from rushlight._symbolic import sym_not as sym_not
+    from rushlight._symbolic import sym_sqrt as sym_sqrt
+    from rushlight._symbolic import sym_sum as sym_sum
     from rushlight._tags import Tag as Tag
     from rushlight._value_checks import _assert_async as _assert_async
     from rushlight._value_checks import _assert_scalar as _assert_scalar
@@ -528,6 +526,7 @@ if TYPE_CHECKING:
     from rushlight.amp.autocast_mode import set_autocast_ipu_enabled as set_autocast_ipu_enabled
     from rushlight.amp.autocast_mode import set_autocast_xla_dtype as set_autocast_xla_dtype
     from rushlight.amp.autocast_mode import set_autocast_xla_enabled as set_autocast_xla_enabled
+    from rushlight.autograd.anomaly_mode import set_anomaly_enabled as set_anomaly_enabled
     from rushlight.func import vmap as vmap
     from rushlight.functional import chain_matmul as chain_matmul
     from rushlight.functional import einsum as einsum
@@ -590,6 +589,7 @@ if TYPE_CHECKING:
     from rushlight.nn._grouped_mm import _grouped_mm as _grouped_mm
     from rushlight.nn._grouped_mm import _int_mm as _int_mm
     from rushlight.nn._grouped_mm import _scaled_mm as _scaled_mm
+    from rushlight.random import thread_safe_generator as thread_safe_generator
     from rushlight.serialization import load as load
     from rushlight.serialization import save as save
     from rushlight.sparse import _sparse_sum as _sparse_sum
@@ -632,7 +632,7 @@ else:
         if home is not None and hasattr(_load(f"rushlight.{home}"), name):
             value = globals()[name] = getattr(_load(f"rushlight.{home}"), name)
             return value
-        from rushlight._names import missing_from
+        from rushlight._missing import missing_from
 
         raise missing_from("torch", name, __dir__)
 

@@ -22,6 +22,7 @@ __all__ = [
     "get_deterministic_debug_mode",
     "get_float32_matmul_precision",
     "get_num_interop_threads",
+    "init_num_threads",
     "is_deterministic_algorithms_warn_only_enabled",
     "set_default_device",
     "set_deterministic_debug_mode",
@@ -231,3 +232,10 @@ def seed() -> int:
     number = _C.default_generator.seed()
     _C._cuda_seed_devices(number)
     return number
+
+
+def init_num_threads() -> None:
+    """Sets the number of threads to the default. It has no effect, because the pool keeps its own number in each process.
+
+    >>> torch.init_num_threads()
+    """

@@ -10,6 +10,7 @@ from rushlight._C import channels_last as _channels_last
 from rushlight._C import channels_last_3d as _channels_last_3d
 from rushlight._C import device as _device
 from rushlight._C import memory_format as _memory_format
+from rushlight._compiled import compiled
 from rushlight._loading import load
 from rushlight._overridable import overridable
 from rushlight._warnings import warn, warn_once
@@ -283,6 +284,39 @@ def map_(self, tensor, callable):
     values = [_number(callable(*pair)) for pair in zip(own.reshape(-1).tolist(), other.reshape(-1).tolist())]
     with torch.no_grad():
         return self.copy_(torch.tensor(values, dtype=self.dtype).reshape(self.shape))
+
+
+@_method
+def map2_(self, x, y, callable):
+    """Replaces each element by ``callable(element, first, second)``, in place, with the elements of ``x`` and ``y``.
+
+    >>> torch.tensor([1.0, 4.0]).map2_(torch.tensor([2.0, 3.0]), torch.tensor([3.0, 3.0]), max)
+    tensor([3., 4.])
+    """
+    import rushlight as torch
+
+    for place, (name, other) in enumerate((("x", x), ("y", y)), 1):
+        load("rushlight._text").must_be_tensor("map2_", name, place, other)
+    _without_gradient(self, "map2_")
+    for name, other in (("x", x), ("y", y)):
+        if other.type() != self.type():
+            raise TypeError(f"map2_: expected {self.type()} for argument '{name}' (got {other.type()})")
+    own, first, second = (one.detach().expand_as(self).reshape(-1).tolist() for one in (self, x, y))
+    values = [_number(callable(*numbers)) for numbers in zip(own, first, second)]
+    with torch.no_grad():
+        return self.copy_(torch.tensor(values, dtype=self.dtype).reshape(self.shape))
+
+
+@_method
+@compiled("Tensor src, int dim=0, int? start=None, int? end=None, int step=1", is_method=True, overridable=False)
+def slice_inverse(self, src, dim=0, start=None, end=None, step=1):
+    """`torch.slice_inverse`.
+
+    >>> whole = torch.arange(4)
+    >>> whole[1:3].slice_inverse(whole, 0, 1, 3)
+    tensor([0, 1, 2, 3])
+    """
+    return load("rushlight._native").slice_inverse(self, src, dim, start, end, step)
 
 
 @_method

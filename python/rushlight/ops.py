@@ -201,13 +201,13 @@ def _answered(member: Any, run: Callable[..., Any], args: Any, kwargs: dict[str,
     if _overridden(given):
         overrides = load("rushlight.overrides")
         leaves = load("rushlight._torch_dispatch").leaves(given)
-        given = [one for one in leaves if not _handles_operators_alone(type(one))]
+        given = [one for one in leaves if not _has_only_a_handler(type(one))]
         if overrides.has_torch_function(given):
             return overrides.handle_torch_function(member, given, *args, **kwargs)
     return run(*args, **kwargs)
 
 
-def _handles_operators_alone(kind: type) -> bool:
+def _has_only_a_handler(kind: type) -> bool:
     """Whether a class of tensors handles operators by `__torch_dispatch__` and has no ``__torch_function__`` of its own."""
     function = getattr(kind, "__torch_function__", None)
     inherited = getattr(function, "__func__", None) is getattr(torch.Tensor.__torch_function__, "__func__", None)

@@ -6,7 +6,6 @@ import contextlib
 
 import rushlight as torch
 from rushlight import default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
-from rushlight._scalars import thread_safe_generator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +49,14 @@ def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cuda
     finally:
         if state is not None:
             set_rng_state(state)
+
+
+def thread_safe_generator() -> None:
+    """The generator of a DataLoader's worker that is a thread: always None, because the workers are processes.
+
+    >>> torch.thread_safe_generator() is None
+    True
+    """
 
 
 def __dir__() -> list[str]:

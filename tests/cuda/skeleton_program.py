@@ -357,7 +357,7 @@ def check_indexed():
 
 def check_lines():
     source = """
-        #include "lines.cuh"
+        #include "cumulative.cuh"
         using namespace rushlight;
         typedef CumulativeSum<i32, i64, i64, i64> What;
         typedef rushlight::Lines<What, 3, true, {along}> Sums;

@@ -208,7 +208,7 @@ SKELETONS = {
     """,
     **{
         f"lines of {what}": f"""
-        #include "lines.cuh"
+        #include "cumulative.cuh"
         using namespace rushlight;
         typedef {what} What;
         typedef rushlight::Lines<What, {bits}, {each}, {along}> Rows;
@@ -322,16 +322,20 @@ SKELETONS = {
 
 #: Sources of the engine whose kernels are compiled as they are, with the dtypes of their elements and of what they compute in.
 ENGINE = {
-    "compact": [("bf16", "f32")],
     "convolution": [("f16", "f32"), ("f32", "f32"), ("c128", "c128"), ("i64", "i64")],
+    "counts": [("bf16", "f32")],
     "ctc": [("f32", "f32"), ("f64", "f64")],
+    "distance": [("f32", "f32"), ("f64", "f64")],
+    "fold": [("bf16", "f32"), ("f64", "f64")],
+    "interpolate": [("bf16", "f32"), ("f64", "f64")],
     "mantissas": [("f16", "f32")],
     "nll": [("bf16", "f32"), ("f64", "f64")],
-    "pairs": [("f32", "f32"), ("f64", "f64")],
+    "nonzero": [("bf16", "f32")],
     "pool": [("bf16", "f32"), ("i64", "i64")],
     "recurrent": [("f16", "f32"), ("f64", "f64")],
-    "sampling": [("bf16", "f32"), ("f64", "f64")],
     "search": [("f16", "f32"), ("i64", "i64")],
+    "taps": [("bf16", "f32"), ("f64", "f64")],
+    "unique": [("bf16", "f32")],
 }
 #: What else their texts leave open.
 OPEN = {

@@ -25,6 +25,10 @@ from rushlight import distributed as dist
 from rushlight import nn
 from rushlight.nn.parallel import DistributedDataParallel
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from leftovers import members, processes, unused
+
 #: Longer than this after the death, a rank is taken for one that hangs. In seconds.
 PATIENCE = 20.0
 SIZE = 3
@@ -154,19 +158,9 @@ class Lines:
 
 def left_behind(group, before):
     """What a round has left: processes of its group, and files."""
-    found, used = [], ""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-                used += (entry / "maps").read_text()
-            except OSError:
-                continue
-            if int(fields[2]) == group and fields[0] != "Z":
-                found.append(f"process {entry.name}")
     # Other programs of the machine may make files too; theirs are in use.
-    names = set(os.listdir("/dev/shm")) - before
-    return found + [f"/dev/shm/{name}" for name in names if f"/dev/shm/{name}" not in used]
+    names = unused(set(os.listdir("/dev/shm")) - before, processes())
+    return [f"process {pid}" for pid in members(group)] + [f"/dev/shm/{name}" for name in names]
 
 
 def play(work, draw):

@@ -6,6 +6,7 @@ from typing import Any
 
 import rushlight as torch
 from rushlight.utils import _pytree as pytree
+from rushlight.utils._tensors import tensors_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,10 +30,6 @@ def _copied(value: Any) -> Any:
     return pytree.tree_map_only(torch.Tensor, copy, value)
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-
-
 def _test_schema(op: Operator, args: Any, kwargs: Any) -> None:
     """Only the arguments that the schema says change, and no result shares memory with an argument."""
     args, kwargs = op.schema.bind(*_copied((args, kwargs)))
@@ -41,17 +38,17 @@ def _test_schema(op: Operator, args: Any, kwargs: Any) -> None:
         result = op(*args, **kwargs)
     values = [*args, *kwargs.values()]
     for parameter, old, new in zip(op.schema.parameters, [*before[0], *before[1].values()], values):
-        same = all(torch.equal(a.detach(), b.detach()) for a, b in zip(_tensors(old), _tensors(new)))
+        same = all(torch.equal(a.detach(), b.detach()) for a, b in zip(tensors_in(old), tensors_in(new)))
         if not same and not parameter.mutated:
             raise OpCheckError(f"Argument {parameter.name} is not defined as mutable but was mutated")
-    taken = {tensor.untyped_storage().data_ptr() for tensor in _tensors((args, kwargs)) if tensor.numel()}
-    if any(tensor.untyped_storage().data_ptr() in taken for tensor in _tensors(result) if tensor.numel()):
+    taken = {tensor.untyped_storage().data_ptr() for tensor in tensors_in((args, kwargs)) if tensor.numel()}
+    if any(tensor.untyped_storage().data_ptr() in taken for tensor in tensors_in(result) if tensor.numel()):
         raise OpCheckError("A result is not defined to alias an argument, but it does")
 
 
 def _test_autograd_registration(op: Operator, args: Any, kwargs: Any) -> None:
     """A function for a backend alone must not be recorded through the operators that it calls."""
-    recorded = any(tensor.requires_grad for tensor in _tensors((args, kwargs)))
+    recorded = any(tensor.requires_grad for tensor in tensors_in((args, kwargs)))
     above = {"Autograd", "CompositeImplicitAutograd"} & set(op.kernels) or any(
         key.startswith("Autograd") for key in op.kernels
     )
@@ -70,7 +67,7 @@ def _test_faketensor(op: Operator, args: Any, kwargs: Any) -> None:
     real_leaves, fake_leaves = pytree.tree_leaves(real), pytree.tree_leaves(fake)
     if len(real_leaves) != len(fake_leaves):
         raise OpCheckError(f"the operator has {len(real_leaves)} results, but the fake impl {len(fake_leaves)}")
-    for place, (ours, theirs) in enumerate(zip(_tensors(real), _tensors(fake))):
+    for place, (ours, theirs) in enumerate(zip(tensors_in(real), tensors_in(fake))):
         for what in ("shape", "dtype"):
             if getattr(ours, what) != getattr(theirs, what):
                 told = f"{getattr(theirs, what)}, but the real one {getattr(ours, what)}"
@@ -86,14 +83,14 @@ def _test_aot_dispatch_dynamic(op: Operator, args: Any, kwargs: Any) -> None:
     def run() -> tuple[Any, list[Any]]:
         own_args, own_kwargs = _copied((args, kwargs))
         result = op(*own_args, **own_kwargs)
-        outputs = [one for one in _tensors(result) if one.requires_grad]
-        inputs = [one for one in _tensors((own_args, own_kwargs)) if one.requires_grad]
+        outputs = [one for one in tensors_in(result) if one.requires_grad]
+        inputs = [one for one in tensors_in((own_args, own_kwargs)) if one.requires_grad]
         if not outputs or not inputs:
             return result, []
         return result, list(torch.autograd.grad([one.sum() for one in outputs], inputs, allow_unused=True))
 
     (first, first_slopes), (second, second_slopes) = run(), run()
-    for a, b in zip([*_tensors(first), *first_slopes], [*_tensors(second), *second_slopes]):
+    for a, b in zip([*tensors_in(first), *first_slopes], [*tensors_in(second), *second_slopes]):
         if a is not None:
             torch.testing.assert_close(a, b, equal_nan=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import collections.abc
+import functools
 import inspect
 import math
 import re
@@ -128,8 +129,12 @@ class Schema:
         count = len(args)
         while count and _is_default(self.parameters[count - 1], args[count - 1]):
             count -= 1
-        named = {one.name: one for one in self.parameters if one.keyword_only}
+        named = self._keyword_only
         return args[:count], {name: value for name, value in kwargs.items() if not _is_default(named[name], value)}
+
+    @functools.cached_property
+    def _keyword_only(self) -> dict[str, Parameter]:
+        return {one.name: one for one in self.parameters if one.keyword_only}
 
     def _checked(self, parameter: Parameter, value: Any) -> Any:
         value = _converted(parameter.type, value)

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from rushlight import _C
-from rushlight._scalars import set_anomaly_enabled
+from rushlight._compiled import compiled
+from rushlight._set_module import set_module
 from rushlight._warnings import warn
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
+
+
+@compiled(overridable=False)
+def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    """`torch.autograd.set_detect_anomaly`, as a function.
+
+    >>> torch.set_anomaly_enabled(False)
+    """
+    _C._set_anomaly_enabled(enabled, check_nan)
+
+
+set_module("rushlight", set_anomaly_enabled)
 
 
 class set_detect_anomaly:

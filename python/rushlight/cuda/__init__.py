@@ -293,7 +293,7 @@ def __getattr__(name: str) -> Any:
     if name in TYPES:
         globals()[name] = made = cuda_type(name)
         return made
-    from rushlight._names import missing_from
+    from rushlight._missing import missing_from
 
     raise missing_from("torch.cuda", name, lambda: __all__)
 

@@ -6,7 +6,7 @@ import weakref
 
 from rushlight._C import Tensor
 from rushlight.utils._python_dispatch import TorchDispatchMode
-from rushlight.utils._pytree import tree_leaves
+from rushlight.utils._tensors import tensors_in
 
 from ._memory import memory_snapshot
 from ._streams import is_current_stream_capturing
@@ -28,10 +28,6 @@ def _place() -> str:
     package = os.path.dirname(os.path.dirname(__file__)) + os.sep
     lines = [line for line in traceback.extract_stack(sys._getframe(1)) if not line.filename.startswith(package)]
     return f"{lines[-1].filename}:{lines[-1].lineno}, in {lines[-1].name}" if lines else "an unknown line"
-
-
-def _tensors(values: Any) -> list[Tensor]:
-    return [one for one in tree_leaves(values) if isinstance(one, Tensor)]
 
 
 class _Read:
@@ -90,7 +86,7 @@ class Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        given, made = _tensors((args, kwargs)), _tensors(result)
+        given, made = tensors_in((args, kwargs)), tensors_in(result)
         if any(one.is_cuda for one in (*given, *made)) and is_current_stream_capturing():
             for tensor in given:
                 # Other memory of the CPU was read while the work was recorded.

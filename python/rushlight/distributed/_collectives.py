@@ -325,14 +325,6 @@ def _chunks(tensor, count, name):
     return list(tensor.view(-1).chunk(count)) if tensor.numel() else [tensor.view(-1)] * count
 
 
-def _flat(tensor):
-    """A flat view of a tensor's elements, or a copy, and what copies the flat ones back."""
-    packed = _packed(tensor)
-    if packed.data_ptr() == tensor.data_ptr():
-        return packed.view(-1), None
-    return packed.view(-1), lambda: tensor.detach().copy_(packed)
-
-
 def all_gather_single(output_tensor, input_tensor, group=None, async_op=False):
     """Collects a tensor of every rank in one, along the first dimension or a new one.
 
@@ -353,9 +345,9 @@ def all_gather_single(output_tensor, input_tensor, group=None, async_op=False):
         raise ValueError("output tensor size must be equal to world_size times input tensor size")
     if group._held is not None:
         return hold(group, async_op, all_gather_single, output_tensor, input_tensor)
-    flat, finish = _flat(output_tensor)
-    outputs = _chunks(flat, group.size(), "all_gather_into_tensor")
-    return call(group, "all_gather", [input_tensor], outputs, async_op=async_op, finish=finish)
+    into = Outputs([output_tensor])
+    outputs = _chunks(into.packed[0], group.size(), "all_gather_into_tensor")
+    return call(group, "all_gather", [input_tensor], outputs, async_op=async_op, finish=into.finish)
 
 
 def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=False):

@@ -361,7 +361,7 @@ def __getattr__(name):
 
         globals()[name] = ScriptModule
         return ScriptModule
-    from rushlight._names import missing_from
+    from rushlight._missing import missing_from
 
     raise missing_from("torch.jit", name, lambda: __all__)
 

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import rushlight as torch
 from rushlight.autograd._tangents import differentiable
+from rushlight.utils._tensors import tensors_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from rushlight import Tensor, dtype
@@ -90,7 +91,7 @@ class Case:
         torch.manual_seed(self.seed)
         arguments = self.subject.with_operands(views)
         found = function(*arguments) if function else self.subject(arguments, parameters)
-        return [*_tensors(found), *memories[:writes]]
+        return [*tensors_in(found), *memories[:writes]]
 
     def outputs(self, memories: Sequence[Tensor], parameters: Sequence[Tensor]) -> list[Tensor]:
         """The results that may have gradients."""
@@ -160,17 +161,6 @@ def cast(tensor: Tensor, kind: dtype) -> Tensor:
     elif kind.is_complex:
         kind = kind.to_real()
     return tensor.detach().to(kind, copy=True)
-
-
-def _tensors(found: Any) -> Iterator[Tensor]:
-    if isinstance(found, torch.Tensor):
-        yield found
-    elif isinstance(found, dict):
-        for value in found.values():
-            yield from _tensors(value)
-    elif isinstance(found, (tuple, list)):
-        for value in found:
-            yield from _tensors(value)
 
 
 def random_tensor(seed: int, shape: tuple[int, ...], kind: dtype = torch.float64) -> Tensor:

@@ -9,7 +9,7 @@ use rushlight_core::layout::contiguous_strides;
 use rushlight_core::{Dims, Layout, Result};
 
 use crate::arithmetic::{arithmetic, clone_as};
-use crate::graph::{AccumulateGrad, Backward, BackwardCall, Gradients, Held, Node, NodeHooks, OutputMeta, Tensor};
+use crate::graph::{AccumulateGrad, Backward, BackwardCall, Gradients, Node, NodeHooks, OutputMeta, Reachable, Tensor};
 use crate::modes;
 use crate::mutation_hook::{NoMutationHook, run_mutation_hook};
 
@@ -82,8 +82,8 @@ impl Backward for AccumulateGrad {
         }
     }
 
-    fn held(&self, visit: &mut dyn FnMut(Held)) {
-        self.variable.held(0).into_iter().for_each(visit);
+    fn reachable(&self, visit: &mut dyn FnMut(Reachable)) {
+        self.variable.reachable(0).into_iter().for_each(visit);
     }
 
     /// Hooks after the accumulation are called without a gradient too.

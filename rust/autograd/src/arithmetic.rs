@@ -3,8 +3,7 @@
 //! Each of them is an ordinary operator call: it is recorded if the current mode says so, which makes gradients of
 //! gradients work.
 
-use std::sync::OnceLock;
-
+use rushlight_core::installed::Installed;
 use rushlight_core::{DType, Device, Error, Layout, Result};
 
 use crate::graph::Tensor;
@@ -34,15 +33,15 @@ pub struct Arithmetic {
     pub elements: fn(&Tensor) -> Result<Vec<f64>>,
 }
 
-static TABLE: OnceLock<Arithmetic> = OnceLock::new();
+static ARITHMETIC: Installed<Arithmetic> = Installed::nothing();
 
-/// Installs the operations; a second call has no effect.
-pub fn install(table: Arithmetic) {
-    let _ = TABLE.set(table);
+/// Installs the operations; a later call replaces them.
+pub fn install(arithmetic: &'static Arithmetic) {
+    ARITHMETIC.set(arithmetic);
 }
 
 pub(crate) fn arithmetic() -> Result<&'static Arithmetic> {
-    TABLE.get().ok_or_else(|| Error::runtime("autograd: no arithmetic is installed"))
+    ARITHMETIC.get().ok_or_else(|| Error::runtime("autograd: no arithmetic is installed"))
 }
 
 /// A copy with the given geometry in memory of its own; recorded if the mode says so.

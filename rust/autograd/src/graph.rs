@@ -201,8 +201,8 @@ pub type Edges = SmallVec<[Option<Edge>; 2]>;
 /// Gradients in the order of a node's outputs (incoming) or of its inputs (outgoing).
 pub type Gradients = SmallVec<[Option<Tensor>; 2]>;
 
-/// What a node holds through one handle on a tensor, for the garbage collector.
-pub enum Held {
+/// What a node leads to through one handle on a tensor, for the garbage collector.
+pub enum Reachable {
     /// The Python object that the tensor keeps, and how many handles the tensor has; one of them is the object's.
     Object { python: *mut c_void, owners: usize },
     /// The history of a tensor that has no other handle.
@@ -226,8 +226,8 @@ pub trait Backward: Any + Send + Sync {
         let _ = visit;
     }
 
-    /// Visits what the function holds through its tensors.
-    fn held(&self, visit: &mut dyn FnMut(Held)) {
+    /// Visits what the function leads to through its tensors.
+    fn reachable(&self, visit: &mut dyn FnMut(Reachable)) {
         let _ = visit;
     }
 

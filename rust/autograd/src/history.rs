@@ -11,7 +11,7 @@ use smallvec::smallvec;
 
 use crate::graph::{
     AccumulateGrad, AfterAccumulate, AutogradMeta, Backward, BackwardCall, Edge, Edges, FOR_TANGENTS, Gradients,
-    HISTORY, Held, Node, NodeHooks, OutputMeta, REQUIRES_GRAD, RETAINS_GRAD, Tensor, TensorHook, VIEW,
+    HISTORY, Node, NodeHooks, OutputMeta, REQUIRES_GRAD, RETAINS_GRAD, Reachable, Tensor, TensorHook, VIEW,
 };
 use crate::hook_list::HookHandle;
 use crate::modes::{self, GradMode, InferenceMode};
@@ -447,7 +447,9 @@ impl Tensor {
                 hooks.objects(visit);
             }
             // The gradient's handles are this one and its object's.
-            if let Some(Held::Object { python, owners: 2 }) = autograd_meta.grad.get().and_then(|grad| grad.held(1)) {
+            if let Some(Reachable::Object { python, owners: 2 }) =
+                autograd_meta.grad.get().and_then(|grad| grad.reachable(1))
+            {
                 visit(python);
             }
         }

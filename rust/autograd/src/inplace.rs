@@ -12,7 +12,7 @@ use rushlight_core::{Error, Layout, Result};
 use smallvec::SmallVec;
 
 use crate::arithmetic::{arithmetic, clone_as};
-use crate::graph::{Backward, BackwardCall, Edges, Gradients, Held, Node, OutputMeta, Slice, Tensor, TensorMeta};
+use crate::graph::{Backward, BackwardCall, Edges, Gradients, Node, OutputMeta, Reachable, Slice, Tensor, TensorMeta};
 use crate::modes::{self, GradMode};
 use crate::mutation_hook::run_mutation_hook;
 use crate::record::{collect_edges, should_record};
@@ -171,8 +171,8 @@ impl<F: Backward> Backward for CopySlices<F> {
         self.function.objects(visit);
     }
 
-    fn held(&self, visit: &mut dyn FnMut(Held)) {
-        self.function.held(visit);
+    fn reachable(&self, visit: &mut dyn FnMut(Reachable)) {
+        self.function.reachable(visit);
     }
 
     fn forget_objects(&self) {

@@ -38,7 +38,8 @@ pub use arithmetic::{Arithmetic, install};
 pub use engine::{backward, grad, queue_callback};
 pub use graph::{
     AccumulateGrad, Backward, BackwardCall, BatchDim, Compressed, CompressedFormat, CompressedParts, Coo, Edge, Edges,
-    Form, Gradients, Held, Node, OutputMeta, Quantizer, Replay, SparseParts, Tensor, TensorMeta, ViewKind, WeakTensor,
+    Form, Gradients, Node, OutputMeta, Quantizer, Reachable, Replay, SparseParts, Tensor, TensorMeta, ViewKind,
+    WeakTensor,
 };
 pub use hook_list::HookHandle;
 pub use inplace::{InPlace, inference_update, record_change};

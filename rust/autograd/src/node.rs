@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::arithmetic::arithmetic;
 use crate::graph::{
-    AccumulateGrad, Backward, BackwardCall, Edge, Edges, Gradients, Held, Node, NodeHooks, OutputMeta, Tensor,
+    AccumulateGrad, Backward, BackwardCall, Edge, Edges, Gradients, Node, NodeHooks, OutputMeta, Reachable, Tensor,
 };
 use crate::modes;
 use crate::source_location::{self, Origin, SourceLocation};
@@ -219,9 +219,9 @@ impl Node {
                 }
             };
             node.edges.iter().flatten().for_each(|edge| meet(edge, 0));
-            node.function.held(&mut |held| match held {
-                Held::History(edge) => meet(&edge, 1),
-                Held::Object { python, owners } => match kept.iter_mut().find(|(other, _, _)| *other == python) {
+            node.function.reachable(&mut |found| match found {
+                Reachable::History(edge) => meet(&edge, 1),
+                Reachable::Object { python, owners } => match kept.iter_mut().find(|(other, _, _)| *other == python) {
                     Some((_, _, handles)) => *handles += 1,
                     None => kept.push((python, owners, 1)),
                 },

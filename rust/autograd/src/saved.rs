@@ -16,7 +16,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
 
 use crate::arithmetic::arithmetic;
-use crate::graph::{BackwardCall, Edge, Held, Node, Tensor};
+use crate::graph::{BackwardCall, Edge, Node, Reachable, Tensor};
 use crate::lock::Slot;
 use crate::modes;
 use crate::node::forward_name;
@@ -269,10 +269,10 @@ impl SavedTensor {
         }
     }
 
-    /// What it holds, for the garbage collector.
-    pub fn held(&self) -> Option<Held> {
+    /// What it leads to, for the garbage collector.
+    pub fn reachable(&self) -> Option<Reachable> {
         match self.content.get() {
-            Some(Content::Tensor(tensor)) => tensor.held(1),
+            Some(Content::Tensor(tensor)) => tensor.reachable(1),
             _ => None,
         }
     }

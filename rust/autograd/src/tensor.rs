@@ -17,7 +17,7 @@ use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Storage};
 
 use crate::arithmetic::arithmetic;
 use crate::graph::{
-    Form, Held, INFERENCE, OPAQUE_VIEW, Replay, Tensor, TensorImpl, TensorMeta, VIEW, View, ViewKind, WeakTensor,
+    Form, INFERENCE, OPAQUE_VIEW, Reachable, Replay, Tensor, TensorImpl, TensorMeta, VIEW, View, ViewKind, WeakTensor,
 };
 use crate::lock::Slot;
 use crate::modes;
@@ -392,12 +392,12 @@ impl Tensor {
         Counted::is_kept(&self.0)
     }
 
-    /// What is held through one handle on this tensor, of which the caller has `more` besides.
-    pub(crate) fn held(&self, more: usize) -> Option<Held> {
+    /// What is reachable through one handle on this tensor, of which the caller has `more` besides.
+    pub(crate) fn reachable(&self, more: usize) -> Option<Reachable> {
         let owners = self.owners() - more;
         match self.keeps_python() {
-            true => Some(Held::Object { python: self.python(), owners }),
-            false if owners == 1 => self.stored_history().map(Held::History),
+            true => Some(Reachable::Object { python: self.python(), owners }),
+            false if owners == 1 => self.stored_history().map(Reachable::History),
             false => None,
         }
     }

@@ -8,6 +8,7 @@
 //!   small requests; `memory_record` tells the profiler what is taken and given back.
 //! - `counted` is a reference-counted handle; `shared` owns memory shared between processes, `file_map` memory-mapped
 //!   files.
+//! - `installed` is what a lower crate takes from a higher one.
 //! - `fork` keeps locks safe across `fork`; `futex` waits without a lock; `sync` names the primitives that both use.
 //! - `error` is the engine's error type.
 
@@ -30,6 +31,7 @@ pub mod float8;
 pub mod fork;
 pub mod futex;
 pub mod index;
+pub mod installed;
 pub mod layout;
 mod limits;
 pub mod loop_nest;

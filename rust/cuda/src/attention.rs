@@ -7,8 +7,8 @@ use rushlight_core::{DType, Error, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{DIMS, Kind, Loops, argument, launch};
-use crate::program::Program;
+use crate::launch::{DIMS, ElementType, Loops, argument, launch};
+use crate::program::{Key, Program};
 
 /// The first bytes of query, key, value, mask and gradient, and the distances in bytes between their rows and columns.
 #[repr(C)]
@@ -75,11 +75,11 @@ impl Attention<'_> {
     /// The kernel of the results, or those of the gradients.
     fn program(&self, card: &Card, gradients: bool) -> Result<Program> {
         let columns = self.sizes.width.max(self.sizes.depth).div_ceil(APART);
-        let mask = self.mask.map_or(u8::MAX, |mask| Kind::Of(mask).code());
+        let mask = self.mask.map_or(u8::MAX, |mask| ElementType::Of(mask).code());
         let halves = self.halves(card);
-        let key = [Kind::Of(self.dtype).code(), mask, columns as u8, u8::from(halves), u8::from(gradients), 0, 0, 0];
+        let codes = [ElementType::Of(self.dtype).code(), mask, columns as u8, u8::from(halves), u8::from(gradients)];
         let names: &[_] = if gradients { &[c"of_queries", c"of_keys"] } else { &[c"forward"] };
-        Program::find(card, ("attention", key), names, || {
+        Program::find(card, Key::new("attention", codes), names, || {
             let kernel = if halves { "attention_half" } else { "attention" };
             let arguments =
                 format!("{}, {}, {columns}", type_name(self.dtype), self.mask.map_or("Unmasked", type_name));

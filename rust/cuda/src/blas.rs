@@ -273,6 +273,151 @@ pub fn workspace_limit(card: &Card) -> u64 {
     if card.properties.major >= 9 { 32 << 20 } else { 8 << 20 }
 }
 
+/// The places of the operands in `Matrices`.
+const OUT: usize = 0;
+const ADDEND: usize = 3;
+
+/// A product as cuBLASLt takes it: the result by columns, which is its transposition if it is row-major.
+struct Plan {
+    types: Types,
+    /// How many products a call has, and the distances from the operands of one to those of the next.
+    count: c_int,
+    steps: [i64; 4],
+    /// The factors in their order, and their places among the operands.
+    factors: [View; 2],
+    order: [usize; 2],
+    rows: i64,
+    columns: i64,
+    /// The distances between the columns of the result and of the addend.
+    leading: i64,
+    added: i64,
+    /// The operand that is added: without one the result, with the factor zero.
+    third: usize,
+    /// Whether the addend is one row for all, which is added when the result is stored.
+    with_bias: bool,
+}
+
+impl Plan {
+    /// `None` for a product that cuBLASLt does not take.
+    fn of(
+        dtype: DType,
+        matrices: &Matrices,
+        sizes: &Sizes,
+        batch: &LoopNest<4>,
+        beta: [u64; 2],
+        has_addend: bool,
+    ) -> Option<Plan> {
+        if !is_available() || sizes.inner == 0 {
+            return None;
+        }
+        let width = dtype.size() as i64;
+        let in_elements = |bytes: i64| (bytes % width == 0).then_some(bytes / width);
+        let view = |n: usize, rows: u64, columns: u64| {
+            let (row_stride, column_stride) = (in_elements(matrices.rows[n])?, in_elements(matrices.columns[n])?);
+            Some(View { rows: rows as i64, columns: columns as i64, row_stride, column_stride })
+        };
+        let (m, n, k) = (sizes.rows, sizes.columns, sizes.inner);
+        let (out, a, b, addend) = (view(OUT, m, n)?, view(1, m, k)?, view(2, k, n)?, view(ADDEND, m, n)?);
+        let step = |n: usize| in_elements(batch.inner_strides()[n] as i64).filter(|&step| step >= 0);
+        let steps = [step(0)?, step(1)?, step(2)?, step(3)?];
+
+        let turned = out.is_row_major();
+        let turn = |view: View| if turned { view.transposed() } else { view };
+        let (factors, order) = if turned { ([turn(b), turn(a)], [2, 1]) } else { ([a, b], [1, 2]) };
+        let View { rows, columns, .. } = turn(out);
+        let leading = turn(out).leading()?;
+        let repeats = (0..batch.rank()).all(|dim| batch.strides(dim)[ADDEND] == 0);
+        let with_bias = has_addend && repeats && addend.is_bias_of(out) && adds_bias(dtype) && is_one(beta, dtype);
+        let adds_matrix = has_addend && !with_bias;
+        let added = if adds_matrix { turn(addend).leading()? } else { leading };
+        let (types, count) = (Types::of(dtype)?, c_int::try_from(batch.inner()).ok()?);
+        let third = if adds_matrix { ADDEND } else { OUT };
+        Some(Plan { types, count, steps, factors, order, rows, columns, leading, added, third, with_bias })
+    }
+
+    /// The operands in memory for each call.
+    fn starts(matrices: &Matrices, batch: &LoopNest<4>) -> Vec<[u64; 4]> {
+        let mut starts = Vec::new();
+        batch.runs(0..batch.numel(), |offsets, _| {
+            starts.push([0, 1, 2, 3].map(|n| matrices.at[n].wrapping_add_signed(offsets[n] as i64)));
+        });
+        starts
+    }
+
+    /// What the addresses of the factors, of the addend and of the result have in common, in the order of the library's arguments.
+    fn alignments(&self, starts: &[[u64; 4]]) -> [u32; 4] {
+        let together = |n: usize| starts.iter().fold(0, |all, at| all | at[n]);
+        let stored = together(OUT) | if self.with_bias { together(ADDEND) } else { 0 };
+        [together(self.order[0]), together(self.order[1]), together(self.third), stored].map(alignment)
+    }
+}
+
+/// The descriptions of a call: of the product, the factors, the addend and the result.
+struct Descriptors {
+    call: Call,
+    left: Place,
+    right: Place,
+    addend: Place,
+    result: Place,
+}
+
+impl Descriptors {
+    /// `bias` is the address of the row that is added when the result is stored. `None` if a factor lies neither by columns nor by
+    /// rows.
+    fn of(plan: &Plan, bias: u64) -> Result<Option<Descriptors>> {
+        let types = &plan.types;
+        let call = call_of(types)?;
+        let factor = |n: usize, side: Operation| {
+            let view = plan.factors[n];
+            let (matrix, transposed, leading) = match (view.leading(), view.transposed().leading()) {
+                (Some(leading), _) => (view, 0, leading),
+                (None, Some(leading)) => (view.transposed(), 1, leading),
+                (None, None) => return Ok(None),
+            };
+            // SAFETY: this attribute is a number of 32 bits, 1 for a transposed matrix.
+            unsafe { call.set::<c_int>(side, transposed)? };
+            place_of(types, matrix.rows, matrix.columns, leading, plan.count, plan.steps[plan.order[n]]).map(Some)
+        };
+        let left = factor(0, Operation::CUBLASLT_MATMUL_DESC_TRANSA)?;
+        let right = factor(1, Operation::CUBLASLT_MATMUL_DESC_TRANSB)?;
+        let (Some(left), Some(right)) = (left, right) else { return Ok(None) };
+        let summed =
+            |leading: i64, n: usize| place_of(types, plan.rows, plan.columns, leading, plan.count, plan.steps[n]);
+        let (addend, result) = (summed(plan.added, plan.third)?, summed(plan.leading, OUT)?);
+        if plan.with_bias {
+            // SAFETY: the epilogue is a number of 32 bits, the bias an address of the device.
+            unsafe {
+                call.set(Operation::CUBLASLT_MATMUL_DESC_EPILOGUE, Epilogue::CUBLASLT_EPILOGUE_BIAS)?;
+                call.set(Operation::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
+            }
+        }
+        Ok(Some(Descriptors { call, left, right, addend, result }))
+    }
+
+    /// The library's choice for these descriptions; `None` if it has no algorithm.
+    fn choose(&self, handle: lt::cublasLtHandle_t, wishes: &Wishes) -> Option<lt::cublasLtMatmulHeuristicResult_t> {
+        let mut found: std::mem::MaybeUninit<lt::cublasLtMatmulHeuristicResult_t> = std::mem::MaybeUninit::zeroed();
+        let mut count = 0;
+        // SAFETY: all objects are alive, and there is room for one answer.
+        let status = unsafe {
+            lt::cublasLtMatmulAlgoGetHeuristic(
+                handle,
+                self.call.handle,
+                self.left.handle,
+                self.right.handle,
+                self.addend.handle,
+                self.result.handle,
+                wishes.handle,
+                1,
+                found.as_mut_ptr(),
+                &raw mut count,
+            )
+        };
+        // SAFETY: cuBLASLt has written an answer; before that all of it was zero.
+        (status == Status::CUBLAS_STATUS_SUCCESS && count > 0).then(|| unsafe { found.assume_init() })
+    }
+}
+
 /// Enqueues `alpha * (a @ b) + beta * addend` for every matrix of a batch, as `matmul::multiply`. False if cuBLASLt does not take
 /// the product; then nothing was enqueued.
 ///
@@ -288,98 +433,16 @@ pub unsafe fn multiply(
     [alpha, beta]: [[u64; 2]; 2],
     has_addend: bool,
 ) -> Result<bool> {
-    let width = dtype.size() as i64;
-    let (count, steps) = (batch.inner(), batch.inner_strides());
-    let in_elements = |bytes: i64| (bytes % width == 0).then_some(bytes / width);
-    let view = |n: usize, rows: u64, columns: u64| {
-        let (row_stride, column_stride) = (in_elements(matrices.rows[n])?, in_elements(matrices.columns[n])?);
-        Some(View { rows: rows as i64, columns: columns as i64, row_stride, column_stride })
-    };
-    let plan = || {
-        let (m, n, k) = (sizes.rows, sizes.columns, sizes.inner);
-        let views = [view(0, m, n)?, view(1, m, k)?, view(2, k, n)?, view(3, m, n)?];
-        let steps = [0, 1, 2, 3].map(|n| in_elements(steps[n] as i64).filter(|&step| step >= 0));
-        let steps = [steps[0]?, steps[1]?, steps[2]?, steps[3]?];
-        (k > 0).then_some((Types::of(dtype)?, c_int::try_from(count).ok()?, views, steps))
-    };
-    let Some((types, count, [out, a, b, addend], steps)) = plan().filter(|_| is_available()) else { return Ok(false) };
-    // The result by columns: its transposition if it is row-major.
-    let turned = out.is_row_major();
-    let turn = |view: View| if turned { view.transposed() } else { view };
-    let (first, second) = if turned { (2, 1) } else { (1, 2) };
-    let factors = if turned { [turn(b), turn(a)] } else { [a, b] };
-    let (Some(leading), [rows, columns]) = (turn(out).leading(), [turn(out).rows, turn(out).columns]) else {
-        return Ok(false);
-    };
-    let repeats = (0..batch.rank()).all(|dim| batch.strides(dim)[3] == 0);
-    let with_bias = has_addend && repeats && addend.is_bias_of(out) && adds_bias(dtype) && is_one(beta, dtype);
-    let added = match turn(addend).leading() {
-        _ if !has_addend || with_bias => leading,
-        Some(leading) => leading,
-        None => return Ok(false),
-    };
-
-    let call = call_of(&types)?;
-    let factor = |view: View, step: i64, side: Operation| {
-        let (matrix, transposed, leading) = match (view.leading(), view.transposed().leading()) {
-            (Some(leading), _) => (view, 0, leading),
-            (None, Some(leading)) => (view.transposed(), 1, leading),
-            (None, None) => return Ok(None),
-        };
-        // SAFETY: this attribute is a number of 32 bits, 1 for a transposed matrix.
-        unsafe { call.set::<c_int>(side, transposed)? };
-        place_of(&types, matrix.rows, matrix.columns, leading, count, step).map(Some)
-    };
-    let left = factor(factors[0], steps[first], Operation::CUBLASLT_MATMUL_DESC_TRANSA)?;
-    let right = factor(factors[1], steps[second], Operation::CUBLASLT_MATMUL_DESC_TRANSB)?;
-    let (Some(left), Some(right)) = (left, right) else { return Ok(false) };
-    // Without an addend its address is the result's.
-    let third = if has_addend && !with_bias { 3 } else { 0 };
-    let addend = place_of(&types, rows, columns, added, count, steps[third])?;
-    let result = place_of(&types, rows, columns, leading, count, steps[0])?;
-    if with_bias {
-        let bias = matrices.at[3].wrapping_add_signed(batch.bases()[3] as i64);
-        // SAFETY: the epilogue is a number of 32 bits, the bias an address of the device.
-        unsafe {
-            call.set(Operation::CUBLASLT_MATMUL_DESC_EPILOGUE, Epilogue::CUBLASLT_EPILOGUE_BIAS)?;
-            call.set(Operation::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
-        }
-    }
-
-    let mut starts = Vec::new();
-    batch.runs(0..batch.numel(), |offsets, _| {
-        starts.push([0, 1, 2, 3].map(|n| matrices.at[n].wrapping_add_signed(offsets[n] as i64)));
-    });
-    let together = |n: usize| starts.iter().fold(0, |all, at| all | at[n]);
-    let stored = together(0) | if with_bias { together(3) } else { 0 };
-    let aligned = [together(first), together(second), together(third), stored].map(alignment);
-    let wishes = wishes_of(workspace_limit(card), types.reductions, aligned)?;
+    let Some(plan) = Plan::of(dtype, matrices, sizes, batch, beta, has_addend) else { return Ok(false) };
+    let bias = matrices.at[ADDEND].wrapping_add_signed(batch.bases()[ADDEND] as i64);
+    let Some(described) = Descriptors::of(&plan, bias)? else { return Ok(false) };
+    let starts = Plan::starts(matrices, batch);
+    let wishes = wishes_of(workspace_limit(card), plan.types.reductions, plan.alignments(&starts))?;
     let handle = handle_of(card)?;
-    let mut found: std::mem::MaybeUninit<lt::cublasLtMatmulHeuristicResult_t> = std::mem::MaybeUninit::zeroed();
-    let mut count = 0;
-    // SAFETY: all objects are alive, and there is room for one answer.
-    let status = unsafe {
-        lt::cublasLtMatmulAlgoGetHeuristic(
-            handle,
-            call.handle,
-            left.handle,
-            right.handle,
-            addend.handle,
-            result.handle,
-            wishes.handle,
-            1,
-            found.as_mut_ptr(),
-            &raw mut count,
-        )
-    };
-    if status != Status::CUBLAS_STATUS_SUCCESS || count == 0 {
-        return Ok(false);
-    }
-    // SAFETY: cuBLASLt has written an answer; before that all of it was zero.
-    let found = unsafe { found.assume_init() };
+    let Some(found) = described.choose(handle, &wishes) else { return Ok(false) };
     let workspace = Workspace::new(card.index, stream, found.workspaceSize)?;
     // The bias is added with the factor one by the epilogue.
-    let beta = if third == 3 { beta } else { [0; 2] };
+    let beta = if plan.third == ADDEND { beta } else { [0; 2] };
     for at in starts {
         enqueue(card, "cublasLtMatmul", stream, || {
             // SAFETY: the objects describe matrices in memory that the caller holds for the stream, as the workspace is
@@ -387,17 +450,17 @@ pub unsafe fn multiply(
             let status = unsafe {
                 lt::cublasLtMatmul(
                     handle,
-                    call.handle,
+                    described.call.handle,
                     alpha.as_ptr().cast(),
-                    pointer(at[first]),
-                    left.handle,
-                    pointer(at[second]),
-                    right.handle,
+                    pointer(at[plan.order[0]]),
+                    described.left.handle,
+                    pointer(at[plan.order[1]]),
+                    described.right.handle,
                     beta.as_ptr().cast(),
-                    pointer(at[third]),
-                    addend.handle,
-                    pointer(at[0]),
-                    result.handle,
+                    pointer(at[plan.third]),
+                    described.addend.handle,
+                    pointer(at[OUT]),
+                    described.result.handle,
                     &raw const found.algo,
                     workspace.pointer(),
                     workspace.bytes(),

@@ -8,8 +8,8 @@ use rushlight_core::{DType, Error, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{Kind, Loops, argument, blocks, launch};
-use crate::program::Program;
+use crate::launch::{ElementType, Loops, argument, blocks, launch};
+use crate::program::{Key, Program};
 
 /// A tensor of five dimensions: its first byte, and the distances in bytes along them.
 #[derive(Clone, Copy)]
@@ -254,7 +254,7 @@ impl Convolution {
         // Cards have instructions for matrices of halves since compute capability 8.0.
         let halves = matches!(self.dtype, DType::F16 | DType::BF16) && card.properties.major >= 8;
         let key =
-            |name, halves| (name, [Kind::Of(self.dtype).code(), u8::from(self.wide), u8::from(halves), 0, 0, 0, 0, 0]);
+            |name, halves| Key::new(name, [ElementType::Of(self.dtype).code(), u8::from(self.wide), u8::from(halves)]);
         if self.form == Form::Squares {
             return Program::find(card, key("convolution", halves), &[c"squares", c"join"], || {
                 format!(

@@ -5,8 +5,8 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{Kind, argument, blocks, launch};
-use crate::program::Program;
+use crate::launch::{ElementType, argument, blocks, launch};
+use crate::program::{Key, Program};
 
 /// The labels of a batch and three rows with a number for each sequence, in int64: where its labels begin, how many steps it has and
 /// how many labels. Then the sizes of logarithms `(time, items, classes)` and of sums `(items, time, width)`, and the blank.
@@ -29,7 +29,7 @@ const LABELLED: usize = 3;
 
 fn program(card: &Card, dtype: DType) -> Result<Program> {
     let names: &[_] = &[c"losses", c"betas", c"unlabelled", c"labelled"];
-    Program::find(card, ("ctc", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]), names, || {
+    Program::find(card, Key::new("ctc", [ElementType::Of(dtype).code()]), names, || {
         let element = type_name(dtype);
         format!(
             r#"#include "ctc.cuh"

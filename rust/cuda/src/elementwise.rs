@@ -9,7 +9,7 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::kernels::{function_name, section};
-use crate::launch::{DIMS, Kind, Loops, Numbers, Pointers, THREADS, argument, blocks, launch, outer_offsets};
+use crate::launch::{DIMS, ElementType, Loops, Numbers, Pointers, THREADS, argument, blocks, launch, outer_offsets};
 use crate::program::{Key, Program};
 
 /// What is computed.
@@ -18,7 +18,7 @@ pub enum Function {
     /// The expression of an operator for a dtype. Of its numbers, those after the first `numbers` may be absent.
     Operator { name: &'static str, dtype: DType, numbers: usize, optional: usize },
     /// The element, converted to this type.
-    Element(Kind),
+    Element(ElementType),
     /// The second element where the first is not zero, elsewhere the third; all are converted to this dtype.
     Select(DType),
 }
@@ -33,10 +33,10 @@ impl Function {
     }
 
     /// The type that operands are converted to.
-    fn compute(self) -> Kind {
+    fn compute(self) -> ElementType {
         match self {
-            Function::Operator { dtype, .. } | Function::Select(dtype) => Kind::Of(dtype),
-            Function::Element(kind) => kind,
+            Function::Operator { dtype, .. } | Function::Select(dtype) => ElementType::Of(dtype),
+            Function::Element(element) => element,
         }
     }
 }
@@ -45,7 +45,7 @@ impl Function {
 #[derive(Clone, Copy)]
 pub struct Memory {
     pub address: usize,
-    pub kind: Kind,
+    pub element: ElementType,
 }
 
 /// An input of the function.
@@ -121,12 +121,12 @@ pub unsafe fn run<const N: usize>(
 
 /// The alignment of an operand's packs.
 fn alignment(operand: &Memory) -> u64 {
-    (ITEMS * operand.kind.size() as u64).min(16)
+    (ITEMS * operand.element.size() as u64).min(16)
 }
 
 /// Whether all elements are in packs, but for the last ones of a single row.
 fn has_packs<const N: usize>(nest: &LoopNest<N>, memory: &[Memory; N]) -> bool {
-    let adjacent = |(operand, stride): (&Memory, isize)| stride == operand.kind.size() as isize || nest.numel() == 1;
+    let adjacent = |(operand, stride): (&Memory, isize)| stride == operand.element.size() as isize || nest.numel() == 1;
     let on_packs =
         |(operand, stride): (&Memory, isize)| stride.unsigned_abs().is_multiple_of(alignment(operand) as usize);
     memory.iter().zip(nest.inner_strides()).all(adjacent)
@@ -141,7 +141,7 @@ fn is_copy(function: Function, inputs: &[Input]) -> bool {
 
 /// The loop along which the elements of a copy's operand are adjacent, if those of the result are adjacent along another one.
 fn transposed_loop<const N: usize>(nest: &LoopNest<N>, memory: &[Memory; N]) -> Option<usize> {
-    let widths = memory.map(|operand| operand.kind.size() as isize);
+    let widths = memory.map(|operand| operand.element.size() as isize);
     let ([to, from, ..], [out, own, ..]) = (&widths[..], &nest.inner_strides()[..]) else { return None };
     let dim = nest.across(1, *from as usize)?;
     let is_large = nest.inner().min(nest.size(dim)) >= LEAST_EDGE;
@@ -153,19 +153,19 @@ fn key(function: Function, memory: &[Memory], inputs: &[Input], wide: bool) -> K
     let mut codes = [0; 8];
     codes[0] = function.compute().code();
     for (code, operand) in codes[1..6].iter_mut().zip(memory) {
-        *code = operand.kind.code();
+        *code = operand.element.code();
     }
     for (n, input) in inputs.iter().enumerate() {
         codes[6] |= u8::from(matches!(input, Input::Number(_))) << n;
     }
     codes[7] = u8::from(wide);
-    (function.name(), codes)
+    Key::new(function.name(), codes)
 }
 
 /// The source of a program.
 fn source(function: Function, memory: &[Memory], inputs: &[Input], wide: bool) -> String {
     let compute = function.compute().name();
-    let types = memory.iter().map(|operand| format!(", {}", operand.kind.name())).collect::<String>();
+    let types = memory.iter().map(|operand| format!(", {}", operand.element.name())).collect::<String>();
     let (mut values, mut parameters, mut constants) = (Vec::new(), String::new(), 0);
     for (n, input) in inputs.iter().enumerate() {
         match input {

@@ -5,7 +5,7 @@ use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{DType, Error, Result};
 
 use crate::card::Card;
-use crate::launch::{DIMS, Kind, Loops, Pointers, argument, blocks, launch, outer_offsets};
+use crate::launch::{DIMS, ElementType, Loops, Pointers, argument, blocks, launch, outer_offsets};
 use crate::program::{Key, Program};
 
 /// How an element is merged with the one before.
@@ -55,7 +55,7 @@ pub unsafe fn locate(
     begins: bool,
     mut outside: u64,
 ) -> Result<()> {
-    let program = Program::find(card, ("locate", [0; 8]), &[c"locate"], || {
+    let program = Program::find(card, Key::new("locate", []), &[c"locate"], || {
         r#"#include "indexed.cuh"
 using namespace rushlight;
 extern "C" __global__ void locate(u8* to, const u8* indices, u64 count, Loops<2> loops, i64 size, i64 step, u32 wraps,
@@ -101,8 +101,8 @@ pub unsafe fn read(
     nest: &LoopNest<3>,
     scale: isize,
 ) -> Result<()> {
-    let element = Kind::Raw(width as u8);
-    let key: Key = ("indexed_read", [element.code(), 0, 0, 0, 0, 0, 0, 0]);
+    let element = ElementType::Raw(width as u8);
+    let key = Key::new("indexed_read", [element.code()]);
     let program = Program::find(card, key, &[c"read"], || {
         format!(
             r#"#include "indexed.cuh"
@@ -149,9 +149,9 @@ pub unsafe fn merge(
     nest: &LoopNest<3>,
     column: Column,
 ) -> Result<()> {
-    let element = if merge == Merge::Replace { Kind::Raw(dtype.size() as u8) } else { Kind::Of(dtype) };
-    let compute = if merge == Merge::Replace { element } else { Kind::Of(dtype.compute()) };
-    let key: Key = (merge.name(), [element.code(), 0, 0, 0, 0, 0, 0, 0]);
+    let element = if merge == Merge::Replace { ElementType::Raw(dtype.size() as u8) } else { ElementType::Of(dtype) };
+    let compute = if merge == Merge::Replace { element } else { ElementType::Of(dtype.compute()) };
+    let key = Key::new(merge.name(), [element.code()]);
     let program = Program::find(card, key, &[c"merge"], || {
         format!(
             r#"#include "indexed.cuh"

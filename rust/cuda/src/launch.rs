@@ -135,37 +135,37 @@ pub fn outer_offsets<const N: usize>(nest: &LoopNest<N>) -> impl Iterator<Item =
 
 /// The type of an element in the memory of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ElementType {
     Of(DType),
     /// Bytes without a meaning, for copies.
     Raw(u8),
 }
 
-impl Kind {
+impl ElementType {
     /// The type in the source.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Of(dtype) => type_name(dtype),
-            Kind::Raw(1) => "u8",
-            Kind::Raw(2) => "u16",
-            Kind::Raw(4) => "u32",
-            Kind::Raw(8) => "u64",
-            Kind::Raw(_) => "u128",
+            ElementType::Of(dtype) => type_name(dtype),
+            ElementType::Raw(1) => "u8",
+            ElementType::Raw(2) => "u16",
+            ElementType::Raw(4) => "u32",
+            ElementType::Raw(8) => "u64",
+            ElementType::Raw(_) => "u128",
         }
     }
 
     pub fn size(self) -> usize {
         match self {
-            Kind::Of(dtype) => dtype.size(),
-            Kind::Raw(bytes) => usize::from(bytes),
+            ElementType::Of(dtype) => dtype.size(),
+            ElementType::Raw(bytes) => usize::from(bytes),
         }
     }
 
     /// The type in a program's key.
     pub fn code(self) -> u8 {
         match self {
-            Kind::Of(dtype) => dtype as u8,
-            Kind::Raw(bytes) => 128 + bytes,
+            ElementType::Of(dtype) => dtype as u8,
+            ElementType::Raw(bytes) => 128 + bytes,
         }
     }
 }

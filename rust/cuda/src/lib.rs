@@ -16,9 +16,9 @@
 //! - `blas` gives products of matrices to cuBLASLt, where it is installed, `dnn` convolutions to cuDNN, `fft` transforms to cuFFT,
 //!   and `solver` factorisations to cuSOLVER.
 //! - `nccl` exchanges tensors with the devices of other processes, where NCCL is installed; `failures` are its calls that were given up.
-//! - `copy`, `elementwise`, `reduce`, `softmax`, `normalize`, `matmul`, `convolution`, `indexed`, `compact`, `lines`, `order`, `search`,
-//!   `mantissas`, `nll`, `ctc`, `pairs`, `pool`, `ranges`, `sampling`, `attention`, `recurrent`, `random`, `rejection` and `optimizer`
-//!   enqueue work. They return before it has run.
+//! - `copy`, `elementwise`, `reduce`, `cumulative`, `softmax`, `normalize`, `matmul`, `convolution`, `indexed`, `nonzero`, `order`,
+//!   `search`, `unique`, `counts`, `mantissas`, `nll`, `ctc`, `distance`, `pool`, `ranges`, `interpolate`, `taps`, `fold`, `attention`,
+//!   `recurrent`, `random`, `rejection` and `optimizer` enqueue work. They return before it has run.
 //! - `kernels` has the sources of device functions.
 //!
 //! No operation waits for the device unless its result is needed on the host.
@@ -28,35 +28,38 @@ pub mod attention;
 pub mod blas;
 pub mod capture;
 pub mod card;
-pub mod compact;
 pub mod convolution;
 pub mod copy;
+pub mod counts;
 pub mod ctc;
+pub mod cumulative;
+pub mod distance;
 pub mod dnn;
 pub mod driver;
 pub mod elementwise;
 pub mod failures;
 pub mod fft;
+pub mod fold;
 pub mod graph;
 pub mod history;
 pub mod indexed;
+pub mod interpolate;
 pub mod ipc;
 pub mod kernels;
 pub mod launch;
 pub mod library;
-pub mod lines;
 pub mod mantissas;
 pub mod matmul;
 pub mod mem_pool;
 pub mod memory;
 pub mod nccl;
 pub mod nll;
+pub mod nonzero;
 pub mod normalize;
 pub mod nvml;
 pub mod nvtx;
 pub mod optimizer;
 pub mod order;
-pub mod pairs;
 pub mod pinned;
 pub mod pool;
 pub mod profile;
@@ -68,13 +71,14 @@ pub mod reduce;
 pub mod rejection;
 pub mod replayed;
 pub mod runtime;
-pub mod sampling;
 pub mod search;
 pub mod sent;
 pub mod softmax;
 pub mod solver;
 pub mod statistics;
 pub mod stream;
+pub mod taps;
+pub mod unique;
 pub mod user_allocator;
 pub mod user_kernel;
 

@@ -5,8 +5,8 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{Kind, argument, blocks, launch};
-use crate::program::Program;
+use crate::launch::{ElementType, argument, blocks, launch};
+use crate::program::{Key, Program};
 
 /// Enqueues mantissas and exponents of `count` floats; exponents are integers of 32 bits.
 ///
@@ -19,7 +19,7 @@ pub unsafe fn split(
     [mut numbers, mut mantissas, mut exponents]: [u64; 3],
     count: usize,
 ) -> Result<()> {
-    let program = Program::find(card, ("mantissas", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]), &[c"run"], || {
+    let program = Program::find(card, Key::new("mantissas", [ElementType::Of(dtype).code()]), &[c"run"], || {
         let (element, compute) = (type_name(dtype), type_name(dtype.compute()));
         format!(
             r#"#include "mantissas.cuh"

@@ -6,8 +6,8 @@ use rushlight_core::{DType, Error, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{DIMS, Kind, Loops, Numbers, argument, launch};
-use crate::program::Program;
+use crate::launch::{DIMS, ElementType, Loops, Numbers, argument, launch};
+use crate::program::{Key, Program};
 
 /// The first bytes of the result, the factors and the addend, and the distances in bytes between their rows and columns.
 #[repr(C)]
@@ -47,9 +47,8 @@ pub unsafe fn multiply(
     if batch.rank() > DIMS {
         return Err(Error::runtime(format!("a product on CUDA has at most {DIMS} separate batch dimensions")));
     }
-    let mut codes = [0; 8];
-    codes[0] = Kind::Of(dtype).code();
-    let program = Program::find(card, ("matmul", codes), &[c"multiply"], || source(dtype))?;
+    let program =
+        Program::find(card, Key::new("matmul", [ElementType::Of(dtype).code()]), &[c"multiply"], || source(dtype))?;
     let mut numbers = Numbers::new(&[alpha, beta], std::iter::empty())?;
     let mut loops = Loops::of(batch);
     let (mut batches, mut has_addend) = (batch.numel() as u64, u32::from(has_addend));

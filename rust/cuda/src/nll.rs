@@ -5,8 +5,8 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{Kind, argument, blocks, launch};
-use crate::program::Program;
+use crate::launch::{ElementType, argument, blocks, launch};
+use crate::program::{Key, Program};
 
 /// The targets of a call, in int64, and the weights of the classes in the dtype of the scores, or 0: their addresses, the number of
 /// targets, of classes and of targets of a sample, and the target that counts nothing.
@@ -23,7 +23,7 @@ pub struct Targets {
 
 fn program(card: &Card, dtype: DType) -> Result<Program> {
     let names: &[_] = &[c"losses", c"gradients"];
-    Program::find(card, ("nll", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]), names, || {
+    Program::find(card, Key::new("nll", [ElementType::Of(dtype).code()]), names, || {
         let (element, compute) = (type_name(dtype), type_name(dtype.compute()));
         format!(
             r#"#include "nll.cuh"

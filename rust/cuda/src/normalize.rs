@@ -6,9 +6,9 @@ use rushlight_core::device_memory::StreamId;
 use rushlight_core::{DType, Result};
 
 use crate::card::Card;
-use crate::launch::{Kind, THREADS, WARP, argument, blocks, launch};
+use crate::launch::{ElementType, THREADS, WARP, argument, blocks, launch};
 use crate::memory::Workspace;
-use crate::program::Program;
+use crate::program::{Key, Program};
 
 /// The elements as `samples` of `groups` of `channels`, each with a `run` of adjacent ones. A group of each sample has a mean and a
 /// variance, or where samples are `pooled` a group of all of them. Without `centred` the mean counts as zero.
@@ -175,10 +175,10 @@ impl Normalize {
         mut parts: *mut c_void,
         second: u64,
     ) -> Result<()> {
-        let [element, compute] = [self.dtype, self.compute].map(Kind::Of);
+        let [element, compute] = [self.dtype, self.compute].map(ElementType::Of);
         let names: Vec<&CStr> = kernels.iter().map(|(name, _)| *name).collect();
         let title = names[0].to_str().unwrap_or("normalize");
-        let program = Program::find(card, (title, [element.code(), compute.code(), 0, 0, 0, 0, 0, 0]), &names, || {
+        let program = Program::find(card, Key::new(title, [element.code(), compute.code()]), &names, || {
             source(element.name(), compute.name(), kernels)
         })?;
         let (mut view, mut eps) = (self.view, self.eps);

@@ -5,8 +5,8 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{Kind, Numbers, argument, blocks, launch};
-use crate::program::Program;
+use crate::launch::{ElementType, Numbers, argument, blocks, launch};
+use crate::program::{Key, Program};
 
 /// What a step does besides (`MAXIMIZES` and the others in the kernel).
 #[derive(Clone, Copy, Default)]
@@ -57,9 +57,7 @@ pub unsafe fn step<const N: usize>(
             ("adam", "T* param, const T* grad, T* mean, T* square, T* largest", "param, grad, mean, square, largest")
         }
     };
-    let mut codes = [0; 8];
-    codes[0] = Kind::Of(dtype).code();
-    let program = Program::find(card, (name, codes), &[c"step"], || {
+    let program = Program::find(card, Key::new(name, [ElementType::Of(dtype).code()]), &[c"step"], || {
         let (element, sum) = (type_name(dtype), type_name(dtype.compute()));
         format!(
             r#"#include "optimizer.cuh"

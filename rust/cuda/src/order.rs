@@ -4,9 +4,9 @@ use rushlight_core::device_memory::StreamId;
 use rushlight_core::{DType, Result};
 
 use crate::card::Card;
+use crate::cumulative::{self, Accumulation, Lines};
 use crate::kernels::type_name;
-use crate::launch::{Kind, THREADS, argument, blocks, launch};
-use crate::lines::{self, Accumulation, Shape};
+use crate::launch::{ElementType, THREADS, argument, blocks, launch};
 use crate::memory::Workspace;
 use crate::program::{Key, Program};
 
@@ -147,11 +147,11 @@ unsafe fn sort_by_bytes(
         };
         let mut arguments = [argument(&mut digits)];
         let sum = Accumulation::Sum { element: index, compute: index, sum: index, result: index };
-        let (row, own) = (Shape { outer: lines, n: DIGITS * tiles, inner: 1 }, start(0));
+        let (row, own) = (Lines { outer: lines, n: DIGITS * tiles, inner: 1 }, start(0));
         // SAFETY: as above; every buffer has room for an integer of each element, and the counts for those of all tiles.
         unsafe {
             launch(card, program.kernel(COUNT), grid, stream, &mut arguments)?;
-            lines::accumulate(card, stream, sum, [own, 0, own, 0], row, true)?;
+            cumulative::accumulate(card, stream, sum, [own, 0, own, 0], row, true)?;
             launch(card, program.kernel(MOVE), grid, stream, &mut arguments)?;
         }
     }
@@ -169,10 +169,10 @@ fn index_of(n: usize) -> DType {
 }
 
 fn program(card: &Card, dtype: DType, n: usize) -> Result<Program> {
-    let code: Key = ("sort", [Kind::Of(dtype).code(), Kind::Of(index_of(n)).code(), 0, 0, 0, 0, 0, 0]);
+    let code = Key::new("sort", [ElementType::Of(dtype).code(), ElementType::Of(index_of(n)).code()]);
     Program::find(card, code, &[c"whole", c"count", c"move", c"take"], || {
         let [element, key, index] = [dtype, key_of(dtype), index_of(n)].map(type_name);
-        let raw = Kind::Raw(dtype.size() as u8).name();
+        let raw = ElementType::Raw(dtype.size() as u8).name();
         format!(
             r#"#include "order.cuh"
 using namespace rushlight;

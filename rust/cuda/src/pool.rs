@@ -6,7 +6,7 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{Kind, argument, blocks, launch};
+use crate::launch::{ElementType, argument, blocks, launch};
 use crate::program::{Key, Program};
 
 /// Windows along one dimension; without a size they cover the input evenly.
@@ -72,7 +72,7 @@ impl Planes<'_> {
     }
 
     fn key(&self, name: &'static str, dtype: DType) -> Key {
-        (name, [Kind::Of(dtype).code(), u8::from(self.index() == "i64"), 0, 0, 0, 0, 0, 0])
+        Key::new(name, [ElementType::Of(dtype).code(), u8::from(self.index() == "i64")])
     }
 }
 
@@ -259,7 +259,7 @@ pub unsafe fn find_last(
     areas: Areas,
     mut outside: u64,
 ) -> Result<()> {
-    let program = Program::find(card, ("find_last", [0; 8]), &[c"find"], || {
+    let program = Program::find(card, Key::new("find_last", []), &[c"find"], || {
         r#"#include "pool.cuh"
 using namespace rushlight;
 extern "C" __global__ void find(u64* last, const i64* places, u64 count, u64 pixels, u64 area, u64* outside) {
@@ -293,9 +293,9 @@ pub unsafe fn put_last(
     [mut output, mut values, mut last]: [u64; 3],
     areas: Areas,
 ) -> Result<()> {
-    let kind = Kind::Raw(width as u8);
-    let program = Program::find(card, ("put_last", [kind.code(), 0, 0, 0, 0, 0, 0, 0]), &[c"put"], || {
-        let element = kind.name();
+    let element_type = ElementType::Raw(width as u8);
+    let program = Program::find(card, Key::new("put_last", [element_type.code()]), &[c"put"], || {
+        let element = element_type.name();
         format!(
             r#"#include "pool.cuh"
 using namespace rushlight;

@@ -20,8 +20,25 @@ use crate::driver::check;
 use crate::kernels::HEADERS;
 use crate::library;
 
+const CODES: usize = 8;
+
 /// What a program computes, and the types and variants that it is compiled for.
-pub type Key = (&'static str, [u8; 8]);
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    name: &'static str,
+    codes: [u8; CODES],
+}
+
+impl Key {
+    /// The codes have an order of their own for each name; there are at most eight.
+    pub fn new(name: &'static str, codes: impl IntoIterator<Item = u8>) -> Key {
+        let mut key = Key { name, codes: [0; CODES] };
+        for (n, code) in codes.into_iter().enumerate() {
+            key.codes[n] = code;
+        }
+        key
+    }
+}
 
 /// The functions of a loaded program, as many as it has kernels.
 #[derive(Clone, Copy)]
@@ -59,7 +76,7 @@ impl Program {
             // SAFETY: a context is current, and the module was just loaded.
             check(unsafe { sys::cuModuleGetFunction(function, module, name.as_ptr()) })?;
         }
-        let program = Program { name: key.0, functions };
+        let program = Program { name: key.name, functions };
         programs.insert((card.index, key), program);
         Ok(program)
     }

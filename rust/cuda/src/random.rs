@@ -9,7 +9,7 @@ use rushlight_core::{DType, Error, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{DIMS, Kind, Loops, Numbers, THREADS, argument, blocks, launch};
+use crate::launch::{DIMS, ElementType, Loops, Numbers, THREADS, argument, blocks, launch};
 use crate::program::{Key, Program};
 
 /// A distribution and its parameters.
@@ -138,7 +138,7 @@ pub unsafe fn draw(
 ) -> Result<()> {
     let mut loops = checked(nest)?;
     let (name, drawn) = distribution.source(dtype);
-    let key: Key = (name, [Kind::Of(dtype).code(), u8::from(drawn == "u64"), 0, 0, 0, 0, 0, 0]);
+    let key = Key::new(name, [ElementType::Of(dtype).code(), u8::from(drawn == "u64")]);
     let program = Program::find(card, key, &[c"fill"], || {
         let element = type_name(dtype);
         format!(
@@ -180,7 +180,7 @@ pub unsafe fn trials(
 ) -> Result<()> {
     let mut loops = checked(nest)?;
     let chance = if dtype == DType::F64 { "f64" } else { "f32" };
-    let program = Program::find(card, ("trials", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]), &[c"fill"], || {
+    let program = Program::find(card, Key::new("trials", [ElementType::Of(dtype).code()]), &[c"fill"], || {
         format!(
             r#"#include "random.cuh"
 using namespace rushlight;
@@ -214,7 +214,7 @@ pub unsafe fn dropout(
     p: f64,
     mut place: Place,
 ) -> Result<()> {
-    let program = Program::find(card, ("dropout", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]), &[c"fill"], || {
+    let program = Program::find(card, Key::new("dropout", [ElementType::Of(dtype).code()]), &[c"fill"], || {
         format!(
             r#"#include "random.cuh"
 using namespace rushlight;
@@ -264,7 +264,7 @@ pub unsafe fn shuffle_equal(
     count: usize,
     mut place: Place,
 ) -> Result<()> {
-    let key = ("shuffle_equal", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]);
+    let key = Key::new("shuffle_equal", [ElementType::Of(dtype).code()]);
     let program = Program::find(card, key, &[c"shuffle"], || {
         let element = type_name(dtype);
         format!(
@@ -303,7 +303,7 @@ pub unsafe fn one_each(
     [rows, columns]: [usize; 2],
     mut place: Place,
 ) -> Result<()> {
-    let program = Program::find(card, ("one_each", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]), &[c"fill"], || {
+    let program = Program::find(card, Key::new("one_each", [ElementType::Of(dtype).code()]), &[c"fill"], || {
         format!(
             r#"#include "random.cuh"
 using namespace rushlight;

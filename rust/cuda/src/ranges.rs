@@ -7,8 +7,8 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{Kind, argument, blocks, launch};
-use crate::program::Program;
+use crate::launch::{ElementType, argument, blocks, launch};
+use crate::program::{Key, Program};
 
 /// How the elements of a range follow from their positions.
 #[derive(Clone, Copy)]
@@ -30,7 +30,7 @@ const NAMES: &[&CStr] = &[c"integers", c"steps", c"single_between", c"double_bet
 /// # Safety
 /// There is room for `count` elements at `to`, which is held for the stream.
 pub unsafe fn fill(card: &Card, stream: StreamId, dtype: DType, mut to: u64, count: usize, range: Range) -> Result<()> {
-    let key = ("ranges", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]);
+    let key = Key::new("ranges", [ElementType::Of(dtype).code()]);
     let program = Program::find(card, key, NAMES, || {
         let element = type_name(dtype);
         format!(

@@ -7,8 +7,8 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{Kind, argument, blocks, launch};
-use crate::program::{Kernel, Program};
+use crate::launch::{ElementType, argument, blocks, launch};
+use crate::program::{Kernel, Key, Program};
 
 /// The rows of a step, and the elements of a state.
 #[derive(Clone, Copy)]
@@ -27,7 +27,7 @@ const LSTM_STEP_BACK: usize = 5;
 
 /// A kernel by its place among the names.
 fn kernel(card: &Card, dtype: DType, place: usize) -> Result<Kernel> {
-    let program = Program::find(card, ("recurrent", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]), NAMES, || {
+    let program = Program::find(card, Key::new("recurrent", [ElementType::Of(dtype).code()]), NAMES, || {
         let (element, compute) = (type_name(dtype), type_name(dtype.compute()));
         format!(
             r#"#include "recurrent.cuh"

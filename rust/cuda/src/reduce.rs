@@ -6,7 +6,7 @@ use rushlight_core::{DType, Error, Result};
 
 use crate::card::Card;
 use crate::kernels::{function_name, section, type_name};
-use crate::launch::{DIMS, Kind, Loops, Numbers, THREADS, WARP, argument, blocks, launch};
+use crate::launch::{DIMS, ElementType, Loops, Numbers, THREADS, WARP, argument, blocks, launch};
 use crate::memory::Workspace;
 use crate::program::{Key, Program};
 
@@ -69,12 +69,8 @@ impl Reduction<'_> {
             return Err(Error::runtime(format!("a reduction on CUDA has at most {DIMS} separate dimensions")));
         }
         let plan = self.plan();
-        let mut codes = [0; 8];
-        for (code, dtype) in codes.iter_mut().zip([self.fold.dtype, self.dtype, self.result]) {
-            *code = Kind::Of(dtype).code();
-        }
-        codes[3] = plan as u8;
-        let key: Key = (self.fold.name, codes);
+        let types = [self.fold.dtype, self.dtype, self.result].map(|dtype| ElementType::Of(dtype).code());
+        let key = Key::new(self.fold.name, types.into_iter().chain([plan as u8]));
         let kernels: &[_] = if plan == Plan::Serial { &[c"serial"] } else { &[c"rows", c"pieces"] };
         let program = Program::find(card, key, kernels, || self.source(plan))?;
         let bits: Vec<[u64; 2]> = self.numbers.iter().map(|number| [number.to_bits(), 0]).collect();

@@ -6,8 +6,8 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{Kind, Pointers, argument, blocks, launch};
-use crate::program::Program;
+use crate::launch::{ElementType, Pointers, argument, blocks, launch};
+use crate::program::{Key, Program};
 use crate::random::{Place, checked};
 
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ pub unsafe fn draw(
     mut outside: u64,
 ) -> Result<()> {
     let mut loops = checked(nest)?;
-    let key = ("rejection", [Kind::Of(dtype).code(), what as u8, 0, 0, 0, 0, 0, 0]);
+    let key = Key::new("rejection", [ElementType::Of(dtype).code(), what as u8]);
     let program = Program::find(card, key, &[c"fill"], || {
         format!(
             r#"#include "rejection.cuh"

@@ -6,10 +6,10 @@ use rushlight_core::device_memory::StreamId;
 use rushlight_core::{DType, Result};
 
 use crate::card::Card;
+use crate::cumulative::Lines;
 use crate::kernels::type_name;
-use crate::launch::{Kind, argument, blocks, launch};
-use crate::lines::Shape;
-use crate::program::{Kernel, Program};
+use crate::launch::{ElementType, argument, blocks, launch};
+use crate::program::{Kernel, Key, Program};
 
 const NAMES: &[&CStr] = &[c"positions", c"members", c"middle", c"mode"];
 const POSITIONS: usize = 0;
@@ -19,7 +19,7 @@ const MODE: usize = 3;
 
 /// A kernel by its index among the names.
 fn kernel(card: &Card, dtype: DType, index: usize) -> Result<Kernel> {
-    let program = Program::find(card, ("search", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]), NAMES, || {
+    let program = Program::find(card, Key::new("search", [ElementType::Of(dtype).code()]), NAMES, || {
         // A bool in memory may be any byte.
         let element = if dtype == DType::Bool { "u8" } else { type_name(dtype) };
         let compute = type_name(dtype.compute());
@@ -132,7 +132,7 @@ pub unsafe fn pick(
     stream: StreamId,
     dtype: DType,
     [mut elements, mut places, mut to]: [u64; 3],
-    shape: Shape,
+    shape: Lines,
     pick: Pick,
 ) -> Result<()> {
     let (mut lines, mut n, mut inner) = ((shape.outer * shape.inner) as u64, shape.n as u64, shape.inner as u64);

@@ -4,8 +4,8 @@ use rushlight_core::device_memory::StreamId;
 use rushlight_core::{DType, Result};
 
 use crate::card::Card;
-use crate::launch::{Kind, THREADS, WARP, argument, blocks, launch};
-use crate::lines::Shape;
+use crate::cumulative::Lines;
+use crate::launch::{ElementType, THREADS, WARP, argument, blocks, launch};
 use crate::program::{Key, Program};
 
 /// What is computed, with or without the logarithm, and the dtypes: of the arithmetic, the result, the first operand (the input or
@@ -27,7 +27,7 @@ const BLOCK: usize = THREADS as usize;
 ///
 /// # Safety
 /// The operands are row-major, of this shape and these dtypes, and held for the stream.
-pub unsafe fn softmax(card: &Card, stream: StreamId, what: Softmax, operands: [u64; 3], shape: Shape) -> Result<()> {
+pub unsafe fn softmax(card: &Card, stream: StreamId, what: Softmax, operands: [u64; 3], shape: Lines) -> Result<()> {
     let [mut out, mut x, mut y] = operands;
     let (mut lines, mut n, mut inner) = ((shape.outer * shape.inner) as u64, shape.n as u64, shape.inner as u64);
     let kept = |group: usize| shape.n.div_ceil(group).next_power_of_two();
@@ -37,14 +37,11 @@ pub unsafe fn softmax(card: &Card, stream: StreamId, what: Softmax, operands: [u
         _ if kept(BLOCK) <= DEEP => (format!("kept<THREADS, {}>(lines, n)", kept(BLOCK)), kept(BLOCK), BLOCK),
         _ => ("lines(lines, n)".to_string(), 0, BLOCK),
     };
-    let [to, first, second] = what.dtypes.map(Kind::Of);
-    let compute = Kind::Of(what.compute);
+    let [to, first, second] = what.dtypes.map(ElementType::Of);
+    let compute = ElementType::Of(what.compute);
     let title = if what.backward { "SoftmaxBackward" } else { "SoftmaxForward" };
-    let codes = [compute, to, first, second].map(Kind::code);
-    let key: Key = (
-        title,
-        [codes[0], codes[1], codes[2], codes[3], u8::from(what.logarithm), deep as u8, threads.ilog2() as u8, 0],
-    );
+    let variant = [u8::from(what.logarithm), deep as u8, threads.ilog2() as u8];
+    let key = Key::new(title, [compute, to, first, second].map(ElementType::code).into_iter().chain(variant));
     let program = Program::find(card, key, &[c"softmax"], || {
         format!(
             r#"#include "softmax.cuh"

@@ -1,4 +1,4 @@
-//! The caching allocator, over a source whose memory is numbers.
+//! The caching allocator, over a source whose memory is addresses alone.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ const SHARED: PoolId = PoolId::SHARED;
 
 const MIB: usize = 1 << 20;
 
-/// Gives out ranges of numbers, up to a limit.
-struct Numbers {
+/// Gives out ranges of addresses, up to a limit of bytes.
+struct Addresses {
     next: usize,
     taken: BTreeMap<usize, usize>,
     limit: usize,
 }
 
-impl Numbers {
-    fn new(limit: usize) -> Numbers {
-        Numbers { next: 1 << 30, taken: BTreeMap::new(), limit }
+impl Addresses {
+    fn new(limit: usize) -> Addresses {
+        Addresses { next: 1 << 30, taken: BTreeMap::new(), limit }
     }
 
     fn used(&self) -> usize {
@@ -26,7 +26,7 @@ impl Numbers {
     }
 }
 
-impl Source for Numbers {
+impl Source for Addresses {
     fn allocate(&mut self, Wanted { bytes, .. }: Wanted) -> Option<usize> {
         if self.used() + bytes > self.limit {
             return None;
@@ -51,7 +51,7 @@ fn segments_have_torchs_sizes() {
         (10 * MIB, 10 * MIB),
         (33 * MIB, 34 * MIB),
     ] {
-        let (mut allocator, mut source) = (Allocator::default(), Numbers::new(1 << 40));
+        let (mut allocator, mut source) = (Allocator::default(), Addresses::new(1 << 40));
         allocator.allocate(bytes, StreamId(0), SHARED, &mut source).unwrap();
         assert_eq!(source.used(), segment, "for {bytes} bytes");
     }
@@ -59,7 +59,7 @@ fn segments_have_torchs_sizes() {
 
 #[test]
 fn a_freed_block_is_used_again_by_its_stream_alone() {
-    let (mut allocator, mut source) = (Allocator::default(), Numbers::new(1 << 40));
+    let (mut allocator, mut source) = (Allocator::default(), Addresses::new(1 << 40));
     let first = allocator.allocate(1000, StreamId(0), SHARED, &mut source).unwrap();
     allocator.give_back(first);
     assert_ne!(allocator.allocate(1000, StreamId(7), SHARED, &mut source), Some(first));
@@ -68,7 +68,7 @@ fn a_freed_block_is_used_again_by_its_stream_alone() {
 
 #[test]
 fn cached_segments_are_returned_before_memory_runs_out() {
-    let (mut allocator, mut source) = (Allocator::default(), Numbers::new(40 * MIB));
+    let (mut allocator, mut source) = (Allocator::default(), Addresses::new(40 * MIB));
     let large = allocator.allocate(30 * MIB, StreamId(0), SHARED, &mut source).unwrap();
     assert_eq!(allocator.allocate(36 * MIB, StreamId(0), SHARED, &mut source), None);
     allocator.give_back(large);
@@ -80,7 +80,7 @@ fn cached_segments_are_returned_before_memory_runs_out() {
 /// all memory of the source.
 #[test]
 fn random_requests() {
-    let (mut allocator, mut source) = (Allocator::default(), Numbers::new(1 << 40));
+    let (mut allocator, mut source) = (Allocator::default(), Addresses::new(1 << 40));
     let mut live: BTreeMap<usize, usize> = BTreeMap::new();
     let mut state = 1u64;
     let mut random = move |below: usize| {
@@ -136,7 +136,7 @@ fn random_requests() {
 
 #[test]
 fn a_pool_of_a_graph_keeps_its_memory() {
-    let (mut allocator, mut source) = (Allocator::default(), Numbers::new(1 << 40));
+    let (mut allocator, mut source) = (Allocator::default(), Addresses::new(1 << 40));
     let pool = PoolId(7);
     allocator.keep_pool(pool);
     let first = allocator.allocate(1000, StreamId(0), pool, &mut source).unwrap();
@@ -152,7 +152,7 @@ fn a_pool_of_a_graph_keeps_its_memory() {
 
 #[test]
 fn a_limit_counts_as_missing_memory() {
-    let (mut allocator, mut source) = (Allocator::default(), Numbers::new(1 << 40));
+    let (mut allocator, mut source) = (Allocator::default(), Addresses::new(1 << 40));
     allocator.limit = Some(30 * MIB);
     assert!(allocator.allocate(20 * MIB, StreamId(0), SHARED, &mut source).is_some());
     assert_eq!(allocator.allocate(12 * MIB, StreamId(0), SHARED, &mut source), None);

@@ -7,7 +7,7 @@ use rushlight_core::storage::DevicePin;
 use rushlight_core::{DType, Element, Error, Layout, Result, Scalar, dispatch};
 use rushlight_cpu::loops::Loops;
 use rushlight_cuda::elementwise::{Function, Input, Memory};
-use rushlight_cuda::launch::Kind;
+use rushlight_cuda::launch::ElementType;
 use rushlight_cuda::{card, elementwise, stream};
 use smallvec::SmallVec;
 
@@ -37,8 +37,8 @@ pub fn compute(out: &Tensor, function: Function, operands: &Operands, numbers: &
         }
     }
     let numbers: SmallVec<[[u64; 2]; 4]> = numbers.iter().map(|number| promote::bits(*number, dtype)).collect();
-    let kinds: SmallVec<[Kind; 5]> = views.iter().map(|view| Kind::Of(view.tensor.dtype())).collect();
-    launch(function, &views, &kinds, &inputs, &numbers)
+    let types: SmallVec<[ElementType; 5]> = views.iter().map(|view| ElementType::Of(view.tensor.dtype())).collect();
+    launch(function, &views, &types, &inputs, &numbers)
 }
 
 /// Computes an operator whose loops belong to no pointwise operator.
@@ -68,15 +68,17 @@ pub fn select(out: &Tensor, condition: Operand, yes: Operand, no: Operand) -> Re
 /// Overwrites every element of `out` with the element of `from` at the same place of the layouts, converted. All are on one device.
 pub fn convert(out: &Tensor, target: &Layout, from: &Tensor, source: &Layout) -> Result<()> {
     let (to_dtype, from_dtype) = (out.dtype(), from.dtype());
-    let (function, kinds) = match to_dtype == from_dtype {
+    let (function, types) = match to_dtype == from_dtype {
         true => {
-            let raw = Kind::Raw(to_dtype.size() as u8);
+            let raw = ElementType::Raw(to_dtype.size() as u8);
             (Function::Element(raw), [raw, raw])
         }
-        false => (Function::Element(Kind::Of(to_dtype)), [Kind::Of(to_dtype), Kind::Of(from_dtype)]),
+        false => {
+            (Function::Element(ElementType::Of(to_dtype)), [ElementType::Of(to_dtype), ElementType::Of(from_dtype)])
+        }
     };
     let views = [View { tensor: out, layout: target.clone() }, View { tensor: from, layout: source.clone() }];
-    launch(function, &views, &kinds, &[Input::Memory], &[])
+    launch(function, &views, &types, &[Input::Memory], &[])
 }
 
 /// Overwrites every element with a number.
@@ -84,18 +86,24 @@ pub fn fill(out: &Tensor, value: Scalar) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
-    let raw = Kind::Raw(out.dtype().size() as u8);
+    let raw = ElementType::Raw(out.dtype().size() as u8);
     let views = [View { tensor: out, layout: out.layout().clone() }];
     launch(Function::Element(raw), &views, &[raw], &[Input::Number(promote::bits(value, out.dtype()))], &[])
 }
 
-fn launch(function: Function, views: &[View], kinds: &[Kind], inputs: &[Input], numbers: &[[u64; 2]]) -> Result<()> {
+fn launch(
+    function: Function,
+    views: &[View],
+    types: &[ElementType],
+    inputs: &[Input],
+    numbers: &[[u64; 2]],
+) -> Result<()> {
     match views.len() {
-        1 => run::<1>(function, views, kinds, inputs, numbers),
-        2 => run::<2>(function, views, kinds, inputs, numbers),
-        3 => run::<3>(function, views, kinds, inputs, numbers),
-        4 => run::<4>(function, views, kinds, inputs, numbers),
-        5 => run::<5>(function, views, kinds, inputs, numbers),
+        1 => run::<1>(function, views, types, inputs, numbers),
+        2 => run::<2>(function, views, types, inputs, numbers),
+        3 => run::<3>(function, views, types, inputs, numbers),
+        4 => run::<4>(function, views, types, inputs, numbers),
+        5 => run::<5>(function, views, types, inputs, numbers),
         more => Err(Error::runtime(format!("a kernel takes at most four operands, not {}", more - 1))),
     }
 }
@@ -103,23 +111,23 @@ fn launch(function: Function, views: &[View], kinds: &[Kind], inputs: &[Input], 
 fn run<const N: usize>(
     function: Function,
     views: &[View],
-    kinds: &[Kind],
+    types: &[ElementType],
     inputs: &[Input],
     numbers: &[[u64; 2]],
 ) -> Result<()> {
-    let stored = |kind: &Kind| match kind {
-        Kind::Of(dtype) if dtype.is_float8() => Some(*dtype),
+    let stored = |element: &ElementType| match element {
+        ElementType::Of(dtype) if dtype.is_float8() => Some(*dtype),
         _ => None,
     };
-    if let Some(dtype) = kinds.iter().find_map(stored) {
+    if let Some(dtype) = types.iter().find_map(stored) {
         return Err(not_on_device(dtype));
     }
     let card = card::of(views[0].tensor.device())?;
     let stream = stream::current(card.index);
-    let nest = LoopNest::new(std::array::from_fn(|n| &views[n].layout), std::array::from_fn(|n| kinds[n].size()));
+    let nest = LoopNest::new(std::array::from_fn(|n| &views[n].layout), std::array::from_fn(|n| types[n].size()));
     let pins =
         views.iter().map(|view| view.tensor.storage().pin_on(stream)).collect::<Result<SmallVec<[DevicePin; 5]>>>()?;
-    let memory: [Memory; N] = std::array::from_fn(|n| Memory { address: pins[n].address(), kind: kinds[n] });
+    let memory: [Memory; N] = std::array::from_fn(|n| Memory { address: pins[n].address(), element: types[n] });
     // SAFETY: every layout stays within its storage (tensors are constructed that way), which is pinned on the stream.
     unsafe { elementwise::run(card, stream, function, &nest, &memory, inputs, numbers) }
 }

@@ -129,8 +129,8 @@ pub(crate) fn supplier_of(args: &Args) -> Option<Supplier> {
     }
     SUPPLIED.with_borrow_mut(|supplied| {
         let (_, operand) = supplied.as_ref()?;
-        let shares = |own: &Tensor| operand.ptr_eq(own) || operand.storage().same(own.storage());
-        args.each_tensor().any(|(_, own)| shares(own)).then_some(())?;
+        let shares = |input: &Tensor| operand.ptr_eq(input) || operand.storage().same(input.storage());
+        args.each_tensor().any(|(_, input)| shares(input)).then_some(())?;
         supplied.take().map(|(supplier, _)| supplier)
     })
 }

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use rushlight_autograd::{Backward, BackwardCall, Gradients, Held, InPlace, SavedTensor, Tensor, modes};
+use rushlight_autograd::{Backward, BackwardCall, Gradients, InPlace, Reachable, SavedTensor, Tensor, modes};
 use rushlight_core::{Dims, Error, Result};
 use smallvec::SmallVec;
 
@@ -103,8 +103,13 @@ impl Backward for OperatorNode {
         self.saved_inputs.iter().chain(&self.saved_results).flatten().for_each(|saved| saved.objects(visit));
     }
 
-    fn held(&self, visit: &mut dyn FnMut(Held)) {
-        self.saved_inputs.iter().chain(&self.saved_results).flatten().filter_map(SavedTensor::held).for_each(visit);
+    fn reachable(&self, visit: &mut dyn FnMut(Reachable)) {
+        self.saved_inputs
+            .iter()
+            .chain(&self.saved_results)
+            .flatten()
+            .filter_map(SavedTensor::reachable)
+            .for_each(visit);
     }
 }
 
@@ -473,8 +478,8 @@ pub(crate) fn record_node(args: &Args, output: &Output) -> Result<()> {
 
 /// Returns an error inside the function of a transform (`func.grad`) that would change a tensor from outside.
 #[inline]
-pub(crate) fn check_captured(own: &Tensor, op: &Operator) -> Result<()> {
-    if own.is_captured() && !rushlight_autograd::engine::in_backward() { Err(captured_error(op)) } else { Ok(()) }
+pub(crate) fn check_captured(input: &Tensor, op: &Operator) -> Result<()> {
+    if input.is_captured() && !rushlight_autograd::engine::in_backward() { Err(captured_error(op)) } else { Ok(()) }
 }
 
 #[cold]
@@ -501,7 +506,7 @@ fn change_of_opaque_view() -> Error {
 /// An in-place call, from before its kernel runs until after.
 pub struct InPlaceCall<'a, 'v> {
     args: &'a Args<'v>,
-    own: &'a Tensor,
+    input: &'a Tensor,
     inner: InPlace<'a>,
     /// The first argument before the change, if the derivative reads it.
     original: Option<Tensor>,
@@ -510,51 +515,51 @@ pub struct InPlaceCall<'a, 'v> {
 impl<'a, 'v> InPlaceCall<'a, 'v> {
     /// Returns an error for a tensor that may not be changed, and saves the values that the change will overwrite.
     pub fn begin(args: &'a Args<'v>) -> Result<InPlaceCall<'a, 'v>> {
-        let own = args.tensor(Arg::FIRST)?;
-        check_captured(own, args.op)?;
+        let input = args.tensor(Arg::FIRST)?;
+        check_captured(input, args.op)?;
         if !is_tracked(args) || args.op.tags.has(Tags::NO_GRAD_IN_PLACE) {
-            return Ok(InPlaceCall { args, own, inner: InPlace::begin(own, &[])?, original: None });
+            return Ok(InPlaceCall { args, input, inner: InPlace::begin(input, &[])?, original: None });
         }
-        if own.is_opaque_view() {
+        if input.is_opaque_view() {
             return Err(change_of_opaque_view());
         }
         let arguments = arguments(args, true);
         check_tangents(args, &arguments)?;
-        let inner = InPlace::begin(own, &ends(&arguments, &edges(args, &arguments)))?;
+        let inner = InPlace::begin(input, &ends(&arguments, &edges(args, &arguments)))?;
         let original = if inner.is_recorded() && needed_saves(args, &arguments).has_input(0) {
-            let copy = crate::copy::clone(own)?;
+            let copy = crate::copy::clone(input)?;
             // The copy replaces the tensor in derivatives of derivatives too.
-            if let Some(edge) = own.gradient_edge()? {
+            if let Some(edge) = input.gradient_edge()? {
                 copy.set_history(edge.node().clone(), edge.output);
             }
             Some(copy)
         } else {
             None
         };
-        Ok(InPlaceCall { args, own, inner, original })
+        Ok(InPlaceCall { args, input, inner, original })
     }
 
     /// For a change of geometry only; `None` for a view, whose history follows from its base's.
     pub fn begin_geometry(args: &'a Args<'v>) -> Result<Option<InPlaceCall<'a, 'v>>> {
         let mut change = InPlaceCall::begin(args)?;
-        if change.own.is_view() {
+        if change.input.is_view() {
             return Ok(None);
         }
         if change.inner.is_recorded() {
-            change.original = Some(change.own.detach());
+            change.original = Some(change.input.detach());
         }
         Ok(Some(change))
     }
 
     /// Counts the change and rewrites the tensor's history.
     pub fn finish(self) -> Result<Output> {
-        let InPlaceCall { args, own, inner, original } = self;
+        let InPlaceCall { args, input, inner, original } = self;
         inner.finish(|| {
             let arguments = arguments(args, true);
             let mut node = OperatorNode::new(args, &arguments, true);
-            node.keep(args, &arguments, std::slice::from_ref(own), original)?;
+            node.keep(args, &arguments, std::slice::from_ref(input), original)?;
             Ok(node)
         })?;
-        Ok(Output::Tensor(own.clone()))
+        Ok(Output::Tensor(input.clone()))
     }
 }

@@ -77,8 +77,8 @@ pub fn shared_memory() -> Error {
 
 /// The arguments with copies of those tensors, other than the first, that share memory with `own`; `None` if there are
 /// none.
-pub fn without_aliases<'a>(args: &Args<'a>, own: &Tensor) -> Result<Option<Args<'a>>> {
-    let shares = |tensor: &Tensor| overlap(own, tensor) != Overlap::Nothing;
+pub fn without_aliases<'a>(args: &Args<'a>, input: &Tensor) -> Result<Option<Args<'a>>> {
+    let shares = |tensor: &Tensor| overlap(input, tensor) != Overlap::Nothing;
     if !args.each_tensor().skip(1).any(|(_, tensor)| shares(tensor)) {
         return Ok(None);
     }

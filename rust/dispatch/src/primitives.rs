@@ -3,9 +3,8 @@
 //! Derivatives add and multiply, gradients are summed over broadcast dimensions, results are copied into their targets.
 //! Each of these is an ordinary call: it is recorded, batched and profiled like any other.
 
-use std::sync::atomic::{AtomicPtr, Ordering};
-
 use rushlight_autograd::Tensor;
+use rushlight_core::installed::Installed;
 use rushlight_core::{DType, Device, Error, Result};
 
 use crate::operator::{Args, Operator};
@@ -76,17 +75,16 @@ pub struct QuantizedPrimitives {
 /// What an operator does instead if an operand is quantised.
 pub type QuantizedBody = fn(&Args) -> Result<Output>;
 
-static PRIMITIVES: AtomicPtr<Primitives> = AtomicPtr::new(std::ptr::null_mut());
+static PRIMITIVES: Installed<Primitives> = Installed::nothing();
 
 /// Installs the operators; a later call replaces them.
 pub fn install(primitives: &'static Primitives) {
-    PRIMITIVES.store(std::ptr::from_ref(primitives).cast_mut(), Ordering::Release);
+    PRIMITIVES.set(primitives);
 }
 
 #[inline]
 pub(crate) fn primitives() -> Result<&'static Primitives> {
-    // SAFETY: only `install` stores here, and it stores a static value.
-    unsafe { PRIMITIVES.load(Ordering::Acquire).as_ref() }.ok_or_else(missing)
+    PRIMITIVES.get().ok_or_else(missing)
 }
 
 #[cold]

@@ -95,23 +95,23 @@ pub fn dequantized(tensor: &Tensor) -> Result<Tensor> {
 
 /// A quantised tensor takes the integers of a new result, which has the same quantizer.
 fn changed(args: &Args, body: QuantizedBody) -> Result<Output> {
-    let own = args.tensor(Arg::FIRST)?;
-    let Some(quantizer) = own.quantizer() else {
+    let input = args.tensor(Arg::FIRST)?;
+    let Some(quantizer) = input.quantizer() else {
         // The operator's own error, if it has one.
         body(args)?;
         return Err(unsupported(args));
     };
-    crate::variants::check_writable(own)?;
+    crate::variants::check_writable(input)?;
     let result = body(args)?.into_tensor()?;
-    if result.ptr_eq(own) {
+    if result.ptr_eq(input) {
         return Ok(Output::Tensor(result));
     }
-    if result.quantizer().is_none_or(|of_result| **of_result != **quantizer) || result.sizes() != own.sizes() {
+    if result.quantizer().is_none_or(|of_result| **of_result != **quantizer) || result.sizes() != input.sizes() {
         return Err(unsupported(args));
     }
-    copy(&own.integers(), &result.integers())?;
-    own.bump_version();
-    Ok(Output::Tensor(own.clone()))
+    copy(&input.integers(), &result.integers())?;
+    input.bump_version();
+    Ok(Output::Tensor(input.clone()))
 }
 
 /// `out=` takes the numbers of a new result; a quantised one keeps its own quantizer.
@@ -134,8 +134,8 @@ fn written(args: &Args, body: QuantizedBody, out: &Tensor) -> Result<Output> {
 
 /// The quantizer of a view. With one scale it is the tensor's own; with a scale for each channel the view must keep the
 /// channels' dimension.
-fn viewed(args: &Args, own: &Tensor, layout: &Layout) -> Result<Form> {
-    let form = own.meta().form.clone();
+fn viewed(args: &Args, input: &Tensor, layout: &Layout) -> Result<Form> {
+    let form = input.meta().form.clone();
     let Form::Quantized(quantizer) = &form else { return Ok(form) };
     let Quantizer::PerChannel { scales, zero_points, axis } = &**quantizer else { return Ok(form) };
     let axis = match args.op.python_name() {
@@ -143,7 +143,7 @@ fn viewed(args: &Args, own: &Tensor, layout: &Layout) -> Result<Form> {
             // The elements before the channels' dimension, and its size, say which one it is in the view.
             let outer = |layout: &Layout, end: usize| layout.sizes[..end].iter().product::<isize>();
             let same = |end: &usize| {
-                outer(layout, *end) == outer(own.layout(), *axis) && layout.sizes[*end] == own.sizes()[*axis]
+                outer(layout, *end) == outer(input.layout(), *axis) && layout.sizes[*end] == input.sizes()[*axis]
             };
             match (0..layout.rank()).find(same) {
                 Some(axis) => axis,
@@ -170,19 +170,19 @@ fn view(args: &Args, layout: fn(&Args) -> Result<Layout>) -> Result<Output> {
 
 /// A view of the first argument with another geometry and another quantizer.
 pub fn view_with(args: &Args, layout: Layout, form: Form) -> Result<Output> {
-    let own = args.tensor(Arg::FIRST)?;
-    layout.checked_bytes(own.dtype().size())?;
-    let meta = TensorMeta { form, ..own.meta_with(layout.clone()) };
+    let input = args.tensor(Arg::FIRST)?;
+    layout.checked_bytes(input.dtype().size())?;
+    let meta = TensorMeta { form, ..input.meta_with(layout.clone()) };
     let replay = move |base: &Tensor| Ok(base.detach_as(base.meta_with(layout.clone())));
-    node::record(args, Output::Tensor(Tensor::view_with(own, meta, Arc::new(replay))))
+    node::record(args, Output::Tensor(Tensor::view_with(input, meta, Arc::new(replay))))
 }
 
 fn views(args: &Args, layouts: fn(&Args) -> Result<Vec<Layout>>) -> Result<Output> {
-    let own = args.tensor(Arg::FIRST)?;
+    let input = args.tensor(Arg::FIRST)?;
     let views = layouts(args)?.into_iter().map(|layout| {
-        layout.checked_bytes(own.dtype().size())?;
-        viewed(args, own, &layout)?;
-        Ok(Tensor::view_of_many(own, layout))
+        layout.checked_bytes(input.dtype().size())?;
+        viewed(args, input, &layout)?;
+        Ok(Tensor::view_of_many(input, layout))
     });
     Ok(Output::List(views.collect::<Result<_>>()?))
 }

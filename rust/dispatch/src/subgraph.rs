@@ -209,25 +209,25 @@ pub fn undifferentiable(tensor: Tensor, message: impl Into<Cow<'static, str>>) -
 }
 
 /// `change` gives a tensor other memory, that of `source` if given. A graph that leads to it ends here.
-pub fn set_memory(own: &Tensor, source: Option<&Tensor>, change: impl FnOnce()) -> Result<()> {
-    let recorded = InPlace::begin(own, &[Some(own), source])?;
+pub fn set_memory(input: &Tensor, source: Option<&Tensor>, change: impl FnOnce()) -> Result<()> {
+    let recorded = InPlace::begin(input, &[Some(input), source])?;
     change();
-    match own.is_view() {
-        true => own.bump_version(),
+    match input.is_view() {
+        true => input.bump_version(),
         false => {
             recorded.finish(|| Ok(Missing("aten::set_".into())))?;
             // Graphs that used a leaf before do not lead to what it is now.
-            own.reset_accumulator();
+            input.reset_accumulator();
         }
     }
     Ok(())
 }
 
 /// Records that `operator` has overwritten a tensor that is no leaf.
-pub fn overwritten(own: &Tensor, operator: String) -> Result<()> {
-    if own.is_tracked() && rushlight_autograd::modes::recording() {
-        let edges = rushlight_autograd::collect_edges(&[Some(own)])?;
-        rushlight_autograd::record_change(own, Missing(operator.into()), edges, 0);
+pub fn overwritten(input: &Tensor, operator: String) -> Result<()> {
+    if input.is_tracked() && rushlight_autograd::modes::recording() {
+        let edges = rushlight_autograd::collect_edges(&[Some(input)])?;
+        rushlight_autograd::record_change(input, Missing(operator.into()), edges, 0);
     }
     Ok(())
 }

@@ -10,23 +10,23 @@ use crate::operator::{Accepts, Args, Derivative, Implementation, Operator, Promo
 use crate::overlap::{check_no_self_overlap, check_overlap, shared_memory};
 
 /// Checks whether the operator may write its result into its first argument.
-pub fn check_in_place(op: &Operator, own: &Tensor, sizes: &[isize], dtype: DType) -> Result<()> {
-    check_writable(own)?;
+pub fn check_in_place(op: &Operator, input: &Tensor, sizes: &[isize], dtype: DType) -> Result<()> {
+    check_writable(input)?;
     if matches!(&op.implementation, Implementation::Pointwise(body) if body.promote == Promote::ComplexToReal)
-        && own.dtype().is_complex()
+        && input.dtype().is_complex()
     {
         return Err(Error::runtime(format!("In-place {} is not supported for complex tensors.", op.python_name())));
     }
-    if own.layout().sizes.as_slice() != sizes {
+    if input.layout().sizes.as_slice() != sizes {
         // A kernel with a shape of its own does not broadcast its result.
         let error = match &op.implementation {
             Implementation::Kernel(_) => Error::runtime(format!(
                 "Bad in-place call: input tensor size {} and output tensor size {} should match",
-                Shape(own.sizes()),
+                Shape(input.sizes()),
                 Shape(sizes)
             ))
-            .shapes([own.sizes().as_slice(), sizes]),
-            _ => wrong_shape(own.sizes(), sizes),
+            .shapes([input.sizes().as_slice(), sizes]),
+            _ => wrong_shape(input.sizes(), sizes),
         };
         return Err(error.hint(format!(
             "{}_ cannot change the shape of its tensor; use the operator without the underscore to broadcast.",
@@ -34,43 +34,43 @@ pub fn check_in_place(op: &Operator, own: &Tensor, sizes: &[isize], dtype: DType
         )));
     }
     let writes_expanded = op.tags.has(Tags::WRITES_EXPANDED)
-        && own.layout().expanded().next().is_some()
-        && !(own.is_tracked() && modes::recording());
+        && input.layout().expanded().next().is_some()
+        && !(input.is_tracked() && modes::recording());
     let elementwise = matches!(&op.implementation, Implementation::Pointwise(_));
     if elementwise && !writes_expanded {
-        check_no_self_overlap(own)?;
+        check_no_self_overlap(input)?;
     }
-    if dtype != own.dtype() && matches!(op.out.accepts, Accepts::Requested) {
+    if dtype != input.dtype() && matches!(op.out.accepts, Accepts::Requested) {
         return Err(Error::runtime(format!(
             "Bad in-place call: input tensor dtype {} and output tensor dtype {} should match",
-            own.dtype().c_name(),
+            input.dtype().c_name(),
             dtype.c_name()
         )));
     }
-    check_cast(dtype, own.dtype()).map_err(|error| match op.kernel_name.strip_prefix("clamp_") {
+    check_cast(dtype, input.dtype()).map_err(|error| match op.kernel_name.strip_prefix("clamp_") {
         // torch's kernels of limits are not told apart by its usual check, and name the target as C++ does.
         Some(_) => Error::runtime(format!(
             "result type {} can't be cast to the desired output type {}",
             dtype.display_name(),
-            own.dtype().c_name()
+            input.dtype().c_name()
         )),
         None => error,
     })?;
     match (writes_expanded, elementwise) {
         (true, _) => note_expanded(op),
         (false, true) => Ok(()),
-        (false, false) => check_no_self_overlap(own),
+        (false, false) => check_no_self_overlap(input),
     }
 }
 
 /// Gives a tensor the sizes of its new value, for the operators that may change them in place. A recorded view keeps its
 /// sizes, which its base's history needs.
-pub fn fit_in_place(op: &Operator, own: &Tensor, sizes: &[isize]) -> Result<()> {
-    let kept = own.is_view() && own.is_tracked();
-    if !op.tags.has(Tags::RESHAPES_IN_PLACE) || own.layout().sizes.as_slice() == sizes || kept {
+pub fn fit_in_place(op: &Operator, input: &Tensor, sizes: &[isize]) -> Result<()> {
+    let kept = input.is_view() && input.is_tracked();
+    if !op.tags.has(Tags::RESHAPES_IN_PLACE) || input.layout().sizes.as_slice() == sizes || kept {
         return Ok(());
     }
-    resize(own, Layout::contiguous(sizes))
+    resize(input, Layout::contiguous(sizes))
 }
 
 /// The error for a result that is written into a tensor of another shape.

@@ -34,6 +34,7 @@ pub mod table;
 pub mod view;
 pub mod vmap;
 
+use rushlight_autograd::Arithmetic;
 use rushlight_dispatch::handled;
 use rushlight_dispatch::primitives::{Primitives, QuantizedPrimitives, SparsePrimitives};
 use rushlight_dispatch::vmap::empty;
@@ -92,30 +93,30 @@ static PRIMITIVES: Primitives = Primitives {
     table: table::OPERATORS,
 };
 
+static ARITHMETIC: Arithmetic = Arithmetic {
+    add: |a, b| handled::derive(|| op!(pointwise::arith::ADD, a, b)),
+    clone: |tensor| op!(convert::CLONE, tensor),
+    detach: handled::detach,
+    add_: |a, b| {
+        let args = Args::new(&pointwise::arith::ADD, [a.into(), b.into(), Value::Scalar(Scalar::ONE)]);
+        handled::derive(|| args.call_into(Target::InPlace)).map(drop)
+    },
+    empty,
+    full: |sizes, value, dtype, device| rushlight_dispatch::create::full(sizes, Scalar::Float(value), dtype, device),
+    copy_: convert::copy::copy_,
+    as_strided: view::strided::as_strided,
+    sum_to: reduce::sum_to,
+    cast: convert::to_dtype,
+    has_nan: |tensor| has_any(&pointwise::compare::ISNAN, tensor),
+    has_inf: |tensor| has_any(&pointwise::compare::ISINF, tensor),
+    elements: convert::to_vec,
+};
+
 /// Installs the few operators that the lower crates call; derivatives need them. Calling it again has no effect.
 pub fn install() {
     rushlight_core::fork::install();
     rushlight_dispatch::primitives::install(&PRIMITIVES);
-    rushlight_autograd::install(rushlight_autograd::Arithmetic {
-        add: |a, b| handled::derive(|| op!(pointwise::arith::ADD, a, b)),
-        clone: |tensor| op!(convert::CLONE, tensor),
-        detach: handled::detach,
-        add_: |a, b| {
-            let args = Args::new(&pointwise::arith::ADD, [a.into(), b.into(), Value::Scalar(Scalar::ONE)]);
-            handled::derive(|| args.call_into(Target::InPlace)).map(drop)
-        },
-        empty,
-        full: |sizes, value, dtype, device| {
-            rushlight_dispatch::create::full(sizes, Scalar::Float(value), dtype, device)
-        },
-        copy_: convert::copy::copy_,
-        as_strided: view::strided::as_strided,
-        sum_to: reduce::sum_to,
-        cast: convert::to_dtype,
-        has_nan: |tensor| has_any(&pointwise::compare::ISNAN, tensor),
-        has_inf: |tensor| has_any(&pointwise::compare::ISINF, tensor),
-        elements: convert::to_vec,
-    });
+    rushlight_autograd::install(&ARITHMETIC);
 }
 
 /// Whether a property holds for an element; on `meta` for none.

@@ -27,7 +27,7 @@ const CLOSED: usize = 1 << (usize::BITS - 1);
 /// Rounds of waiting for the last helpers before the caller sleeps: about the time of one piece.
 const SPINS: usize = rounds(1000);
 /// Rounds for which a helper polls before it sleeps: some fifty microseconds.
-const PATIENCE: usize = rounds(2000);
+const POLLS: usize = rounds(2000);
 
 /// The most shares; with more threads, several begin with the same one.
 const SHARES: usize = 8;
@@ -88,7 +88,7 @@ impl Mailbox {
     /// Polls for a moment; `None` means that the worker goes to sleep.
     fn poll(&self) -> Option<Arc<Job>> {
         self.0.store(self.listening(), Ordering::Relaxed);
-        for _ in 0..PATIENCE {
+        for _ in 0..POLLS {
             if self.0.load(Ordering::Relaxed) != self.listening() {
                 break;
             }

@@ -248,24 +248,14 @@ fn cannot_move(tensor: &Tensor, device: Device) -> PyErr {
 
 /// `Tensor.__dlpack__`.
 pub fn export<'py>(py: Python<'py>, tensor: &Tensor, wanted: ExportOptions<'py>) -> PyResult<Bound<'py, PyAny>> {
-    if tensor.requires_grad() {
-        return Err(PyBufferError::new_err("Can't export tensors that require gradient, use tensor.detach()"));
-    }
-    if tensor.is_sparse() {
-        return Err(PyBufferError::new_err(
-            "Can't export tensors with layout other than torch.strided\n  Export the indices and the values, or tensor.to_dense().",
-        ));
-    }
-    if !matches!(tensor.device(), Device::Cpu | Device::Cuda(_)) {
-        return Err(PyBufferError::new_err(format!("Cannot pack tensors on {}", tensor.device())));
-    }
+    check_exportable(tensor)?;
     let stream = consumer(tensor.device(), wanted.stream)?;
     let target = match read::<(i32, i32)>(wanted.dl_device, "dl_device", "tuple of ints")? {
         None => tensor.device(),
         Some((place, number)) => named(place, number).ok_or_else(|| {
-            let own = tensor.device();
+            let device = tensor.device();
             PyBufferError::new_err(format!(
-                "cannot move a tensor on {own} to device type {place}; use tensor.to(device)"
+                "cannot move a tensor on {device} to device type {place}; use tensor.to(device)"
             ))
         })?,
     };
@@ -284,18 +274,37 @@ pub fn export<'py>(py: Python<'py>, tensor: &Tensor, wanted: ExportOptions<'py>)
         return Err(cannot_move(tensor, target));
     }
     let copied = moved || copy == Some(true) || (copy.is_none() && new && steps_back(tensor.layout()));
-    let fresh;
-    let tensor = match copied {
-        true if moved => {
-            fresh = rushlight::convert::to_device(tensor, target).map_err(raise)?;
-            &fresh
-        }
-        true => {
-            fresh = copy::clone(tensor).map_err(raise)?;
-            &fresh
-        }
-        false => tensor,
+    let fresh = match copied {
+        true if moved => rushlight::convert::to_device(tensor, target),
+        true => copy::clone(tensor),
+        false => Ok(tensor.clone()),
     };
+    capsule(py, &fresh.map_err(raise)?, stream, new, copied)
+}
+
+fn check_exportable(tensor: &Tensor) -> PyResult<()> {
+    if tensor.requires_grad() {
+        return Err(PyBufferError::new_err("Can't export tensors that require gradient, use tensor.detach()"));
+    }
+    if tensor.is_sparse() {
+        return Err(PyBufferError::new_err(
+            "Can't export tensors with layout other than torch.strided\n  Export the indices and the values, or tensor.to_dense().",
+        ));
+    }
+    if !matches!(tensor.device(), Device::Cpu | Device::Cuda(_)) {
+        return Err(PyBufferError::new_err(format!("Cannot pack tensors on {}", tensor.device())));
+    }
+    Ok(())
+}
+
+/// The capsule of a tensor, in the structure of DLPack 1.0 if the consumer knows it.
+fn capsule<'py>(
+    py: Python<'py>,
+    tensor: &Tensor,
+    stream: Option<StreamId>,
+    new: bool,
+    copied: bool,
+) -> PyResult<Bound<'py, PyAny>> {
     if tensor.is_lazy_conj() {
         let bit = if tensor.dtype().is_complex() { "conjugate" } else { "negative" };
         return Err(PyBufferError::new_err(format!("Can't export tensors with the {bit} bit set")));
@@ -325,9 +334,9 @@ pub fn export<'py>(py: Python<'py>, tensor: &Tensor, wanted: ExportOptions<'py>)
     };
     let memory = match tensor.device() {
         Device::Cuda(index) => {
-            let own = stream::current(index);
-            let used = stream.unwrap_or(own);
-            stream::put_in_order(index, own, used).map_err(raise)?;
+            let current = stream::current(index);
+            let used = stream.unwrap_or(current);
+            stream::put_in_order(index, current, used).map_err(raise)?;
             Kept::Device { _memory: Lent::new(tensor.storage(), used)? }
         }
         _ => Kept::Host { _memory: Memory::of(tensor.storage())? },

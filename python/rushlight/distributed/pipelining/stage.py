@@ -4,7 +4,7 @@ import rushlight as torch
 from rushlight import distributed as dist
 from rushlight.distributed.fsdp import FSDPModule
 from rushlight.nn.parallel import DistributedDataParallel
-from rushlight.nn.parallel.distributed import _tensors
+from rushlight.utils._tensors import tensors_in
 
 __all__ = ["PipelineStage", "build_stage"]
 
@@ -156,7 +156,7 @@ class PipelineStage:
         """Lets the ranks that share this stage's parameters average gradients after the last microbatch alone."""
         if isinstance(self.submod, DistributedDataParallel):
             if last:
-                self.submod.reducer.prepare(list(_tensors(outputs)))
+                self.submod.reducer.prepare(tensors_in(outputs))
         elif isinstance(self.submod, FSDPModule):
             self.submod.set_is_last_backward(last)
             self.submod.set_reshard_after_backward(last)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 
 import rushlight as torch
 from rushlight import distributed as dist
@@ -15,6 +14,7 @@ from rushlight.nn.modules.module import Module
 from rushlight.nn.parallel.scatter_gather import scatter_kwargs
 from rushlight.nn.parameter import UninitializedBuffer, UninitializedParameter
 from rushlight.utils._pytree import tree_flatten, tree_unflatten
+from rushlight.utils._tensors import tensors_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class DistributedDataParallel(Module, Joinable):
         output = self.module(*inputs, **kwargs)
         if reduces:
             self.require_forward_param_sync = True
-            self.reducer.prepare(list(_tensors(output)))
+            self.reducer.prepare(tensors_in(output))
             if self.reducer.needs_sink():
                 output = _through_sink(output, self.reducer)
         else:
@@ -371,18 +371,3 @@ def _through_sink(output: Any, reducer: Reducer) -> Any:
     for place, tensor in zip(places, Sink.apply(reducer, *(leaves[place] for place in places)) if places else ()):
         leaves[place] = tensor
     return tree_unflatten(leaves, spec)
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in a value that forward returned."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for one in value.values():
-            yield from _tensors(one)
-    elif isinstance(value, (list, tuple, set)):
-        for one in value:
-            yield from _tensors(one)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for field in dataclasses.fields(value):
-            yield from _tensors(getattr(value, field.name))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 
 import rushlight as torch
+from rushlight.utils._tensors import tensors_in
 
 from .scatter_gather import _card
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 __all__ = ["parallel_apply"]
@@ -53,7 +54,7 @@ def parallel_apply(
         if not isinstance(arguments, (tuple, list)):
             arguments = (arguments,)
         if card is None:
-            first = next(_tensors(arguments), None)
+            first = next(iter(tensors_in(arguments)), None)
             card = first.device if first is not None and first.is_cuda else None
         else:
             arguments = [one.to(card) if isinstance(one, torch.Tensor) else one for one in arguments]
@@ -65,17 +66,6 @@ def parallel_apply(
 
     with ThreadPoolExecutor(max(1, len(modules))) as threads:
         return list(threads.map(run, modules, inputs, kwargs_tup or [{} for _ in modules], cards))
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in arguments."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _tensors(one)
-    elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
 
 
 def __dir__() -> list[str]:

@@ -13,11 +13,7 @@ from tensorboard.compat.proto.versions_pb2 import VersionDef
 
 import rushlight as torch
 from rushlight.overrides import TorchFunctionMode
-from rushlight.utils import _pytree as pytree
-
-
-def _tensors(values: Any) -> list[torch.Tensor]:
-    return [value for value in pytree.tree_leaves(values) if isinstance(value, torch.Tensor)]
+from rushlight.utils._tensors import tensors_in
 
 
 class _Recorder(TorchFunctionMode):
@@ -42,11 +38,11 @@ class _Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         results = func(*args, **(kwargs or {}))
-        found = [tensor for tensor in _tensors(results) if id(tensor) not in self._producers]
+        found = [tensor for tensor in tensors_in(results) if id(tensor) not in self._producers]
         name = getattr(func, "__name__", "")
         if found and not name.startswith("__get__"):
             operation = name.strip("_")
-            self._produce(f"{self._path[-1]}/{operation}", operation, _tensors((args, kwargs)), found)
+            self._produce(f"{self._path[-1]}/{operation}", operation, tensors_in((args, kwargs)), found)
         return results
 
     def enter(self, module, _):
@@ -91,7 +87,7 @@ def graph(model: torch.nn.Module, inputs: Any, verbose: bool = False) -> tuple[G
     """Calls the model with `inputs`, one tensor or a tuple, and returns what it did."""
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
     recorder = _Recorder(model)
-    recorder.begin(_tensors(inputs))
+    recorder.begin(tensors_in(inputs))
     with contextlib.ExitStack() as hooks, torch.no_grad():
         for module in model.modules():
             if module is not model:
@@ -99,7 +95,7 @@ def graph(model: torch.nn.Module, inputs: Any, verbose: bool = False) -> tuple[G
                 hooks.callback(module.register_forward_hook(recorder.leave, always_call=True).remove)
         with recorder:
             outputs = model(*inputs)
-    recorder.end(_tensors(outputs))
+    recorder.end(tensors_in(outputs))
     if verbose:
         for node in recorder.nodes:
             print(f"{node.name} = {node.op}({', '.join(node.input)})")

@@ -66,26 +66,26 @@ pub fn grad_of(tensor: &Tensor) -> Vec<f64> {
     read(&tensor.grad().expect("a gradient"))
 }
 
+static ARITHMETIC: Arithmetic = Arithmetic {
+    add,
+    add_,
+    clone,
+    detach: |tensor| Ok(tensor.detach()),
+    empty: |layout, like| empty(layout, like.dtype(), like.device()),
+    full,
+    copy_,
+    as_strided,
+    sum_to,
+    cast,
+    has_nan,
+    has_inf,
+    elements: |tensor| Ok(read(tensor)),
+};
+
 fn setup() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let empty: fn(&Layout, &Tensor) -> Result<Tensor> = |layout, like| empty(layout, like.dtype(), like.device());
-        let detach = |tensor: &Tensor| Ok(tensor.detach());
-        install(Arithmetic {
-            add,
-            add_,
-            clone,
-            detach,
-            empty,
-            full,
-            copy_,
-            as_strided,
-            sum_to,
-            cast,
-            has_nan,
-            has_inf,
-            elements: |tensor| Ok(read(tensor)),
-        });
+        install(&ARITHMETIC);
         source_location::set_source_locator(source_location::SourceLocator {
             here: || LINE.with(|line| SourceLocation { code: 1, offset: line.get() }),
             describe: |source_location| {

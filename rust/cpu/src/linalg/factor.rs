@@ -8,7 +8,7 @@ use faer::{Accum, Par};
 use rushlight_core::Result;
 use rushlight_core::alloc::filled;
 
-use super::{Field, Matrices, Numbers, Part, each, with_scratch};
+use super::{Field, Matrices, Part, PerMatrix, each, with_scratch};
 
 /// Columns that are factorised before the rest of the matrix is updated in one product.
 const PANEL: usize = 32;
@@ -18,7 +18,7 @@ const PANEL: usize = 32;
 ///
 /// # Safety
 /// The matrices lie in memory that nothing else accesses.
-pub unsafe fn cholesky<T: Field>(count: usize, a: Matrices<T>, info: Numbers<i32>) -> Result<()> {
+pub unsafe fn cholesky<T: Field>(count: usize, a: Matrices<T>, info: PerMatrix<i32>) -> Result<()> {
     let n = a.rows;
     let size = llt::cholesky_in_place_scratch::<T>(n, Par::Seq, Default::default());
     each(count, n * n * n / 3, |index| {
@@ -47,7 +47,7 @@ pub unsafe fn cholesky<T: Field>(count: usize, a: Matrices<T>, info: Numbers<i32
 ///
 /// # Safety
 /// The matrices lie in memory that nothing else accesses.
-pub unsafe fn lu<T: Field>(count: usize, a: Matrices<T>, pivots: Numbers<i32>, info: Numbers<i32>) -> Result<()> {
+pub unsafe fn lu<T: Field>(count: usize, a: Matrices<T>, pivots: PerMatrix<i32>, info: PerMatrix<i32>) -> Result<()> {
     each(count, a.rows * a.cols * a.rows.min(a.cols) / 2, |index| {
         // SAFETY: guaranteed by the caller (see `# Safety`); each matrix is accessed by one thread.
         let (a, pivots, info) = unsafe { (a.get(index), pivots.get(index), info.get(index)) };
@@ -106,7 +106,7 @@ fn lu_one<T: Field>(mut a: MatMut<T>, pivots: &mut [i32]) -> i32 {
 ///
 /// # Safety
 /// The matrices lie in memory that nothing else accesses.
-pub unsafe fn reflections<T: Field>(count: usize, a: Matrices<T>, tau: Numbers<T>) -> Result<()> {
+pub unsafe fn reflections<T: Field>(count: usize, a: Matrices<T>, tau: PerMatrix<T>) -> Result<()> {
     each(count, a.rows * a.cols * a.rows.min(a.cols) * 2, |index| {
         // SAFETY: guaranteed by the caller (see `# Safety`); each matrix is accessed by one thread.
         let (a, tau) = unsafe { (a.get(index), tau.get(index)) };
@@ -173,7 +173,7 @@ fn apply<T: Field>(to: MatMut<T>, vector: &[T], tau: T, row: &mut [T]) {
 pub unsafe fn reflect<T: Field>(
     count: usize,
     vectors: Matrices<T>,
-    tau: Numbers<T>,
+    tau: PerMatrix<T>,
     to: Matrices<T>,
     left: bool,
     adjoint: bool,

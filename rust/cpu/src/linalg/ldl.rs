@@ -6,7 +6,7 @@
 use faer::mat::{MatMut, MatRef};
 use rushlight_core::Result;
 
-use super::{Field, Matrices, Numbers, Part, each};
+use super::{Field, Matrices, Part, PerMatrix, each};
 
 /// Factorises from the lower triangles and sets the elements above to zero. `info` is the position of the first zero
 /// block, counted from one, or 0. Hermitian matrices become `L D L^H`.
@@ -16,8 +16,8 @@ use super::{Field, Matrices, Numbers, Part, each};
 pub unsafe fn ldl<T: Field>(
     count: usize,
     a: Matrices<T>,
-    pivots: Numbers<i32>,
-    info: Numbers<i32>,
+    pivots: PerMatrix<i32>,
+    info: PerMatrix<i32>,
     hermitian: bool,
 ) -> Result<()> {
     let n = a.rows;
@@ -204,7 +204,7 @@ impl<T: Field> Block<T> {
 pub unsafe fn ldl_solve<T: Field>(
     count: usize,
     a: Matrices<T>,
-    pivots: Numbers<i32>,
+    pivots: PerMatrix<i32>,
     b: Matrices<T>,
     hermitian: bool,
 ) -> Result<()> {

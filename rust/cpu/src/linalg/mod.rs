@@ -169,24 +169,24 @@ impl<T: Field> Matrices<T> {
 }
 
 /// One number for each matrix of a batch, such as LAPACK's `info`, or a list of them.
-pub struct Numbers<T> {
+pub struct PerMatrix<T> {
     pub ptr: *mut T,
     /// The number of entries for each matrix.
     pub each: usize,
 }
 
-impl<T> Clone for Numbers<T> {
+impl<T> Clone for PerMatrix<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<T> Copy for Numbers<T> {}
+impl<T> Copy for PerMatrix<T> {}
 // SAFETY: as for `Matrices`.
-unsafe impl<T> Send for Numbers<T> {}
+unsafe impl<T> Send for PerMatrix<T> {}
 // SAFETY: as for `Matrices`.
-unsafe impl<T> Sync for Numbers<T> {}
+unsafe impl<T> Sync for PerMatrix<T> {}
 
-impl<T> Numbers<T> {
+impl<T> PerMatrix<T> {
     /// # Safety
     /// The numbers of this matrix lie within the caller's memory, and nothing else accesses them meanwhile.
     unsafe fn get<'a>(self, index: usize) -> &'a mut [T] {

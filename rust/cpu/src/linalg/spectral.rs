@@ -9,7 +9,7 @@ use num_complex::Complex;
 use rushlight_core::Result;
 use rushlight_core::alloc::filled;
 
-use super::{Field, Matrices, Numbers, Part, each, finite, has_nan, schur, with_scratch};
+use super::{Field, Matrices, Part, PerMatrix, each, finite, has_nan, schur, with_scratch};
 
 /// A matrix whose squares would overflow or underflow, scaled near one by a power of two, as in LAPACK.
 struct Scaled<T: Field> {
@@ -69,9 +69,9 @@ impl<T: Field> Scaled<T> {
 pub unsafe fn svd<T: Field>(
     count: usize,
     a: Matrices<T>,
-    s: Numbers<T::Real>,
+    s: PerMatrix<T::Real>,
     vectors: Option<(Matrices<T>, Matrices<T>)>,
-    info: Numbers<i32>,
+    info: PerMatrix<i32>,
 ) -> Result<()> {
     let wanted = match vectors {
         None => ComputeSvdVectors::No,
@@ -137,7 +137,7 @@ fn conjugate<T: Field>(mut matrix: MatMut<T>) {
 pub struct Symmetric<T: Field> {
     /// Only the lower triangles are read.
     pub a: Matrices<T>,
-    pub values: Numbers<T::Real>,
+    pub values: PerMatrix<T::Real>,
     pub vectors: Option<Matrices<T>>,
 }
 
@@ -145,7 +145,7 @@ pub struct Symmetric<T: Field> {
 ///
 /// # Safety
 /// The matrices lie in memory that nothing else accesses.
-pub unsafe fn eigh<T: Field>(count: usize, on: Symmetric<T>, info: Numbers<i32>) -> Result<()> {
+pub unsafe fn eigh<T: Field>(count: usize, on: Symmetric<T>, info: PerMatrix<i32>) -> Result<()> {
     let Symmetric { a, values, vectors } = on;
     let n = a.rows;
     let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
@@ -184,104 +184,130 @@ pub unsafe fn eigh<T: Field>(count: usize, on: Symmetric<T>, info: Numbers<i32>)
 pub trait General: Field {
     type Out: Field<Real = Self::Real>;
     /// One matrix's eigenvalues and unit eigenvectors; whether they were found.
-    fn decompose(
-        a: faer::mat::MatRef<Self>,
-        values: &mut [Self::Out],
-        vectors: Option<MatMut<Self::Out>>,
-    ) -> Result<bool>;
+    fn decompose(a: MatRef<Self>, values: &mut [Self::Out], vectors: Option<MatMut<Self::Out>>) -> Result<bool>;
 }
 
 macro_rules! general {
     ($($real:ty)*) => {$(
         impl General for Complex<$real> {
             type Out = Self;
-            fn decompose(
-                a: faer::mat::MatRef<Self>,
-                values: &mut [Self],
-                mut vectors: Option<MatMut<Self>>,
-            ) -> Result<bool> {
-                let n = a.nrows();
-                let small = |values: &mut [Self], vectors: Option<MatMut<Self>>| {
-                    let mut wide = schur::Square::zeros(n)?;
-                    let wide_of = |z: Self| Complex::new(f64::from(z.re), f64::from(z.im));
-                    let narrow = |z: Complex<f64>| Complex::new(z.re as $real, z.im as $real);
-                    (0..n).for_each(|i| (0..n).for_each(|j| wide[(i, j)] = wide_of(a[(i, j)])));
-                    let Some((found, turned)) = schur::eigen(wide, vectors.is_some())? else { return Ok(false) };
-                    values.iter_mut().zip(found).for_each(|(value, found)| *value = narrow(found));
-                    if let (Some(mut vectors), Some(mut turned)) = (vectors, turned) {
-                        normalise(turned.columns());
-                        (0..n).for_each(|i| (0..n).for_each(|j| vectors[(i, j)] = narrow(turned[(i, j)])));
-                    }
-                    Ok(true)
-                };
-                if n <= schur::LARGEST {
-                    return small(values, vectors);
-                }
-                let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
-                let (none, par) = (ComputeEigenvectors::No, Par::Seq);
-                let size = evd::evd_scratch::<Self>(a.nrows(), none, wanted, par, Default::default());
-                let done = with_scratch(size, |stack| {
-                    let to = DiagMut::from_slice_mut(values);
-                    evd::evd_cplx(a, to, None, vectors.as_mut().map(MatMut::as_mut), par, stack, Default::default())
-                })?;
-                if let Some(mut vectors) = vectors {
-                    normalise(vectors.as_mut());
-                    // Vectors of a defective matrix may overflow on the way.
-                    let is_finite = |z: Self| z.re.is_finite() && z.im.is_finite();
-                    if !(0..n).all(|j| (0..n).all(|i| is_finite(vectors[(i, j)]))) {
-                        return small(values, Some(vectors));
-                    }
-                }
-                Ok(done.is_ok())
+            fn decompose(a: MatRef<Self>, values: &mut [Self], vectors: Option<MatMut<Self>>) -> Result<bool> {
+                decompose_complex(a, values, vectors)
             }
         }
 
         impl General for $real {
             type Out = Complex<$real>;
-            fn decompose(
-                a: faer::mat::MatRef<Self>,
-                values: &mut [Self::Out],
-                vectors: Option<MatMut<Self::Out>>,
-            ) -> Result<bool> {
-                let n = a.nrows();
-                let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
-                let (none, par) = (ComputeEigenvectors::No, Par::Seq);
-                let size = evd::evd_scratch::<Self>(n, none, wanted, par, Default::default());
-                let (mut re, mut im) = (filled(Self::default(), n)?, filled(Self::default(), n)?);
-                let mut packed = filled(Self::default(), if vectors.is_some() { n * n } else { 0 })?;
-                let done = with_scratch(size, |stack| {
-                    let to = (DiagMut::from_slice_mut(&mut re), DiagMut::from_slice_mut(&mut im));
-                    let right = vectors.is_some().then(|| MatMut::from_column_major_slice_mut(&mut packed, n, n));
-                    evd::evd_real(a, to.0, to.1, None, right, par, stack, Default::default())
-                })?;
-                for (value, (re, im)) in values.iter_mut().zip(re.iter().zip(&im)) {
-                    *value = Complex::new(*re, *im);
-                }
-                if let Some(mut vectors) = vectors {
-                    let part = |i: usize, j: usize| packed[j * n + i];
-                    let mut j = 0;
-                    while j < n {
-                        // A pair of conjugate eigenvalues has the two parts of its vector in adjacent columns.
-                        let pair = im[j] != 0.0 && j + 1 < n;
-                        for i in 0..n {
-                            if pair {
-                                vectors[(i, j)] = Complex::new(part(i, j), part(i, j + 1));
-                                vectors[(i, j + 1)] = vectors[(i, j)].conj();
-                            } else {
-                                vectors[(i, j)] = Complex::new(part(i, j), 0.0);
-                            }
-                        }
-                        j += if pair { 2 } else { 1 };
-                    }
-                    normalise(vectors);
-                }
-                Ok(done.is_ok())
+            fn decompose(a: MatRef<Self>, values: &mut [Self::Out], vectors: Option<MatMut<Self::Out>>) -> Result<bool> {
+                decompose_real(a, values, vectors)
             }
         }
     )*};
 }
 
 general! { f32 f64 }
+
+fn decompose_complex<R: Part>(
+    a: MatRef<Complex<R>>,
+    values: &mut [Complex<R>],
+    mut vectors: Option<MatMut<Complex<R>>>,
+) -> Result<bool>
+where
+    Complex<R>: Field<Real = R>,
+{
+    let n = a.nrows();
+    if n <= schur::LARGEST {
+        return decompose_by_schur(a, values, vectors);
+    }
+    let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
+    let (none, par) = (ComputeEigenvectors::No, Par::Seq);
+    let size = evd::evd_scratch::<Complex<R>>(n, none, wanted, par, Default::default());
+    let done = with_scratch(size, |stack| {
+        let to = DiagMut::from_slice_mut(values);
+        evd::evd_cplx(a, to, None, vectors.as_mut().map(MatMut::as_mut), par, stack, Default::default())
+    })?;
+    if let Some(mut vectors) = vectors {
+        normalise(vectors.as_mut());
+        // Vectors of a defective matrix may overflow on the way.
+        let is_finite = |z: Complex<R>| z.re.finite() && z.im.finite();
+        if !(0..n).all(|j| (0..n).all(|i| is_finite(vectors[(i, j)]))) {
+            return decompose_by_schur(a, values, Some(vectors));
+        }
+    }
+    Ok(done.is_ok())
+}
+
+/// The same in double precision, by an algorithm for small matrices.
+fn decompose_by_schur<R: Part>(
+    a: MatRef<Complex<R>>,
+    values: &mut [Complex<R>],
+    vectors: Option<MatMut<Complex<R>>>,
+) -> Result<bool>
+where
+    Complex<R>: Field<Real = R>,
+{
+    let n = a.nrows();
+    let mut wide = schur::Square::zeros(n)?;
+    let wide_of = |z: Complex<R>| Complex::new(z.re.wide(), z.im.wide());
+    let narrow = |z: Complex<f64>| Complex::new(R::number(z.re), R::number(z.im));
+    (0..n).for_each(|i| (0..n).for_each(|j| wide[(i, j)] = wide_of(a[(i, j)])));
+    let Some((found, turned)) = schur::eigen(wide, vectors.is_some())? else { return Ok(false) };
+    values.iter_mut().zip(found).for_each(|(value, found)| *value = narrow(found));
+    if let (Some(mut vectors), Some(mut turned)) = (vectors, turned) {
+        normalise(turned.columns());
+        (0..n).for_each(|i| (0..n).for_each(|j| vectors[(i, j)] = narrow(turned[(i, j)])));
+    }
+    Ok(true)
+}
+
+fn decompose_real<R: Part + Field<Real = R>>(
+    a: MatRef<R>,
+    values: &mut [Complex<R>],
+    vectors: Option<MatMut<Complex<R>>>,
+) -> Result<bool>
+where
+    Complex<R>: Field<Real = R>,
+{
+    let n = a.nrows();
+    let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
+    let (none, par) = (ComputeEigenvectors::No, Par::Seq);
+    let size = evd::evd_scratch::<R>(n, none, wanted, par, Default::default());
+    let (mut re, mut im) = (filled(R::default(), n)?, filled(R::default(), n)?);
+    let mut packed = filled(R::default(), if vectors.is_some() { n * n } else { 0 })?;
+    let done = with_scratch(size, |stack| {
+        let to = (DiagMut::from_slice_mut(&mut re), DiagMut::from_slice_mut(&mut im));
+        let right = vectors.is_some().then(|| MatMut::from_column_major_slice_mut(&mut packed, n, n));
+        evd::evd_real(a, to.0, to.1, None, right, par, stack, Default::default())
+    })?;
+    for (value, (re, im)) in values.iter_mut().zip(re.iter().zip(&im)) {
+        *value = Complex::new(*re, *im);
+    }
+    if let Some(mut vectors) = vectors {
+        unpack(&packed, &im, vectors.as_mut());
+        normalise(vectors);
+    }
+    Ok(done.is_ok())
+}
+
+/// The vectors of a real matrix: a pair of conjugate eigenvalues has the two parts of its vector in adjacent columns.
+fn unpack<R: Part>(packed: &[R], im: &[R], mut vectors: MatMut<Complex<R>>) {
+    let n = im.len();
+    let part = |i: usize, j: usize| packed[j * n + i];
+    let mut j = 0;
+    while j < n {
+        let pair = im[j] != R::default() && j + 1 < n;
+        for i in 0..n {
+            if pair {
+                let (re, im) = (part(i, j), part(i, j + 1));
+                vectors[(i, j)] = Complex::new(re, im);
+                vectors[(i, j + 1)] = Complex::new(re, -im);
+            } else {
+                vectors[(i, j)] = Complex::new(part(i, j), R::default());
+            }
+        }
+        j += if pair { 2 } else { 1 };
+    }
+}
 
 /// Scales every column to length one, with a real element as its largest, as in LAPACK.
 fn normalise<T: Field>(mut matrix: MatMut<T>) {
@@ -318,9 +344,9 @@ fn normalise<T: Field>(mut matrix: MatMut<T>) {
 pub unsafe fn eig<T: General>(
     count: usize,
     a: Matrices<T>,
-    values: Numbers<T::Out>,
+    values: PerMatrix<T::Out>,
     vectors: Option<Matrices<T::Out>>,
-    info: Numbers<i32>,
+    info: PerMatrix<i32>,
 ) -> Result<()> {
     each(count, a.rows * a.rows * a.rows * 16, |index| {
         // SAFETY: guaranteed by the caller (see `# Safety`); each matrix is accessed by one thread.

@@ -8,7 +8,7 @@ pub mod distance;
 pub mod embedding;
 pub mod fold;
 pub mod interpolate;
-pub mod loss;
+pub mod nll;
 pub mod norm;
 pub mod pool;
 pub mod recurrent;

@@ -8,7 +8,7 @@
 
 #pragma once
 
-#include "lines.cuh"
+#include "cumulative.cuh"
 
 namespace rushlight {
 

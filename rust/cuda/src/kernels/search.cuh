@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "lines.cuh"
+#include "cumulative.cuh"
 
 namespace rushlight {
 

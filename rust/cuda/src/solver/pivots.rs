@@ -5,7 +5,7 @@ use rushlight_core::device_memory::StreamId;
 
 use crate::card::Card;
 use crate::launch::{argument, blocks, launch};
-use crate::program::Program;
+use crate::program::{Key, Program};
 
 /// Enqueues the orders of `size` rows of each matrix, as integers of 64 bits, from `steps` pivots of 32 bits, which count from one. An
 /// inverse order tells where each row goes to. The eight bytes at `outside` become the first position of a pivot out of range; if it is
@@ -21,7 +21,7 @@ pub unsafe fn orders(
     inverse: bool,
     mut outside: u64,
 ) -> Result<()> {
-    let program = Program::find(card, ("pivots", [0; 8]), &[c"orders"], || {
+    let program = Program::find(card, Key::new("pivots", []), &[c"orders"], || {
         r#"#include "pivots.cuh"
 using namespace rushlight;
 extern "C" __global__ void orders(const i32* pivots, i64* to, u64 count, u64 steps, u64 size, u32 inverse, u64* outside) {

@@ -23,10 +23,10 @@ impl<'a, 'v> Destination<'a, 'v> {
         match target {
             Target::Fresh => allocate(&result).map(Destination::Fresh),
             Target::InPlace => {
-                let own = args.tensor(Arg::FIRST)?;
+                let input = args.tensor(Arg::FIRST)?;
                 let change = node::InPlaceCall::begin(args)?;
-                check_in_place(op, own, &result.layout.sizes, result.dtype)?;
-                Ok(Destination::InPlace(change, own))
+                check_in_place(op, input, &result.layout.sizes, result.dtype)?;
+                Ok(Destination::InPlace(change, input))
             }
             Target::Out(outs) => {
                 let Some(out) = outs.first() else { return Err(Error::type_("out= needs a tensor")) };

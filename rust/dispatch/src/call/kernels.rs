@@ -84,7 +84,7 @@ pub fn update(body: &Update, args: &Args, target: Target) -> Result<Output> {
     let device = check_devices(args)?;
     (body.check)(args)?;
     check_stored(args)?;
-    let own = args.tensor(Arg::FIRST)?;
+    let input = args.tensor(Arg::FIRST)?;
     let chosen = select_kernel(args.op, device, body.cpu, body.cuda)?;
     let run = |tensor: &Tensor| {
         let work = elements(args.each_tensor().map(|(_, tensor)| tensor));
@@ -99,24 +99,24 @@ pub fn update(body: &Update, args: &Args, target: Target) -> Result<Output> {
     };
     match target {
         Target::Fresh => {
-            let result = copy::to_change(args.op, own)?;
+            let result = copy::to_change(args.op, input)?;
             run(&result)?;
             node::record(args, Output::Tensor(result))
         }
         Target::InPlace => {
             let change = node::InPlaceCall::begin(args)?;
-            check_in_place(args.op, own, own.sizes(), own.dtype())?;
-            run(own)?;
+            check_in_place(args.op, input, input.sizes(), input.dtype())?;
+            run(input)?;
             change.finish()
         }
         Target::Out(outs) => {
             let Some(out) = outs.first() else { return Err(Error::type_("out= needs a tensor")) };
-            check_out(args, 0, out, &TensorSpec::like(own))?;
-            if own.dtype() == out.dtype() && without_aliases(args, out)?.is_none() {
-                copy::copy(out, own)?;
+            check_out(args, 0, out, &TensorSpec::like(input))?;
+            if input.dtype() == out.dtype() && without_aliases(args, out)?.is_none() {
+                copy::copy(out, input)?;
                 run(out)?;
             } else {
-                let result = copy::clone(own)?;
+                let result = copy::clone(input)?;
                 run(&result)?;
                 copy::copy(out, &result)?;
             }
@@ -146,14 +146,14 @@ pub fn in_place_fill(body: &InPlaceFill, args: &Args) -> Result<Output> {
     let device = check_devices(args)?;
     check_stored(args)?;
     let chosen = select_kernel(args.op, device, body.cpu, body.cuda)?;
-    let own = args.tensor(Arg::FIRST)?;
-    check_writable(own)?;
-    let each = if args.op.tags.has(Tags::UNIFORM) && own.layout().expanded().next().is_some() {
-        let layout = own.layout();
+    let input = args.tensor(Arg::FIRST)?;
+    check_writable(input)?;
+    let each = if args.op.tags.has(Tags::UNIFORM) && input.layout().expanded().next().is_some() {
+        let layout = input.layout();
         let seen_once = layout.expanded().collect::<Vec<_>>().into_iter().rev();
-        &Tensor::with_meta(own.meta_with(seen_once.fold(layout.clone(), |layout, dim| layout.select(dim, 0))))
+        &Tensor::with_meta(input.meta_with(seen_once.fold(layout.clone(), |layout, dim| layout.select(dim, 0))))
     } else {
-        own
+        input
     };
     check_no_self_overlap(each)?;
     let change = node::InPlaceCall::begin(args)?;

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::destination::Destination;
 use super::devices::{Chosen, check_devices, select_kernel};
 use super::errors::{self, not_implemented};
-use super::operands::split;
+use super::pointwise_operands::split;
 use super::{numbers, temporaries};
 use crate::allocate::allocate;
 use crate::backcompat::broadcast_with_warnings;

@@ -17,18 +17,18 @@ pub fn view(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Result<Output> 
 
 /// Changes the geometry of the tensor itself (`t_`, `squeeze_`).
 pub fn reshape_in_place(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Result<Output> {
-    let own = args.tensor(Arg::FIRST)?;
+    let input = args.tensor(Arg::FIRST)?;
     let layout = layout(args)?;
-    layout.checked_bytes(own.dtype().size())?;
+    layout.checked_bytes(input.dtype().size())?;
     let change = node::InPlaceCall::begin_geometry(args)?;
-    let meta = own.meta_with(layout);
-    crate::interpreter::replace_meta(own, meta);
+    let meta = input.meta_with(layout);
+    crate::interpreter::replace_meta(input, meta);
     match change {
         Some(change) => change.finish(),
         // Once the version has changed, a view's history is derived again from its base's, by geometry.
         None => {
-            own.bump_version();
-            Ok(Output::Tensor(own.clone()))
+            input.bump_version();
+            Ok(Output::Tensor(input.clone()))
         }
     }
 }

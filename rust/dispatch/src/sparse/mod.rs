@@ -95,15 +95,15 @@ fn fresh(args: &Args) -> Result<Output> {
 
 /// A dense tensor that is changed takes the elements of a dense result; the copy is recorded.
 fn into_dense(args: &Args) -> Result<Output> {
-    let own = args.tensor(Arg::FIRST)?;
+    let input = args.tensor(Arg::FIRST)?;
     let result = body(args)?(args)?.into_tensor()?;
     if result.is_sparse() {
-        return Err(cannot_write(args, own));
+        return Err(cannot_write(args, input));
     }
-    fit_in_place(args.op, own, result.sizes())?;
-    check_in_place(args.op, own, &result.layout().sizes, result.dtype())?;
-    (primitives()?.copy_)(own, &result)?;
-    Ok(Output::Tensor(own.clone()))
+    fit_in_place(args.op, input, result.sizes())?;
+    check_in_place(args.op, input, &result.layout().sizes, result.dtype())?;
+    (primitives()?.copy_)(input, &result)?;
+    Ok(Output::Tensor(input.clone()))
 }
 
 /// A sparse `out=` takes the parts of a new result in the same layout, and a dense one the elements of a compressed result.
@@ -127,8 +127,8 @@ fn written(args: &Args, out: &Tensor) -> Result<Output> {
 
 /// A sparse tensor that is changed takes the parts of a new result, and a dense one all of its elements.
 fn in_place(args: &Args) -> Result<Output> {
-    let own = args.tensor(Arg::FIRST)?;
-    if !own.is_sparse() {
+    let input = args.tensor(Arg::FIRST)?;
+    if !input.is_sparse() {
         if !matches!(args.op.sparse, Sparse::ExplicitAutograd) {
             return Err(unsupported_operator(args));
         }
@@ -136,39 +136,40 @@ fn in_place(args: &Args) -> Result<Output> {
         if result.parts().is_none() {
             return Err(unsupported_operator(args));
         }
-        fit_in_place(args.op, own, result.sizes())?;
-        check_cast(result.dtype(), own.dtype())?;
+        fit_in_place(args.op, input, result.sizes())?;
+        check_cast(result.dtype(), input.dtype())?;
         let change = node::InPlaceCall::begin(args)?;
-        copy(own, &dense(&result)?)?;
+        copy(input, &dense(&result)?)?;
         return change.finish();
     }
     let change = node::InPlaceCall::begin(args)?;
-    take_parts(args, own, &fresh(args)?.into_tensor()?)?;
+    take_parts(args, input, &fresh(args)?.into_tensor()?)?;
     change.finish()
 }
 
 /// Gives a sparse tensor the parts of a result in its layout and size, in its dtype.
-fn take_parts(args: &Args, own: &Tensor, result: &Tensor) -> Result<()> {
-    if result.layout_name() != own.layout_name() {
-        return Err(cannot_write(args, own));
+fn take_parts(args: &Args, input: &Tensor, result: &Tensor) -> Result<()> {
+    if result.layout_name() != input.layout_name() {
+        return Err(cannot_write(args, input));
     }
-    if result.device() != own.device() {
-        return Err(apart(own.device(), result.device()));
+    if result.device() != input.device() {
+        return Err(apart(input.device(), result.device()));
     }
-    if result.sizes() != own.sizes() {
+    if result.sizes() != input.sizes() {
         return Err(Error::runtime(format!(
             "output with shape {} doesn't match the broadcast shape {}",
-            Shape(own.sizes()),
+            Shape(input.sizes()),
             Shape(result.sizes())
         )));
     }
-    check_cast(result.dtype(), own.dtype())?;
+    check_cast(result.dtype(), input.dtype())?;
     if let Some(parts) = result.parts() {
-        own.set_parts(SparseParts { values: (primitives()?.cast)(&parts.values, own.dtype())?, ..(*parts).clone() });
+        input
+            .set_parts(SparseParts { values: (primitives()?.cast)(&parts.values, input.dtype())?, ..(*parts).clone() });
     }
     if let Some(parts) = result.compressed_parts() {
-        let values = (primitives()?.cast)(&parts.values, own.dtype())?;
-        own.set_compressed_parts(CompressedParts { values, ..(*parts).clone() });
+        let values = (primitives()?.cast)(&parts.values, input.dtype())?;
+        input.set_compressed_parts(CompressedParts { values, ..(*parts).clone() });
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use rushlight_core::{Dims, Result};
 
 use super::batched_call::effective_rule;
 use super::physical::all_logical;
-use crate::call::operands::common_dtype_of;
+use crate::call::pointwise_operands::common_dtype_of;
 use crate::copy;
 use crate::operator::{Args, BatchRule, BatchedCall, Implementation, Operator, Promote};
 use crate::primitives::primitives;
@@ -44,9 +44,9 @@ pub fn in_place(batch: &BatchedCall) -> Result<bool> {
     let changed = match (effective_rule(args), &args.op.implementation) {
         (BatchRule::Default, Implementation::Pointwise(_)) | (BatchRule::Broadcast, _) => {
             // The error for an operand of more dimensions is raised with a sample's shapes.
-            let own = args.tensor(Arg::FIRST)?;
+            let input = args.tensor(Arg::FIRST)?;
             for (_, tensor) in args.each_tensor().skip(1) {
-                tensor.layout().broadcast_to(own.sizes())?;
+                tensor.layout().broadcast_to(input.sizes())?;
             }
             Some(broadcast_operands(batch)?)
         }
@@ -54,8 +54,8 @@ pub fn in_place(batch: &BatchedCall) -> Result<bool> {
         (BatchRule::Along(place), _) => along(batch, place)?,
         (BatchRule::Custom(rule), Implementation::Update(_)) => {
             let Some(made) = rule(batch)? else { return Ok(false) };
-            let own = args.tensor(Arg::FIRST)?;
-            copy::copy(&batch.physical(own), &made.into_tensor()?)?;
+            let input = args.tensor(Arg::FIRST)?;
+            copy::copy(&batch.physical(input), &made.into_tensor()?)?;
             return Ok(true);
         }
         _ => None,

@@ -136,7 +136,7 @@ fn fresh(batch: &BatchedCall) -> Result<Output> {
 
 /// An in-place change of the whole batch.
 fn in_place(args: &Args, level: i64, size: isize) -> Result<Output> {
-    let own = args.tensor(Arg::FIRST)?;
+    let input = args.tensor(Arg::FIRST)?;
     check_target(args)?;
     let change = node::InPlaceCall::begin(args)?;
     {
@@ -146,13 +146,13 @@ fn in_place(args: &Args, level: i64, size: isize) -> Result<Output> {
             fallback::in_place(&batch)?;
         }
     }
-    change.finish().map(|_| Output::Tensor(own.clone()))
+    change.finish().map(|_| Output::Tensor(input.clone()))
 }
 
 /// Checks that a target has room for every sample.
 fn check_target(args: &Args) -> Result<()> {
-    let own = args.tensor(Arg::FIRST)?;
+    let input = args.tensor(Arg::FIRST)?;
     let has_all =
-        |tensor: &Tensor| tensor.batch_dims().iter().all(|batch_dim| own.batch_dim(batch_dim.level).is_some());
+        |tensor: &Tensor| tensor.batch_dims().iter().all(|batch_dim| input.batch_dim(batch_dim.level).is_some());
     if args.all_tensors(has_all) { Ok(()) } else { Err(in_place_error()) }
 }

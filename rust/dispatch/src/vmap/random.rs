@@ -99,8 +99,8 @@ fn each(args: &Args, levels: &[Level]) -> Result<Output> {
 }
 
 fn changed(args: &Args, levels: &[Level], target: Target) -> Result<Output> {
-    let own = args.tensor(Arg::FIRST)?;
-    if levels.iter().any(|level| level.randomness == Randomness::Different && own.batch_dim(level.number).is_none()) {
+    let input = args.tensor(Arg::FIRST)?;
+    if levels.iter().any(|level| level.randomness == Randomness::Different && input.batch_dim(level.number).is_none()) {
         return Err(Error::runtime(
             "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will appear like same randomness. If this is necessary for your usage, please file an issue with functorch.",
         ));
@@ -111,19 +111,19 @@ fn changed(args: &Args, levels: &[Level], target: Target) -> Result<Output> {
     {
         let _off = GradMode::new(false);
         // Probabilities broadcast to the tensor.
-        let physical = |tensor: &Tensor| aligned_to(&all_physical(tensor, &different), different.len(), own.rank());
+        let physical = |tensor: &Tensor| aligned_to(&all_physical(tensor, &different), different.len(), input.rank());
         let mut whole = args.replaced(|tensor| Ok(physical(tensor)))?;
         if same.is_empty() {
             outside(|| whole.call_into(target))?;
         } else {
             // Drawn for one sample, and copied to all.
-            let made = crate::copy::clone(&one_of(&physical(own), &same))?;
+            let made = crate::copy::clone(&one_of(&physical(input), &same))?;
             whole.set(Arg::FIRST, Value::Own(made.clone()));
             outside(|| whole.call_into(target))?;
-            crate::copy::copy(&physical(own), &made)?;
+            crate::copy::copy(&physical(input), &made)?;
         }
     }
-    change.finish().map(|_| Output::Tensor(own.clone()))
+    change.finish().map(|_| Output::Tensor(input.clone()))
 }
 
 /// Inserts dimensions of size one between the batch dimension and a tensor's own, up to `rank`.

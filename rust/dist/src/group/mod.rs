@@ -41,7 +41,7 @@ pub use work::{Outcome, Work};
 
 const STACK: usize = 256 << 10;
 /// How long a wait for another thread lasts before the pause function is called.
-const PATIENCE: Duration = Duration::from_millis(20);
+const PAUSE_INTERVAL: Duration = Duration::from_millis(20);
 
 struct Job {
     call: Collective,
@@ -121,7 +121,7 @@ impl Group {
         let mut limit = Limit::new(timeout, &mut pause);
         let mut queue = lock(&self.shared.queue);
         while queue.busy || !queue.waiting.is_empty() {
-            queue = self.shared.changed.wait_timeout(queue, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
+            queue = self.shared.changed.wait_timeout(queue, PAUSE_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
             (limit.pause)()?;
             if limit.is_over() {
                 let milliseconds = timeout.as_millis();
@@ -226,13 +226,13 @@ impl Group {
                 return Err(Error::runtime("the process group was destroyed"));
             }
             if idle {
-                if let Some(outcome) = work.wait(PATIENCE) {
+                if let Some(outcome) = work.wait(PAUSE_INTERVAL) {
                     return outcome;
                 }
             } else if !moved {
                 self.shared.memory.await_bell(heard);
             }
-            if paused.elapsed() >= PATIENCE {
+            if paused.elapsed() >= PAUSE_INTERVAL {
                 pause()?;
                 paused = Instant::now();
             }

@@ -11,7 +11,7 @@ use rushlight_core::{Error, Result};
 use super::memory::{ABSENT, DEAD, GroupMemory, LEFT, LOST, PRESENT};
 
 /// How long a sleep lasts before the peers are looked at.
-const PATIENCE: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// How often to look at a number before sleeping: a meeting of ranks that all run takes less than this.
 const SPINS: usize = 200;
 
@@ -123,7 +123,7 @@ impl GroupMemory {
             }
             std::hint::spin_loop();
         }
-        futex::wait_shared(&self.own().bell, heard, PATIENCE);
+        futex::wait_shared(&self.own().bell, heard, CHECK_INTERVAL);
     }
 
     /// Tells the companion whether this rank waits for messages.
@@ -182,12 +182,12 @@ impl GroupMemory {
         }
         loop {
             let before = Instant::now();
-            futex::wait_shared(&header.turn, turn, PATIENCE.min(limit.timeout));
+            futex::wait_shared(&header.turn, turn, CHECK_INTERVAL.min(limit.timeout));
             if header.turn.load(Ordering::Acquire) != turn {
                 return Ok(());
             }
             self.check_in(what)?;
-            if before.elapsed() < PATIENCE && !limit.is_over() {
+            if before.elapsed() < CHECK_INTERVAL && !limit.is_over() {
                 continue;
             }
             let late = (0..self.ranks)

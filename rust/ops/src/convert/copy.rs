@@ -29,23 +29,23 @@ pub static COPY: Operator = Operator {
     batch_rule: BatchRule::Broadcast,
     implementation: Implementation::Update(Update {
         check: |args| {
-            let own = args.tensor(INPUT)?;
+            let input = args.tensor(INPUT)?;
             let from = match args.optional_tensor(OTHER) {
                 Some(from) => from,
-                None => return crate::convert::note_dropped(args.scalar(OTHER)?.dtype(), own.dtype()),
+                None => return crate::convert::note_dropped(args.scalar(OTHER)?.dtype(), input.dtype()),
             };
             // Checked first as two operands, whose error names the target before the source.
-            let whole = broadcast(own.sizes(), from.sizes()).map_err(|error| with_hint(error, own, from))?;
-            crate::convert::note_dropped(from.dtype(), own.dtype())?;
-            if can_expand(from.sizes(), own.sizes()) {
+            let whole = broadcast(input.sizes(), from.sizes()).map_err(|error| with_hint(error, input, from))?;
+            crate::convert::note_dropped(from.dtype(), input.dtype())?;
+            if can_expand(from.sizes(), input.sizes()) {
                 return Ok(());
             }
             let told = Error::runtime(format!(
                 "output with shape {} doesn't match the broadcast shape {}",
-                Shape(own.sizes()),
+                Shape(input.sizes()),
                 Shape(&whole)
             ));
-            Err(with_hint(told, own, from))
+            Err(with_hint(told, input, from))
         },
         cpu: overwrite,
         cuda: OnCuda::Own(overwrite),
@@ -78,14 +78,14 @@ fn overwrite(args: &Args, target: &Tensor) -> Result<()> {
 
 /// A hint that makes the source fit; the target is unchanged.
 #[cold]
-fn with_hint(error: Error, own: &Tensor, from: &Tensor) -> Error {
-    let takes = |sizes: &[isize], other: &[isize]| sizes == own.sizes().as_slice() && can_expand(other, sizes);
-    let extra = from.rank().saturating_sub(own.rank());
-    error.fit(if own.numel() == from.numel() && own.rank() != from.rank() {
+fn with_hint(error: Error, input: &Tensor, from: &Tensor) -> Error {
+    let takes = |sizes: &[isize], other: &[isize]| sizes == input.sizes().as_slice() && can_expand(other, sizes);
+    let extra = from.rank().saturating_sub(input.rank());
+    error.fit(if input.numel() == from.numel() && input.rank() != from.rank() {
         "They have the same number of elements: src.reshape(self.shape) makes the shapes equal.".into()
-    } else if let Some(way) = hint([unsqueezed, transposed], [own.sizes(), from.sizes()], ["self", "src"], takes) {
+    } else if let Some(way) = hint([unsqueezed, transposed], [input.sizes(), from.sizes()], ["self", "src"], takes) {
         way
-    } else if extra > 0 && can_expand(&from.sizes()[extra..], own.sizes()) {
+    } else if extra > 0 && can_expand(&from.sizes()[extra..], input.sizes()) {
         "copy_ never changes its tensor's shape: take one part of the source, such as src[0].".into()
     } else {
         "copy_ keeps the shape of its tensor; the source must broadcast to it.".into()
@@ -118,11 +118,11 @@ pub static CONTIGUOUS: Operator = Operator {
     (2, 1)",
     dtypes: DTypes::ALL,
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, format) = (args.tensor(INPUT)?, args.optional_str(MEMORY_FORMAT).unwrap_or("contiguous_format"));
-        if rushlight_core::memory_format::is_contiguous(own.layout(), Some(format))? {
-            return Ok(Output::Tensor(own.clone()));
+        let (input, format) = (args.tensor(INPUT)?, args.optional_str(MEMORY_FORMAT).unwrap_or("contiguous_format"));
+        if rushlight_core::memory_format::is_contiguous(input.layout(), Some(format))? {
+            return Ok(Output::Tensor(input.clone()));
         }
-        CLONE.call([own.into(), format.into()])
+        CLONE.call([input.into(), format.into()])
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t(2, 3).t()"],

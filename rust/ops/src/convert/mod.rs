@@ -33,13 +33,13 @@ pub static TO_DTYPE: Operator = Operator {
     batch_rule: BatchRule::Custom(copied),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let own = args.tensor(INPUT)?;
-            let layout = like(own, args.optional_str(MEMORY_FORMAT))?;
-            let device = args.device(DEVICE).unwrap_or(own.device());
-            if own.device() == Device::Meta && device != Device::Meta {
+            let input = args.tensor(INPUT)?;
+            let layout = like(input, args.optional_str(MEMORY_FORMAT))?;
+            let device = args.device(DEVICE).unwrap_or(input.device());
+            if input.device() == Device::Meta && device != Device::Meta {
                 return Err(Error::not_implemented("Cannot copy out of meta tensor; no data!"));
             }
-            Ok(vec![TensorSpec { layout, dtype: args.dtype(DTYPE).unwrap_or(own.dtype()), device }])
+            Ok(vec![TensorSpec { layout, dtype: args.dtype(DTYPE).unwrap_or(input.dtype()), device }])
         },
         |args, results| {
             captured::check(&results[0], args.tensor(INPUT)?)?;
@@ -87,9 +87,9 @@ pub static CLONE: Operator = Operator {
     batch_rule: BatchRule::Custom(copied),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let own = args.tensor(INPUT)?;
-            let layout = like(own, args.optional_str(MEMORY_FORMAT))?;
-            Ok(vec![TensorSpec { layout, dtype: own.dtype(), device: own.device() }])
+            let input = args.tensor(INPUT)?;
+            let layout = like(input, args.optional_str(MEMORY_FORMAT))?;
+            Ok(vec![TensorSpec { layout, dtype: input.dtype(), device: input.device() }])
         },
         |args, results| copy_elements(&results[0], args.tensor(INPUT)?),
     )),
@@ -111,9 +111,9 @@ fn copied(batch: &BatchedCall) -> Result<Option<Output>> {
 }
 
 /// The layout of a copy: in the memory format `format`, or in the tensor's own order.
-fn like(own: &Tensor, format: Option<&str>) -> Result<Layout> {
-    let strides = strides(own.sizes(), format, Some(own.layout()))?;
-    Ok(Layout { sizes: own.sizes().clone(), strides, offset: 0 })
+fn like(input: &Tensor, format: Option<&str>) -> Result<Layout> {
+    let strides = strides(input.sizes(), format, Some(input.layout()))?;
+    Ok(Layout { sizes: input.sizes().clone(), strides, offset: 0 })
 }
 
 /// Warns once per process that a requested conversion drops imaginary parts.

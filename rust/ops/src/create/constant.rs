@@ -271,18 +271,18 @@ pub(super) fn like(args: &Args) -> Result<(Options, Tensor)> {
 }
 
 fn spec_like(args: &Args) -> Result<(Options, TensorSpec)> {
-    let (own, options) = (args.tensor(Arg::FIRST)?, Options::of_any_layout(args)?);
+    let (input, options) = (args.tensor(Arg::FIRST)?, Options::of_any_layout(args)?);
     if let Some(layout) = options.sparse_layout() {
         return Err(unsupported_by("empty_strided", backend(layout)));
     }
     let format = args.op.schema().arg("memory_format").and_then(|format| args.optional_str(format));
     let layout = Layout {
-        sizes: own.sizes().clone(),
-        strides: memory_format::strides(own.sizes(), format, Some(own.layout()))?,
+        sizes: input.sizes().clone(),
+        strides: memory_format::strides(input.sizes(), format, Some(input.layout()))?,
         offset: 0,
     };
-    let dtype = options.dtype.unwrap_or(own.dtype());
-    let device = options.device.unwrap_or(own.device());
+    let dtype = options.dtype.unwrap_or(input.dtype());
+    let device = options.device.unwrap_or(input.device());
     if let Device::Absent(absent) = device {
         return Err(absent.refusal("empty_strided"));
     }
@@ -333,10 +333,10 @@ pub static ZEROS_LIKE: Operator = Operator {
     sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::ShapeOnly,
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, options) = (args.tensor(INPUT)?, Options::of_any_layout(args)?);
+        let (input, options) = (args.tensor(INPUT)?, Options::of_any_layout(args)?);
         let Some(layout) = options.sparse_layout() else { return filled_like(args, Scalar::ZERO) };
-        let (dtype, device) = (options.dtype.unwrap_or(own.dtype()), options.device.unwrap_or(own.device()));
-        options.finish(sparse::empty(layout, own.sizes(), dtype, device)?)
+        let (dtype, device) = (options.dtype.unwrap_or(input.dtype()), options.device.unwrap_or(input.device()));
+        options.finish(sparse::empty(layout, input.sizes(), dtype, device)?)
     }),
     reference: "np.zeros_like(self)",
     ..LIKE
@@ -377,10 +377,10 @@ pub static FULL_LIKE: Operator = Operator {
 fn new(args: &Args, value: Option<Scalar>) -> Result<Output> {
     use NEW_EMPTY::*;
 
-    let (own, options) = (args.tensor(INPUT)?, Options::of_any_layout(args)?);
+    let (input, options) = (args.tensor(INPUT)?, Options::of_any_layout(args)?);
     let sizes = sizes(args, SIZE)?;
-    let (dtype, device) = (options.dtype.unwrap_or(own.dtype()), options.device.unwrap_or(own.device()));
-    let layout = options.layout.as_deref().unwrap_or_else(|| own.python_layout());
+    let (dtype, device) = (options.dtype.unwrap_or(input.dtype()), options.device.unwrap_or(input.device()));
+    let layout = options.layout.as_deref().unwrap_or_else(|| input.python_layout());
     if layout != "strided" {
         if let Some(format) = CompressedFormat::named(layout).filter(|format| format.blocks) {
             return Err(Error::runtime(format!(
@@ -490,8 +490,8 @@ pub static NEW_EMPTY_STRIDED: Operator = Operator {
     (1, 2)",
     batch_rule: BatchRule::ShapeOnly,
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, options) = (args.tensor(INPUT)?, Options::of(args)?);
-        match own.python_layout() {
+        let (input, options) = (args.tensor(INPUT)?, Options::of(args)?);
+        match input.python_layout() {
             "strided" => {}
             "sparse_coo" => return Err(unsupported_by("new_empty_strided", "SparseCPU")),
             layout => return Err(unsupported_by("empty_strided", backend(layout))),
@@ -500,8 +500,8 @@ pub static NEW_EMPTY_STRIDED: Operator = Operator {
             args,
             [SIZE, STRIDE],
             &options,
-            options.dtype.unwrap_or(own.dtype()),
-            options.device.unwrap_or(own.device()),
+            options.dtype.unwrap_or(input.dtype()),
+            options.device.unwrap_or(input.device()),
         )
     }),
     samples: &["t(2), (2, 3), (1, 2)"],

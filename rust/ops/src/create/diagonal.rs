@@ -21,14 +21,14 @@ pub static FILL_DIAGONAL: Operator = Operator {
     dtypes: DTypes::COMPUTED,
     implementation: Implementation::Update(Update::on_any_device(
         |args| {
-            let own = args.tensor(INPUT)?;
-            if own.rank() < 2 {
+            let input = args.tensor(INPUT)?;
+            if input.rank() < 2 {
                 return Err(Error::runtime("dimensions must larger than 1"));
             }
-            if own.rank() > 2 && own.sizes().iter().any(|size| *size != own.sizes()[0]) {
+            if input.rank() > 2 && input.sizes().iter().any(|size| *size != input.sizes()[0]) {
                 return Err(Error::runtime("all dimensions of input must be of equal length"));
             }
-            create::check_fits(args.scalar(FILL_VALUE)?, own.dtype())
+            create::check_fits(args.scalar(FILL_VALUE)?, input.dtype())
         },
         fill,
     )),

@@ -92,12 +92,12 @@ pub static FILL_TENSOR_: Operator = Operator {
 fn filled(batch: &BatchedCall) -> Result<Option<Output>> {
     use FILL::*;
 
-    let own = batch.tensor(INPUT)?;
+    let input = batch.tensor(INPUT)?;
     let whole = match batch.args.optional_tensor(VALUE) {
-        None => op!(FILL, own, batch.args.scalar(VALUE)?)?,
+        None => op!(FILL, input, batch.args.scalar(VALUE)?)?,
         Some(_) => {
-            let whole = op!(FILL, &own, Scalar::ZERO)?;
-            copy::copy(&whole, &unsqueeze_to_rank(&batch.tensor(VALUE)?, own.rank() - 1))?;
+            let whole = op!(FILL, &input, Scalar::ZERO)?;
+            copy::copy(&whole, &unsqueeze_to_rank(&batch.tensor(VALUE)?, input.rank() - 1))?;
             whole
         }
     };
@@ -117,13 +117,14 @@ pub static FILL: Operator = Operator {
     dtypes: DTypes::ALL,
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let own = args.tensor(INPUT)?;
+            let input = args.tensor(INPUT)?;
             match args.optional_tensor(VALUE) {
                 Some(value) => check_single(value)?,
-                None => check_fits(args.scalar(VALUE)?, own.dtype())?,
+                None => check_fits(args.scalar(VALUE)?, input.dtype())?,
             }
-            let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
-            Ok(vec![TensorSpec { layout, dtype: own.dtype(), device: own.device() }])
+            let layout =
+                Layout { sizes: input.sizes().clone(), strides: input.layout().preserved_strides(), offset: 0 };
+            Ok(vec![TensorSpec { layout, dtype: input.dtype(), device: input.device() }])
         },
         |args, results| match args.optional_tensor(VALUE) {
             Some(value) => copy::copy(&results[0], value),

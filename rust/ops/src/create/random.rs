@@ -430,8 +430,8 @@ pub static BERNOULLI: Operator = Operator {
 
 /// A row-major result of the first argument's size and dtype.
 fn same(args: &Args) -> Result<Vec<TensorSpec>> {
-    let own = args.tensor(BERNOULLI::INPUT)?;
-    Ok(vec![TensorSpec::new(own.sizes(), own.dtype(), own)])
+    let input = args.tensor(BERNOULLI::INPUT)?;
+    Ok(vec![TensorSpec::new(input.sizes(), input.dtype(), input)])
 }
 
 #[operator]
@@ -491,18 +491,18 @@ pub static MULTINOMIAL: Operator = Operator {
 fn multinomial(args: &Args) -> Result<Output> {
     use MULTINOMIAL::*;
 
-    let (own, count, replacement) = (args.tensor(INPUT)?, args.int(NUM_SAMPLES)?, args.bool(REPLACEMENT)?);
-    let rank = own.rank();
+    let (input, count, replacement) = (args.tensor(INPUT)?, args.int(NUM_SAMPLES)?, args.bool(REPLACEMENT)?);
+    let rank = input.rank();
     if rank != 1 && rank != 2 {
         return Err(Error::runtime("prob_dist must be 1 or 2 dim"));
     }
-    if !own.dtype().is_floating() {
+    if !input.dtype().is_floating() {
         return Err(Error::runtime(format!(
             "multinomial only supports floating-point dtypes for input, got: {}",
-            own.dtype().display_name()
+            input.dtype().display_name()
         )));
     }
-    let categories = own.sizes()[rank - 1];
+    let categories = input.sizes()[rank - 1];
     if count <= 0 {
         return Err(Error::runtime("cannot sample n_sample <= 0 samples").hint("num_samples must be positive."));
     }
@@ -510,7 +510,7 @@ fn multinomial(args: &Args) -> Result<Output> {
         return Err(Error::runtime("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
             .hint("Draw fewer samples, or use replacement=True."));
     }
-    if categories == 0 && (rank == 1 || own.sizes()[0] > 0) {
+    if categories == 0 && (rank == 1 || input.sizes()[0] > 0) {
         return Err(Error::runtime(if replacement && count != 1 {
             "invalid multinomial distribution (sum of probabilities <= 0)"
         } else {
@@ -521,18 +521,18 @@ fn multinomial(args: &Args) -> Result<Output> {
     if categories > 1 << 24 {
         return Err(Error::runtime("number of categories cannot exceed 2^24"));
     }
-    let mut sizes = own.sizes().clone();
+    let mut sizes = input.sizes().clone();
     sizes[rank - 1] = count as isize;
     let stream = generator(args, GENERATOR);
-    if on_cuda::draws(own) && own.numel() > 0 {
-        let drawn = on_cuda::samples(&own.detach(), count as usize, replacement, &stream)?;
+    if on_cuda::draws(input) && input.numel() > 0 {
+        let drawn = on_cuda::samples(&input.detach(), count as usize, replacement, &stream)?;
         let refused = |why| refusal(why, replacement && count > 1);
         return drawn.map(Output::Tensor).map_err(refused);
     }
-    let result = create::empty(&sizes, DType::I64, own.device())?;
-    if own.device() == Device::Cpu {
-        let chosen = dispatch!(own.dtype(), T in [f16_, bf16_, f32, f64] => {
-            choose::<T>(own, categories as usize, count as usize, replacement, &stream)?
+    let result = create::empty(&sizes, DType::I64, input.device())?;
+    if input.device() == Device::Cpu {
+        let chosen = dispatch!(input.dtype(), T in [f16_, bf16_, f32, f64] => {
+            choose::<T>(input, categories as usize, count as usize, replacement, &stream)?
         }, else => Vec::new());
         let flat = create::from_slice(&chosen)?;
         copy::copy(&op!(crate::view::reshape::VIEW, &result, [-1i64].as_slice())?, &flat)?;
@@ -551,13 +551,13 @@ fn refusal(why: MultinomialError, one_by_one: bool) -> Error {
 }
 
 fn choose<T: Float + PartialOrd + rushlight_core::Element>(
-    own: &Tensor,
+    input: &Tensor,
     categories: usize,
     count: usize,
     replacement: bool,
     generator: &Generator,
 ) -> Result<Vec<i64>> {
-    let weights = crate::convert::to_vec::<T>(own)?;
+    let weights = crate::convert::to_vec::<T>(input)?;
     let rows = weights.chunks(categories.max(1));
     if replacement && count > 1 {
         let mut chosen = filled(0, rows.len().saturating_mul(count))?;
@@ -575,9 +575,9 @@ fn choose<T: Float + PartialOrd + rushlight_core::Element>(
         return Err(refusal(MultinomialError::Zero, false));
     }
     // The exponential number of each weight is drawn in the order of the weights in memory.
-    let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
-    let drawn = allocate(&TensorSpec { layout, dtype: own.dtype(), device: own.device() })?;
-    let alongside = draw::alongside::<T>(own, &drawn)?;
+    let layout = Layout { sizes: input.sizes().clone(), strides: input.layout().preserved_strides(), offset: 0 };
+    let drawn = allocate(&TensorSpec { layout, dtype: input.dtype(), device: input.device() })?;
+    let alongside = draw::alongside::<T>(input, &drawn)?;
     draw::fill::<T>(&drawn, generator, |stream, out| distributions::exponential_race(stream, out, &alongside))?;
     let race = crate::convert::to_vec::<T>(&drawn)?;
     let mut winners = list(race.len().checked_div(categories).unwrap_or(0) * count)?;

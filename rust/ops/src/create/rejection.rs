@@ -28,19 +28,19 @@ const BASE: Operator = Operator { variants: Variants::FUNCTION, dtypes: DTypes::
 
 /// A result of the broadcast size of the tensors, in the first one's dtype.
 fn meeting(args: &Args) -> Result<Vec<TensorSpec>> {
-    let own = args.tensor(Arg::FIRST)?;
+    let input = args.tensor(Arg::FIRST)?;
     let mut sizes = Dims::new();
     for (_, tensor) in args.each_tensor() {
-        if tensor.dtype() != own.dtype() {
+        if tensor.dtype() != input.dtype() {
             return Err(Error::runtime(format!(
                 "Found dtype {} but expected {}",
                 tensor.dtype().display_name(),
-                own.dtype().display_name()
+                input.dtype().display_name()
             )));
         }
         sizes = broadcast(&sizes, tensor.sizes())?;
     }
-    Ok(vec![TensorSpec::new(&sizes, own.dtype(), own)])
+    Ok(vec![TensorSpec::new(&sizes, input.dtype(), input)])
 }
 
 /// The elements of a tensor that is expanded to the result's size.
@@ -75,17 +75,18 @@ pub static STANDARD_GAMMA: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer: meeting,
         cpu: |args, results| {
-            let (own, result) = (args.tensor(INPUT)?, &results[0]);
-            dispatch!(own.dtype(), T in [f32, f64] => {
-                let (alpha, least) = (values::<T>(own, result)?, f64::from(T::MIN_POSITIVE));
+            let (input, result) = (args.tensor(INPUT)?, &results[0]);
+            dispatch!(input.dtype(), T in [f32, f64] => {
+                let (alpha, least) = (values::<T>(input, result)?, f64::from(T::MIN_POSITIVE));
                 fill::<T>(result, &generator(args, GENERATOR), |stream, place| {
                     distributions::standard_gamma(stream, alpha[place]).max(least)
                 })
-            }, else => Err(not_implemented(args.op, own.dtype())))
+            }, else => Err(not_implemented(args.op, input.dtype())))
         },
         cuda: OnCuda::Own(|args, results| {
-            let own = args.tensor(INPUT)?;
-            on_cuda::reject(&results[0], &generator(args, GENERATOR), Rejection::StandardGamma, [own, own]).map(drop)
+            let input = args.tensor(INPUT)?;
+            on_cuda::reject(&results[0], &generator(args, GENERATOR), Rejection::StandardGamma, [input, input])
+                .map(drop)
         }),
     }),
     dtypes: DTypes::of(&[DType::F32, DType::F64]),
@@ -154,18 +155,18 @@ pub static POISSON: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer: meeting,
         cpu: |args, results| {
-            let (own, result) = (args.tensor(INPUT)?, &results[0]);
-            dispatch!(own.dtype(), T in [f16_, bf16_, f32, f64] => {
-                let rates = values::<f64>(own, result)?;
+            let (input, result) = (args.tensor(INPUT)?, &results[0]);
+            dispatch!(input.dtype(), T in [f16_, bf16_, f32, f64] => {
+                let rates = values::<f64>(input, result)?;
                 if rates.iter().any(|rate| rate.is_nan() || *rate < 0.0) {
                     return Err(invalid_rate());
                 }
                 fill::<T>(result, &generator(args, GENERATOR), |stream, place| distributions::poisson(stream, rates[place]))
-            }, else => Err(not_implemented(args.op, own.dtype())))
+            }, else => Err(not_implemented(args.op, input.dtype())))
         },
         cuda: OnCuda::Own(|args, results| {
-            let own = args.tensor(INPUT)?;
-            match on_cuda::reject(&results[0], &generator(args, GENERATOR), Rejection::Poisson, [own, own])? {
+            let input = args.tensor(INPUT)?;
+            match on_cuda::reject(&results[0], &generator(args, GENERATOR), Rejection::Poisson, [input, input])? {
                 true => Ok(()),
                 false => Err(invalid_rate()),
             }

@@ -15,31 +15,31 @@ const BASE: Operator = Operator {
 };
 
 fn resize(args: &Args, sizes: &[isize], format: Option<&str>) -> Result<Output> {
-    let own = args.tensor(RESIZE_::INPUT)?;
-    if own.is_sparse() {
-        return Err(sparse::unsupported("resize_", own));
+    let input = args.tensor(RESIZE_::INPUT)?;
+    if input.is_sparse() {
+        return Err(sparse::unsupported("resize_", input));
     }
-    if own.requires_grad() && !rushlight_autograd::modes::inference_enabled() {
+    if input.requires_grad() && !rushlight_autograd::modes::inference_enabled() {
         return Err(variants::resized_history());
     }
-    if own.sizes().as_slice() != sizes {
+    if input.sizes().as_slice() != sizes {
         checked_numel(sizes)?;
-        let before = own.storage().len();
-        variants::resize(own, Layout::contiguous(sizes))?;
-        if own.storage().len() > before {
-            deterministic::fill_grown(own, before)?;
+        let before = input.storage().len();
+        variants::resize(input, Layout::contiguous(sizes))?;
+        if input.storage().len() > before {
+            deterministic::fill_grown(input, before)?;
         }
     } else if format.is_none() {
-        return Ok(Output::Tensor(own.clone()));
+        return Ok(Output::Tensor(input.clone()));
     }
     if format.is_some() {
-        let layout = Layout { strides: strides(sizes, format, None)?, ..own.layout().clone() };
-        let meta = own.meta_with(layout);
+        let layout = Layout { strides: strides(sizes, format, None)?, ..input.layout().clone() };
+        let meta = input.meta_with(layout);
         // The strides are dense, so the layout reaches as far as before.
-        interpreter::replace_meta(own, meta);
+        interpreter::replace_meta(input, meta);
     }
-    own.bump_version();
-    Ok(Output::Tensor(own.clone()))
+    input.bump_version();
+    Ok(Output::Tensor(input.clone()))
 }
 
 #[operator]

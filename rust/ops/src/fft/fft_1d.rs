@@ -93,13 +93,13 @@ fn known(args: &Args) -> Option<DType> {
 }
 
 /// The dimension of a call; the tensor must have one.
-fn axis(args: &Args, own: &Tensor) -> Result<usize> {
+fn axis(args: &Args, input: &Tensor) -> Result<usize> {
     let dim = args.int(FFT::DIM)?;
-    if own.rank() == 0 {
+    if input.rank() == 0 {
         return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions"))
             .hint("Use x.reshape(1) to add a dimension."));
     }
-    wrap_dim(dim, own.rank())
+    wrap_dim(dim, input.rank())
 }
 
 fn one(dim: usize) -> Ints {
@@ -111,45 +111,45 @@ fn complex(args: &Args, forward: bool) -> Result<Tensor> {
 
     // The transform itself converts real numbers to complex.
     let real = forward && !args.tensor(INPUT)?.dtype().is_complex();
-    let own = promoted(args.tensor(INPUT)?, !real)?;
-    let dim = axis(args, &own)?;
-    let length = args.optional_int(N).map_or(own.sizes()[dim], |n| n as isize);
-    let own = resized(&own, dim, length)?;
+    let input = promoted(args.tensor(INPUT)?, !real)?;
+    let dim = axis(args, &input)?;
+    let length = args.optional_int(N).map_or(input.sizes()[dim], |n| n as isize);
+    let input = resized(&input, dim, length)?;
     let scale = FftNorm::of(args.optional_str(NORM), forward)?;
     match real {
-        true => op!(R2C, &own, one(dim), scale.number(), false),
-        false => op!(C2C, &own, one(dim), scale.number(), forward),
+        true => op!(R2C, &input, one(dim), scale.number(), false),
+        false => op!(C2C, &input, one(dim), scale.number(), forward),
     }
 }
 
 fn half(args: &Args, forward: bool, name: &str) -> Result<Tensor> {
     use FFT::*;
 
-    let own = args.tensor(INPUT)?;
-    if own.dtype().is_complex() {
+    let input = args.tensor(INPUT)?;
+    if input.dtype().is_complex() {
         return Err(Error::runtime(format!(
             "{name} expects a real input tensor, but got {}",
-            own.dtype().display_name()
+            input.dtype().display_name()
         )));
     }
-    let own = promoted(own, false)?;
-    let dim = axis(args, &own)?;
-    let length = args.optional_int(N).map_or(own.sizes()[dim], |n| n as isize);
-    let own = resized(&own, dim, length)?;
+    let input = promoted(input, false)?;
+    let dim = axis(args, &input)?;
+    let length = args.optional_int(N).map_or(input.sizes()[dim], |n| n as isize);
+    let input = resized(&input, dim, length)?;
     let scale = FftNorm::of(args.optional_str(NORM), forward)?;
-    let found = op!(R2C, &own, one(dim), scale.number(), true)?;
+    let found = op!(R2C, &input, one(dim), scale.number(), true)?;
     if forward { Ok(found) } else { Expr::from(found).conj().done() }
 }
 
 fn real(args: &Args, forward: bool) -> Result<Tensor> {
     use FFT::*;
 
-    let own = promoted(args.tensor(INPUT)?, true)?;
-    let dim = axis(args, &own)?;
-    let length = args.optional_int(N).map_or(2 * (own.sizes()[dim] - 1), |n| n as isize);
+    let input = promoted(args.tensor(INPUT)?, true)?;
+    let dim = axis(args, &input)?;
+    let length = args.optional_int(N).map_or(2 * (input.sizes()[dim] - 1), |n| n as isize);
     super::check_length(length)?;
-    let own = resized(&own, dim, length / 2 + 1)?;
+    let input = resized(&input, dim, length / 2 + 1)?;
     let scale = FftNorm::of(args.optional_str(NORM), forward)?;
-    let own = if forward { Expr::from(own).conj().done()? } else { own };
-    op!(C2R, &own, one(dim), scale.number(), length as i64)
+    let input = if forward { Expr::from(input).conj().done()? } else { input };
+    op!(C2R, &input, one(dim), scale.number(), length as i64)
 }

@@ -103,11 +103,11 @@ transforms! {
 }
 
 /// The dimensions of a call, with their requested lengths (-1: unchanged).
-fn transformed_dims(args: &Args, own: &Tensor) -> Result<Vec<(usize, i64)>> {
+fn transformed_dims(args: &Args, input: &Tensor) -> Result<Vec<(usize, i64)>> {
     use FFTN::*;
 
     let (lengths, given) = (args.optional_ints(S), args.optional_ints(DIM));
-    let rank = own.rank();
+    let rank = input.rank();
     let dims = match (given, lengths) {
         (Some(dims), _) => {
             if let (0, Some(dim)) = (rank, dims.first()) {
@@ -137,10 +137,10 @@ fn transformed_dims(args: &Args, own: &Tensor) -> Result<Vec<(usize, i64)>> {
 }
 
 /// The argument with each of these dimensions at its requested length.
-fn shaped(own: Tensor, transformed_dims: &[(usize, i64)]) -> Result<Tensor> {
-    transformed_dims.iter().try_fold(own, |own, &(dim, length)| {
-        let length = if length == -1 { own.sizes()[dim] } else { length as isize };
-        resized(&own, dim, length)
+fn shaped(input: Tensor, transformed_dims: &[(usize, i64)]) -> Result<Tensor> {
+    transformed_dims.iter().try_fold(input, |input, &(dim, length)| {
+        let length = if length == -1 { input.sizes()[dim] } else { length as isize };
+        resized(&input, dim, length)
     })
 }
 
@@ -159,50 +159,50 @@ fn check_some(args: &Args, transformed_dims: &[(usize, i64)]) -> Result<()> {
 fn complex(args: &Args, forward: bool) -> Result<Tensor> {
     use FFTN::*;
 
-    let own = args.tensor(INPUT)?;
-    let transformed_dims = transformed_dims(args, own)?;
-    let own = shaped(promoted(own, true)?, &transformed_dims)?;
+    let input = args.tensor(INPUT)?;
+    let transformed_dims = transformed_dims(args, input)?;
+    let input = shaped(promoted(input, true)?, &transformed_dims)?;
     let scale = FftNorm::of(args.optional_str(NORM), forward)?;
-    op!(C2C, &own, dims(&transformed_dims), scale.number(), forward)
+    op!(C2C, &input, dims(&transformed_dims), scale.number(), forward)
 }
 
 fn half(args: &Args, forward: bool) -> Result<Tensor> {
     use FFTN::*;
 
-    let own = args.tensor(INPUT)?;
-    if own.dtype().is_complex() {
-        let display_name = own.dtype().display_name();
+    let input = args.tensor(INPUT)?;
+    if input.dtype().is_complex() {
+        let display_name = input.dtype().display_name();
         return Err(Error::runtime(match forward {
             true => format!("rfftn expects a real-valued input tensor, but got {display_name}"),
             false => format!("Only supports floating-point dtypes, but found: {display_name}"),
         }));
     }
-    let transformed_dims = transformed_dims(args, own)?;
+    let transformed_dims = transformed_dims(args, input)?;
     check_some(args, &transformed_dims)?;
-    let own = shaped(promoted(own, false)?, &transformed_dims)?;
+    let input = shaped(promoted(input, false)?, &transformed_dims)?;
     let scale = FftNorm::of(args.optional_str(NORM), forward)?;
     if forward {
-        return op!(R2C, &own, dims(&transformed_dims), scale.number(), true);
+        return op!(R2C, &input, dims(&transformed_dims), scale.number(), true);
     }
     // The inverse of the conjugate along all dimensions but the last: torch's order of steps, which determines the
     // strides.
     let (rest, last) = transformed_dims.split_at(transformed_dims.len() - 1);
-    let found = Expr::from(op!(R2C, &own, dims(last), scale.number(), true)?).conj().done()?;
+    let found = Expr::from(op!(R2C, &input, dims(last), scale.number(), true)?).conj().done()?;
     if rest.is_empty() { Ok(found) } else { op!(C2C, &found, dims(rest), scale.number(), false) }
 }
 
 fn real(args: &Args, forward: bool) -> Result<Tensor> {
     use FFTN::*;
 
-    let own = args.tensor(INPUT)?;
-    let mut transformed_dims = transformed_dims(args, own)?;
+    let input = args.tensor(INPUT)?;
+    let mut transformed_dims = transformed_dims(args, input)?;
     check_some(args, &transformed_dims)?;
-    let Some((last, given)) = transformed_dims.last_mut() else { return Ok(own.clone()) };
-    let length = if *given == -1 { 2 * (own.sizes()[*last] as i64 - 1) } else { *given };
+    let Some((last, given)) = transformed_dims.last_mut() else { return Ok(input.clone()) };
+    let length = if *given == -1 { 2 * (input.sizes()[*last] as i64 - 1) } else { *given };
     super::check_length(length as isize)?;
     *given = length / 2 + 1;
-    let own = shaped(promoted(own, true)?, &transformed_dims)?;
+    let input = shaped(promoted(input, true)?, &transformed_dims)?;
     let scale = FftNorm::of(args.optional_str(NORM), forward)?;
-    let own = if forward { Expr::from(own).conj().done()? } else { own };
-    op!(C2R, &own, dims(&transformed_dims), scale.number(), length)
+    let input = if forward { Expr::from(input).conj().done()? } else { input };
+    op!(C2R, &input, dims(&transformed_dims), scale.number(), length)
 }

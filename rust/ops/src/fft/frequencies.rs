@@ -119,18 +119,18 @@ fn frequencies(args: &Args, n: i64, whole: bool) -> Result<Output> {
 fn rolled(args: &Args, by: fn(isize) -> isize) -> Result<Tensor> {
     use FFTSHIFT::*;
 
-    let own = args.tensor(INPUT)?;
+    let input = args.tensor(INPUT)?;
     let dims: Ints = match args.optional_ints(DIM) {
         Some(dims) => dims.into(),
-        None => (0..own.rank() as i64).collect(),
+        None => (0..input.rank() as i64).collect(),
     };
     let shifts = dims.iter().map(|&dim| {
-        if own.rank() == 0 {
+        if input.rank() == 0 {
             return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions")));
         }
-        let dim = rushlight_core::layout::wrap_dim(dim, own.rank())?;
-        Ok(by(own.sizes().get(dim).copied().unwrap_or(1)) as i64)
+        let dim = rushlight_core::layout::wrap_dim(dim, input.rank())?;
+        Ok(by(input.sizes().get(dim).copied().unwrap_or(1)) as i64)
     });
     let shifts = shifts.collect::<Result<Ints>>()?;
-    ROLL.tensor([own.into(), shifts.into(), dims.into()])
+    ROLL.tensor([input.into(), shifts.into(), dims.into()])
 }

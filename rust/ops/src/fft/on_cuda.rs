@@ -81,16 +81,16 @@ impl Side {
 }
 
 /// From complex to complex numbers.
-pub fn c2c(own: &Tensor, to: &Tensor, transformed: &[usize], forward: bool, scale: f64) -> Result<bool> {
+pub fn c2c(input: &Tensor, to: &Tensor, transformed: &[usize], forward: bool, scale: f64) -> Result<bool> {
     let Some(kept) = Kept::of(to.sizes(), transformed, None).filter(|_| is_available()) else { return Ok(false) };
-    let (mut from, result) = (kept.side(own), kept.side(to));
+    let (mut from, result) = (kept.side(input), kept.side(to));
     let at_once = kept.rank.min(DIMS);
     if to.numel() == 0 || kept.rank == 0 {
-        copy::copy(to, own)?;
+        copy::copy(to, input)?;
         return Ok(true);
     }
-    if own.dtype() != to.dtype() || !from.is_readable(at_once)? {
-        copy::copy(to, own)?;
+    if input.dtype() != to.dtype() || !from.is_readable(at_once)? {
+        copy::copy(to, input)?;
         from = kept.side(to);
     }
     let done = last(Kind::Complex, at_once, &from, &result, forward)? && others(&result, kept.rank, at_once, forward)?;
@@ -98,17 +98,17 @@ pub fn c2c(own: &Tensor, to: &Tensor, transformed: &[usize], forward: bool, scal
 }
 
 /// From real numbers to the first half of the last transformed dimension.
-pub fn r2c(own: &Tensor, to: &Tensor, transformed: &[usize], scale: f64) -> Result<bool> {
+pub fn r2c(input: &Tensor, to: &Tensor, transformed: &[usize], scale: f64) -> Result<bool> {
     let half = transformed.last().copied();
-    let Some(kept) = Kept::of(own.sizes(), transformed, half).filter(|_| is_available()) else { return Ok(false) };
+    let Some(kept) = Kept::of(input.sizes(), transformed, half).filter(|_| is_available()) else { return Ok(false) };
     if to.numel() == 0 {
         return Ok(true);
     }
-    let (mut from, result) = (kept.side(own), kept.side(to));
+    let (mut from, result) = (kept.side(input), kept.side(to));
     let at_once = kept.rank.min(DIMS);
     if !from.is_readable(at_once)? {
-        let copied = create::empty(own.sizes(), own.dtype(), own.device())?;
-        copy::copy(&copied, own)?;
+        let copied = create::empty(input.sizes(), input.dtype(), input.device())?;
+        copy::copy(&copied, input)?;
         from = kept.side(&copied);
     }
     let done = last(Kind::RealToHalf, at_once, &from, &result, true)? && others(&result, kept.rank, at_once, true)?;
@@ -116,15 +116,15 @@ pub fn r2c(own: &Tensor, to: &Tensor, transformed: &[usize], scale: f64) -> Resu
 }
 
 /// From the first half of the last transformed dimension to real numbers.
-pub fn c2r(own: &Tensor, to: &Tensor, transformed: &[usize], scale: f64) -> Result<bool> {
+pub fn c2r(input: &Tensor, to: &Tensor, transformed: &[usize], scale: f64) -> Result<bool> {
     let half = transformed.last().copied();
     let Some(kept) = Kept::of(to.sizes(), transformed, half).filter(|_| is_available()) else { return Ok(false) };
     if to.numel() == 0 {
         return Ok(true);
     }
     // cuFFT overwrites the operand.
-    let copied = create::empty(own.sizes(), own.dtype(), own.device())?;
-    copy::copy(&copied, own)?;
+    let copied = create::empty(input.sizes(), input.dtype(), input.device())?;
+    copy::copy(&copied, input)?;
     let (from, result) = (kept.side(&copied), kept.side(to));
     let at_once = kept.rank.min(DIMS);
     let done = others(&from, kept.rank, at_once, false)? && last(Kind::HalfToReal, at_once, &from, &result, false)?;

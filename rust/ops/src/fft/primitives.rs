@@ -31,10 +31,10 @@ pub static C2C: Operator = Operator {
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(INPUT)?;
-            check_complex(own)?;
-            let order = complex_order(own, &dims(args)?);
-            Ok(vec![ordered(own.sizes(), &order, own.dtype(), own)])
+            let input = args.tensor(INPUT)?;
+            check_complex(input)?;
+            let order = complex_order(input, &dims(args)?);
+            Ok(vec![ordered(input.sizes(), &order, input.dtype(), input)])
         },
         cpu: c2c_on_host,
         cuda: OnCuda::Own(c2c_on_cuda),
@@ -59,15 +59,15 @@ pub static R2C: Operator = Operator {
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(INPUT)?;
-            check_float(own)?;
+            let input = args.tensor(INPUT)?;
+            check_float(input)?;
             let dims = dims(args)?;
-            let mut sizes = own.sizes().clone();
+            let mut sizes = input.sizes().clone();
             if let (true, Some(&last)) = (args.bool(ONESIDED)?, dims.last()) {
                 sizes[last] = sizes[last] / 2 + 1;
             }
-            let order = half_order(own, &dims);
-            Ok(vec![ordered(&sizes, &order, own.dtype().to_complex(), own)])
+            let order = half_order(input, &dims);
+            Ok(vec![ordered(&sizes, &order, input.dtype().to_complex(), input)])
         },
         cpu: r2c_on_host,
         cuda: OnCuda::Own(r2c_on_cuda),
@@ -90,19 +90,19 @@ pub static C2R: Operator = Operator {
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(INPUT)?;
-            check_complex(own)?;
+            let input = args.tensor(INPUT)?;
+            check_complex(input)?;
             let (dims, size) = (dims(args)?, args.int(LAST_DIM_SIZE)? as isize);
             super::check_length(size)?;
             let Some(&last) = dims.last() else {
                 return Err(Error::runtime("_fft_c2r must transform at least one dimension"));
             };
-            if own.sizes()[last] != size / 2 + 1 {
+            if input.sizes()[last] != size / 2 + 1 {
                 return Err(Error::runtime("_fft_c2r: the last dimension must have last_dim_size / 2 + 1 elements"));
             }
-            let mut sizes = own.sizes().clone();
+            let mut sizes = input.sizes().clone();
             sizes[last] = size;
-            Ok(vec![ordered(&sizes, &real_order(own, &dims), own.dtype().to_real(), own)])
+            Ok(vec![ordered(&sizes, &real_order(input, &dims), input.dtype().to_real(), input)])
         },
         cpu: c2r_on_host,
         cuda: OnCuda::Own(c2r_on_cuda),
@@ -115,10 +115,10 @@ pub static C2R: Operator = Operator {
 fn c2c_on_host(args: &Args, results: &[Tensor]) -> Result<()> {
     use C2C::*;
 
-    let (own, dims) = (args.tensor(INPUT)?, dims(args)?);
-    let order = complex_order(own, &dims);
-    let (own, to, dims) = (seen(own, &order), seen(&results[0], &order), places(&dims, &order));
-    copy::copy(&to, &own)?;
+    let (input, dims) = (args.tensor(INPUT)?, dims(args)?);
+    let order = complex_order(input, &dims);
+    let (input, to, dims) = (seen(input, &order), seen(&results[0], &order), places(&dims, &order));
+    copy::copy(&to, &input)?;
     let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(&to, &dims));
     transform(&to, &dims, args.bool(FORWARD)?, scale)
 }
@@ -126,34 +126,34 @@ fn c2c_on_host(args: &Args, results: &[Tensor]) -> Result<()> {
 fn c2c_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
     use C2C::*;
 
-    let (own, dims) = (args.tensor(INPUT)?, dims(args)?);
-    let order = complex_order(own, &dims);
-    let (own, to, dims) = (seen(own, &order), seen(&results[0], &order), places(&dims, &order));
+    let (input, dims) = (args.tensor(INPUT)?, dims(args)?);
+    let order = complex_order(input, &dims);
+    let (input, to, dims) = (seen(input, &order), seen(&results[0], &order), places(&dims, &order));
     let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(&to, &dims));
-    let done = on_cuda::c2c(&own, &to, &dims, args.bool(FORWARD)?, scale)?;
+    let done = on_cuda::c2c(&input, &to, &dims, args.bool(FORWARD)?, scale)?;
     if done { Ok(()) } else { on_host::fill(c2c_on_host, args, results) }
 }
 
 fn r2c_on_host(args: &Args, results: &[Tensor]) -> Result<()> {
     use R2C::*;
 
-    let (own, dims) = (args.tensor(INPUT)?, dims(args)?);
-    let order = half_order(own, &dims);
-    let (own, to, dims) = (&seen(own, &order), &seen(&results[0], &order), places(&dims, &order));
-    let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(own, &dims));
+    let (input, dims) = (args.tensor(INPUT)?, dims(args)?);
+    let order = half_order(input, &dims);
+    let (input, to, dims) = (&seen(input, &order), &seen(&results[0], &order), places(&dims, &order));
+    let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(input, &dims));
     let Some((&last, rest)) = dims.split_last().filter(|_| args.bool(ONESIDED).unwrap_or(false)) else {
-        copy::copy(to, own)?;
+        copy::copy(to, input)?;
         return transform(to, &dims, true, scale);
     };
-    let own = plain(own, own.dtype())?;
-    if own.numel() == 0 {
+    let input = plain(input, input.dtype())?;
+    if input.numel() == 0 {
         return Ok(());
     }
-    let (from, out) = (own.storage().pin()?, to.storage().pin()?);
-    let (lines, offset) = (lines(own.sizes(), last), own.layout().offset);
+    let (from, out) = (input.storage().pin()?, to.storage().pin()?);
+    let (lines, offset) = (lines(input.sizes(), last), input.layout().offset);
     // SAFETY: both are row-major, of the sizes that `infer` gave the result, and pinned.
     unsafe {
-        match own.dtype() {
+        match input.dtype() {
             DType::F32 => from_real(lines, from.as_ptr().cast::<f32>().offset(offset), out.as_ptr().cast(), scale),
             _ => from_real(lines, from.as_ptr().cast::<f64>().offset(offset), out.as_ptr().cast(), scale),
         }?;
@@ -164,13 +164,13 @@ fn r2c_on_host(args: &Args, results: &[Tensor]) -> Result<()> {
 fn r2c_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
     use R2C::*;
 
-    let (own, dims) = (args.tensor(INPUT)?, dims(args)?);
-    let order = half_order(own, &dims);
-    let (own, to, dims) = (seen(own, &order), seen(&results[0], &order), places(&dims, &order));
-    let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(&own, &dims));
+    let (input, dims) = (args.tensor(INPUT)?, dims(args)?);
+    let order = half_order(input, &dims);
+    let (input, to, dims) = (seen(input, &order), seen(&results[0], &order), places(&dims, &order));
+    let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(&input, &dims));
     let done = match args.bool(ONESIDED)? && !dims.is_empty() {
-        true => on_cuda::r2c(&own, &to, &dims, scale)?,
-        false => on_cuda::c2c(&own, &to, &dims, true, scale)?,
+        true => on_cuda::r2c(&input, &to, &dims, scale)?,
+        false => on_cuda::c2c(&input, &to, &dims, true, scale)?,
     };
     if done { Ok(()) } else { on_host::fill(r2c_on_host, args, results) }
 }
@@ -178,18 +178,18 @@ fn r2c_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
 fn c2r_on_host(args: &Args, results: &[Tensor]) -> Result<()> {
     use C2R::*;
 
-    let (own, dims) = (args.tensor(INPUT)?, dims(args)?);
-    let order = real_order(own, &dims);
-    let (given, to, dims) = (seen(own, &order), &seen(&results[0], &order), places(&dims, &order));
+    let (input, dims) = (args.tensor(INPUT)?, dims(args)?);
+    let order = real_order(input, &dims);
+    let (given, to, dims) = (seen(input, &order), &seen(&results[0], &order), places(&dims, &order));
     let Some((&last, rest)) = dims.split_last() else { return Ok(()) };
     let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(to, &dims));
     if to.numel() == 0 {
         return Ok(());
     }
-    let own = create::empty(given.sizes(), given.dtype(), to.device())?;
-    copy::copy(&own, &given)?;
-    transform(&own, rest, false, 1.0)?;
-    let (from, out) = (own.storage().pin()?, to.storage().pin()?);
+    let input = create::empty(given.sizes(), given.dtype(), to.device())?;
+    copy::copy(&input, &given)?;
+    transform(&input, rest, false, 1.0)?;
+    let (from, out) = (input.storage().pin()?, to.storage().pin()?);
     let lines = lines(to.sizes(), last);
     // SAFETY: both are row-major, of the sizes that `infer` checked, and pinned.
     unsafe {
@@ -203,37 +203,37 @@ fn c2r_on_host(args: &Args, results: &[Tensor]) -> Result<()> {
 fn c2r_on_cuda(args: &Args, results: &[Tensor]) -> Result<()> {
     use C2R::*;
 
-    let (own, dims) = (args.tensor(INPUT)?, dims(args)?);
-    let order = real_order(own, &dims);
-    let (own, to, dims) = (seen(own, &order), seen(&results[0], &order), places(&dims, &order));
+    let (input, dims) = (args.tensor(INPUT)?, dims(args)?);
+    let order = real_order(input, &dims);
+    let (input, to, dims) = (seen(input, &order), seen(&results[0], &order), places(&dims, &order));
     let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(&to, &dims));
-    if on_cuda::c2r(&own, &to, &dims, scale)? { Ok(()) } else { on_host::fill(c2r_on_host, args, results) }
+    if on_cuda::c2r(&input, &to, &dims, scale)? { Ok(()) } else { on_host::fill(c2r_on_host, args, results) }
 }
 
-fn check_complex(own: &Tensor) -> Result<()> {
-    if own.dtype().is_complex() {
+fn check_complex(input: &Tensor) -> Result<()> {
+    if input.dtype().is_complex() {
         return Ok(());
     }
-    Err(Error::runtime(format!("a complex tensor is transformed, but got {}", own.dtype().display_name())))
+    Err(Error::runtime(format!("a complex tensor is transformed, but got {}", input.dtype().display_name())))
 }
 
-fn check_float(own: &Tensor) -> Result<()> {
-    if matches!(own.dtype(), DType::F32 | DType::F64) {
+fn check_float(input: &Tensor) -> Result<()> {
+    if matches!(input.dtype(), DType::F32 | DType::F64) {
         return Ok(());
     }
-    Err(Error::runtime(format!("Only supports floating-point dtypes, but found: {}", own.dtype().display_name())))
+    Err(Error::runtime(format!("Only supports floating-point dtypes, but found: {}", input.dtype().display_name())))
 }
 
 fn dims(args: &Args) -> Result<Vec<usize>> {
     use C2C::*;
 
-    let own = args.tensor(INPUT)?;
-    let dims = args.ints(DIM)?.iter().map(|&dim| wrap_dim(dim, own.rank())).collect::<Result<Vec<_>>>()?;
+    let input = args.tensor(INPUT)?;
+    let dims = args.ints(DIM)?.iter().map(|&dim| wrap_dim(dim, input.rank())).collect::<Result<Vec<_>>>()?;
     for (at, &dim) in dims.iter().enumerate() {
         if dims[..at].contains(&dim) {
             return Err(Error::runtime("FFT dims must be unique"));
         }
-        super::check_length(own.sizes().get(dim).copied().unwrap_or(0))?;
+        super::check_length(input.sizes().get(dim).copied().unwrap_or(0))?;
     }
     Ok(dims)
 }
@@ -254,27 +254,27 @@ fn by_stride(own: &Layout, mut dims: Vec<usize>) -> Vec<usize> {
 }
 
 /// The order of the dimensions in the result of a transform from complex to complex numbers.
-fn complex_order(own: &Tensor, dims: &[usize]) -> Vec<usize> {
-    order(own.layout(), &by_stride(own.layout(), dims.to_vec()))
+fn complex_order(input: &Tensor, dims: &[usize]) -> Vec<usize> {
+    order(input.layout(), &by_stride(input.layout(), dims.to_vec()))
 }
 
 /// The same for real to complex numbers: the last transformed dimension, which omits the conjugates, is the innermost.
-fn half_order(own: &Tensor, dims: &[usize]) -> Vec<usize> {
+fn half_order(input: &Tensor, dims: &[usize]) -> Vec<usize> {
     let mut transformed = Vec::new();
     if let Some((&last, rest)) = dims.split_last() {
-        transformed = by_stride(own.layout(), rest.to_vec());
+        transformed = by_stride(input.layout(), rest.to_vec());
         transformed.push(last);
     }
-    order(own.layout(), &transformed)
+    order(input.layout(), &transformed)
 }
 
 /// The order of a real result: complex numbers are transformed along all dimensions but the last one first.
-fn real_order(own: &Tensor, dims: &[usize]) -> Vec<usize> {
-    let Some((last, rest)) = dims.split_last() else { return (0..own.rank()).collect() };
+fn real_order(input: &Tensor, dims: &[usize]) -> Vec<usize> {
+    let Some((last, rest)) = dims.split_last() else { return (0..input.rank()).collect() };
     if rest.is_empty() {
-        return order(own.layout(), dims);
+        return order(input.layout(), dims);
     }
-    let before = ordered(own.sizes(), &complex_order(own, rest), own.dtype(), own);
+    let before = ordered(input.sizes(), &complex_order(input, rest), input.dtype(), input);
     order(&before.layout, std::slice::from_ref(last))
 }
 

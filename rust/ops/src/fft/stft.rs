@@ -103,8 +103,8 @@ impl Frame {
             Some(window) => window.clone(),
             None if self.width == self.n_fft => return Ok(None),
             None => {
-                let own = args.tensor(INPUT)?;
-                create::full(&[self.width], Scalar::ONE, own.dtype().to_real(), own.device())?
+                let input = args.tensor(INPUT)?;
+                create::full(&[self.width], Scalar::ONE, input.dtype().to_real(), input.device())?
             }
         };
         let left = ((self.n_fft - self.width) / 2) as i64;

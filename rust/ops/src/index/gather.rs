@@ -35,31 +35,31 @@ pub static GATHER: Operator = Operator {
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let (own, index) = (args.tensor(INPUT)?, args.tensor(INDEX)?);
-            let dim = wrap_dim(args.int(DIM)?, own.rank())?;
+            let (input, index) = (args.tensor(INPUT)?, args.tensor(INDEX)?);
+            let dim = wrap_dim(args.int(DIM)?, input.rank())?;
             check_index("gather", index)?;
-            check_within(own, index, dim)?;
-            Ok(vec![TensorSpec::new(index.sizes(), own.dtype(), own)])
+            check_within(input, index, dim)?;
+            Ok(vec![TensorSpec::new(index.sizes(), input.dtype(), input)])
         },
         |args, results| {
-            let (own, index, out) = (args.tensor(INPUT)?, args.tensor(INDEX)?, &results[0]);
-            let dim = wrap_dim(args.int(DIM)?, own.rank())?;
+            let (input, index, out) = (args.tensor(INPUT)?, args.tensor(INDEX)?, &results[0]);
+            let dim = wrap_dim(args.int(DIM)?, input.rank())?;
             if out.numel() == 0 {
                 return Ok(());
             }
             let index = long(index)?;
-            let (own_layout, index_layout) = (at_least_1d(own.layout()), at_least_1d(index.layout()));
+            let (own_layout, index_layout) = (at_least_1d(input.layout()), at_least_1d(index.layout()));
             let out_layout = at_least_1d(out.layout());
-            if let Device::Cuda(_) = own.device() {
+            if let Device::Cuda(_) = input.device() {
                 if let Some(bad) = on_cuda::first_outside(&index, own_layout.sizes[dim])? {
                     return Err(not_within(bad, own_layout.sizes[dim], dim));
                 }
                 // Along the dimension an index takes the place of the element's own.
                 let mut source = Layout { sizes: index_layout.sizes.clone(), ..own_layout };
-                let scale = std::mem::take(&mut source.strides[dim]) * own.dtype().size() as isize;
-                return on_cuda::read((out, &out_layout), (own, &source), (&index, &index_layout), scale);
+                let scale = std::mem::take(&mut source.strides[dim]) * input.dtype().size() as isize;
+                return on_cuda::read((out, &out_layout), (input, &source), (&index, &index_layout), scale);
             }
-            let (to, from, places) = (out.storage().pin()?, own.storage().pin()?, index.storage().pin()?);
+            let (to, from, places) = (out.storage().pin()?, input.storage().pin()?, index.storage().pin()?);
             // SAFETY: sizes were checked, and layouts stay within their storages.
             unsafe {
                 rushlight_cpu::index::gather::gather(
@@ -67,7 +67,7 @@ pub static GATHER: Operator = Operator {
                     IndexedOperand { pointer: from.as_ptr(), layout: &own_layout },
                     IndexedOperand { pointer: places.as_ptr(), layout: &index_layout },
                     dim,
-                    own.dtype().size(),
+                    input.dtype().size(),
                 )
             }
             .map_err(|bad| not_within(bad, own_layout.sizes[dim], dim))
@@ -111,19 +111,19 @@ pub fn check_index(name: &str, index: &Tensor) -> Result<()> {
     Err(Error::runtime(format!("{name}(): Expected dtype int32/int64 for index")))
 }
 
-fn check_within(own: &Tensor, index: &Tensor, dim: usize) -> Result<()> {
+fn check_within(input: &Tensor, index: &Tensor, dim: usize) -> Result<()> {
     if index.numel() == 0 {
         return Ok(());
     }
-    if index.rank().max(1) != own.rank().max(1) {
+    if index.rank().max(1) != input.rank().max(1) {
         return Err(Error::runtime("Index tensor must have the same number of dimensions as input tensor"));
     }
-    for other in (0..own.rank().min(index.rank())).filter(|&other| other != dim) {
-        if index.sizes()[other] > own.sizes()[other] {
+    for other in (0..input.rank().min(index.rank())).filter(|&other| other != dim) {
+        if index.sizes()[other] > input.sizes()[other] {
             return Err(Error::runtime(format!(
                 "Size does not match at dimension {other} expected index {} to be no larger than self {} apart from dimension {dim}",
                 Shape(index.sizes()),
-                Shape(own.sizes())
+                Shape(input.sizes())
             )));
         }
     }
@@ -176,19 +176,19 @@ pub static TAKE_ALONG_DIM: Operator = Operator {
     out: Out::STRICT,
     dtypes: DTypes::COMPUTED,
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, indices) = (args.tensor(INPUT)?, args.tensor(INDICES)?);
+        let (input, indices) = (args.tensor(INPUT)?, args.tensor(INDICES)?);
         let Some(dim) = args.optional_int(DIM) else {
             if !matches!(indices.dtype(), DType::I32 | DType::I64) {
                 return Err(Error::runtime("gather(): Expected dtype int32/int64 for index"));
             }
-            let flat = op!(crate::view::RESHAPE, own, sizes_value(&[-1]))?;
+            let flat = op!(crate::view::RESHAPE, input, sizes_value(&[-1]))?;
             let places = op!(crate::view::RESHAPE, indices, sizes_value(&[-1]))?;
             return op!(GATHER, flat, 0i64, places).map(Output::Tensor);
         };
-        if own.rank() != indices.rank() {
+        if input.rank() != indices.rank() {
             return Err(Error::runtime(format!(
                 "torch.take_along_dim(): input and indices should have the same number of dimensions, but got {} dimensions for input, and {} dimensions for indices",
-                own.rank(),
+                input.rank(),
                 indices.rank()
             )));
         }
@@ -198,16 +198,16 @@ pub static TAKE_ALONG_DIM: Operator = Operator {
                 indices.dtype().display_name()
             )));
         }
-        let dim = wrap_dim(dim, own.rank())?;
+        let dim = wrap_dim(dim, input.rank())?;
         let stretched = |tensor: &Tensor, other: &Tensor| {
             let mut beside = other.sizes().clone();
-            if let (Some(size), Some(&own)) = (beside.get_mut(dim), tensor.sizes().get(dim)) {
-                *size = own;
+            if let (Some(size), Some(&input)) = (beside.get_mut(dim), tensor.sizes().get(dim)) {
+                *size = input;
             }
             let sizes = rushlight_core::broadcast::broadcast(tensor.sizes(), &beside)?;
             op!(EXPAND, tensor, sizes_value(&sizes))
         };
-        let (source, places) = (stretched(own, indices)?, stretched(indices, own)?);
+        let (source, places) = (stretched(input, indices)?, stretched(indices, input)?);
         // Unlike in `gather`, negative indices count from the end here.
         let size = source.sizes().get(dim).copied().unwrap_or(1) as i64;
         let places = Expr::from(places);

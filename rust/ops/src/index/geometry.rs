@@ -24,17 +24,17 @@ pub fn common(indices: &[Tensor]) -> Result<Dims> {
 }
 
 /// Returns an error for indices along an empty dimension.
-pub fn check_not_empty_dims(own: &Tensor, dims: &[usize], common: &[isize]) -> Result<()> {
-    if dims.iter().any(|&dim| own.sizes().get(dim) == Some(&0)) && !common.contains(&0) {
-        return Err(Error::index("index is out of bounds for dimension with size 0").shapes([own.sizes().as_slice()]));
+pub fn check_not_empty_dims(input: &Tensor, dims: &[usize], common: &[isize]) -> Result<()> {
+    if dims.iter().any(|&dim| input.sizes().get(dim) == Some(&0)) && !common.contains(&0) {
+        return Err(Error::index("index is out of bounds for dimension with size 0").shapes([input.sizes().as_slice()]));
     }
     Ok(())
 }
 
 /// The error for a value that does not broadcast to the indexed shape.
 #[cold]
-pub fn value_shape_error(value: &Tensor, own: &Tensor, dims: &[usize], common: &[isize]) -> Error {
-    let result = gathered(own.sizes(), dims, common);
+pub fn value_shape_error(value: &Tensor, input: &Tensor, dims: &[usize], common: &[isize]) -> Error {
+    let result = gathered(input.sizes(), dims, common);
     Error::runtime(format!(
         "shape mismatch: value tensor of shape {} cannot be broadcast to indexing result of shape {}",
         Shape(value.sizes()),
@@ -54,23 +54,23 @@ pub struct IndexGeometry {
 
 impl IndexGeometry {
     /// The indices of a call, broadcast against each other.
-    pub fn new(own: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<IndexGeometry> {
+    pub fn new(input: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<IndexGeometry> {
         let dims: Vec<usize> = dims.iter().map(|&dim| dim as usize).collect();
         if dims.len() != indices.len()
-            || dims.iter().any(|&dim| dim >= own.rank())
+            || dims.iter().any(|&dim| dim >= input.rank())
             || dims.windows(2).any(|d| d[0] >= d[1])
         {
             return Err(Error::index(format!(
                 "too many indices for tensor of dimension {} (got {})",
-                own.rank(),
+                input.rank(),
                 indices.len()
             ))
             .hint("Use at most one index per dimension; a mask counts once for each of its dimensions."));
         }
-        if indices.iter().any(|index| index.device() != Device::Cpu && index.device() != own.device()) {
+        if indices.iter().any(|index| index.device() != Device::Cpu && index.device() != input.device()) {
             return Err(Error::runtime(format!(
                 "indices should be either on cpu or on the same device as the indexed tensor ({})",
-                own.device()
+                input.device()
             )));
         }
         let indices: Vec<Tensor> = indices.iter().map(|&index| index.clone()).collect();
@@ -79,14 +79,14 @@ impl IndexGeometry {
     }
 
     /// The sizes of the indexed result.
-    pub fn sizes(&self, own: &Tensor) -> Dims {
-        gathered(own.sizes(), &self.dims, &self.common)
+    pub fn sizes(&self, input: &Tensor) -> Dims {
+        gathered(input.sizes(), &self.dims, &self.common)
     }
 
     /// The layout of the indexed result: in the memory order of the operand and the indices.
-    pub fn result(&self, own: &Tensor) -> Layout {
-        let sizes = self.sizes(own);
-        let layout = own.layout();
+    pub fn result(&self, input: &Tensor) -> Layout {
+        let sizes = self.sizes(input);
+        let layout = input.layout();
         if layout.row_major().is_some() && self.indices.iter().all(|index| index.layout().row_major().is_some()) {
             return Layout::contiguous(&sizes);
         }
@@ -138,30 +138,30 @@ impl IndexGeometry {
     }
 
     /// The byte offset of every tuple of indices, checked, as integers on the device of the operand.
-    pub fn offsets_on_cuda(&self, own: &Tensor) -> Result<Tensor> {
+    pub fn offsets_on_cuda(&self, input: &Tensor) -> Result<Tensor> {
         let plain = self.plain()?;
-        let step = |dim: usize| own.layout().strides[dim].wrapping_mul(own.dtype().size() as isize);
-        let each = plain.iter().zip(&self.dims).map(|(index, &dim)| (index, own.sizes()[dim], step(dim)));
+        let step = |dim: usize| input.layout().strides[dim].wrapping_mul(input.dtype().size() as isize);
+        let each = plain.iter().zip(&self.dims).map(|(index, &dim)| (index, input.sizes()[dim], step(dim)));
         let n = self.common.iter().product::<isize>() as usize;
-        on_cuda::offsets(&each.collect::<Vec<_>>(), n, own)?.map_err(|bad| self.outside(own, bad))
+        on_cuda::offsets(&each.collect::<Vec<_>>(), n, input)?.map_err(|bad| self.outside(input, bad))
     }
 
     /// The error for an index out of range.
     #[cold]
-    fn outside(&self, own: &Tensor, OutOfBounds { number, value }: OutOfBounds) -> Error {
-        let size = own.sizes()[self.dims[number]];
+    fn outside(&self, input: &Tensor, OutOfBounds { number, value }: OutOfBounds) -> Error {
+        let size = input.sizes()[self.dims[number]];
         Error::index(format!("index {value} is out of bounds for dimension {number} with size {size}")).hint(format!(
             "This is dimension {} of a tensor with sizes {}.",
             self.dims[number],
-            Shape(own.sizes())
+            Shape(input.sizes())
         ))
     }
 
     /// The byte offset of every tuple of indices, checked.
-    pub fn offsets(&self, own: &Tensor) -> Result<Vec<isize>> {
+    pub fn offsets(&self, input: &Tensor) -> Result<Vec<isize>> {
         let plain = self.plain()?;
         let pins = pin_all(plain.iter().map(Tensor::storage))?;
-        let layout = own.layout();
+        let layout = input.layout();
         let indices: Vec<Index> = self
             .dims
             .iter()
@@ -169,12 +169,12 @@ impl IndexGeometry {
             .map(|(at, &dim)| Index {
                 values: first(&pins[at], plain[at].layout(), plain[at].dtype()).cast_const().cast(),
                 size: layout.sizes[dim],
-                step: layout.strides[dim].wrapping_mul(own.dtype().size() as isize),
+                step: layout.strides[dim].wrapping_mul(input.dtype().size() as isize),
             })
             .collect();
         let n = self.common.iter().product::<isize>() as usize;
         // SAFETY: each index holds `n` contiguous integers.
-        unsafe { rushlight_cpu::index::offsets(&indices, n) }?.map_err(|bad| self.outside(own, bad))
+        unsafe { rushlight_cpu::index::offsets(&indices, n) }?.map_err(|bad| self.outside(input, bad))
     }
 }
 

@@ -32,19 +32,19 @@ pub static INDEX: Operator = Operator {
     batch_rule: BatchRule::Custom(batched_index),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let own = args.tensor(INPUT)?;
-            let cut = IndexGeometry::new(own, &args.tensors(INDICES)?, args.ints(DIMS)?)?;
-            check_not_empty_dims(own, &cut.dims, &cut.common)?;
-            Ok(vec![TensorSpec { layout: cut.result(own), dtype: own.dtype(), device: own.device() }])
+            let input = args.tensor(INPUT)?;
+            let cut = IndexGeometry::new(input, &args.tensors(INDICES)?, args.ints(DIMS)?)?;
+            check_not_empty_dims(input, &cut.dims, &cut.common)?;
+            Ok(vec![TensorSpec { layout: cut.result(input), dtype: input.dtype(), device: input.device() }])
         },
         |args, results| {
-            let own = args.tensor(INPUT)?;
-            let cut = IndexGeometry::new(own, &args.tensors(INDICES)?, args.ints(DIMS)?)?;
+            let input = args.tensor(INPUT)?;
+            let cut = IndexGeometry::new(input, &args.tensors(INDICES)?, args.ints(DIMS)?)?;
             if results[0].layout().is_contiguous() {
-                return get_into(own, &cut, &results[0]);
+                return get_into(input, &cut, &results[0]);
             }
-            let plain = create::empty(results[0].sizes(), own.dtype(), own.device())?;
-            get_into(own, &cut, &plain)?;
+            let plain = create::empty(results[0].sizes(), input.dtype(), input.device())?;
+            get_into(input, &cut, &plain)?;
             copy::copy(&results[0], &plain)
         },
     )),
@@ -73,33 +73,33 @@ pub fn indices(d: &BackwardContext) -> Result<(Vec<Tensor>, Ints)> {
 }
 
 /// Fills a new row-major result.
-pub fn get_into(own: &Tensor, cut: &IndexGeometry, result: &Tensor) -> Result<()> {
+pub fn get_into(input: &Tensor, cut: &IndexGeometry, result: &Tensor) -> Result<()> {
     if result.numel() == 0 {
         // Nothing is read, so no index is out of range.
         return Ok(());
     }
-    if let Device::Cuda(_) = own.device() {
-        return get_on_cuda(own, cut, result);
+    if let Device::Cuda(_) = input.device() {
+        return get_on_cuda(input, cut, result);
     }
-    let offsets = cut.offsets(own)?;
-    let (source, out) = (own.storage().pin()?, result.storage().pin()?);
+    let offsets = cut.offsets(input)?;
+    let (source, out) = (input.storage().pin()?, result.storage().pin()?);
     // SAFETY: offsets were checked, the result is new and row-major.
     unsafe {
         rushlight_cpu::index::get(
             out.as_ptr(),
             source.as_ptr(),
-            &cut.frame(own.layout()),
+            &cut.frame(input.layout()),
             &offsets,
-            own.dtype().size(),
+            input.dtype().size(),
         );
     }
     Ok(())
 }
 
-fn get_on_cuda(own: &Tensor, cut: &IndexGeometry, result: &Tensor) -> Result<()> {
-    let offsets = cut.offsets_on_cuda(own)?;
+fn get_on_cuda(input: &Tensor, cut: &IndexGeometry, result: &Tensor) -> Result<()> {
+    let offsets = cut.offsets_on_cuda(input)?;
     let n = offsets.numel() as isize;
-    let Frame { before, after } = cut.frame(own.layout());
+    let Frame { before, after } = cut.frame(input.layout());
     let sizes = [&before.sizes[..], &[n], &after.sizes[..]].concat();
     let zeros = |rank: usize| vec![0; rank];
     let strides = |parts: [&[isize]; 3]| Dims::from_slice(&parts.concat());
@@ -114,7 +114,7 @@ fn get_on_cuda(own: &Tensor, cut: &IndexGeometry, result: &Tensor) -> Result<()>
         offset: offsets.layout().offset,
     };
     let out = Layout { offset: result.layout().offset, ..Layout::contiguous(&sizes) };
-    on_cuda::read((result, &out), (own, &source), (&offsets, &places), 1)
+    on_cuda::read((result, &out), (input, &source), (&offsets, &places), 1)
 }
 
 /// The indices of a batch, and the dimensions that they index.

@@ -43,15 +43,15 @@ pub static INDEX_SELECT: Operator = Operator {
     batch_rule: BatchRule::Custom(batched_index_select),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let (own, index) = (args.tensor(INPUT)?, args.tensor(INDEX)?);
-            let dim = wrap_dim(args.int(DIM)?, own.rank())?;
+            let (input, index) = (args.tensor(INPUT)?, args.tensor(INDEX)?);
+            let dim = wrap_dim(args.int(DIM)?, input.rank())?;
             if index.rank() > 1 {
                 return Err(Error::index("index_select(): Index is supposed to be a vector"));
             }
             if !matches!(index.dtype(), DType::I64 | DType::I32) {
                 return Err(Error::runtime("index_select(): Expected dtype int32 or int64 for index"));
             }
-            let mut sizes = own.sizes().clone();
+            let mut sizes = input.sizes().clone();
             match sizes.get_mut(dim) {
                 Some(size) => *size = index.numel() as isize,
                 None if index.numel() != 1 => {
@@ -62,14 +62,14 @@ pub static INDEX_SELECT: Operator = Operator {
                 }
                 None => {}
             }
-            Ok(vec![TensorSpec::new(&sizes, own.dtype(), own)])
+            Ok(vec![TensorSpec::new(&sizes, input.dtype(), input)])
         },
         |args, results| {
-            let (own, index) = (vector(args.tensor(INPUT)?), vector(args.tensor(INDEX)?));
-            let dim = wrap_dim(args.int(DIM)?, own.rank())?;
-            let fast = dim == 1 && own.rank() > 1;
-            refuse_outside(&index, own.sizes()[dim], |bad| outside_of(&own, dim, bad, fast))?;
-            get_into(&own, &single(&own, dim, &index)?, &results[0])
+            let (input, index) = (vector(args.tensor(INPUT)?), vector(args.tensor(INDEX)?));
+            let dim = wrap_dim(args.int(DIM)?, input.rank())?;
+            let fast = dim == 1 && input.rank() > 1;
+            refuse_outside(&index, input.sizes()[dim], |bad| outside_of(&input, dim, bad, fast))?;
+            get_into(&input, &single(&input, dim, &index)?, &results[0])
         },
     )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INDEX), |d| {
@@ -127,25 +127,25 @@ pub static INDEX_ADD: Operator = Operator {
     batch_rule: BatchRule::Custom(batched_index_add),
     implementation: Implementation::Update(Update::on_any_device(
         |args| {
-            let (own, source) = (args.tensor(INPUT)?, args.tensor(SOURCE)?);
+            let (input, source) = (args.tensor(INPUT)?, args.tensor(SOURCE)?);
             check_index(args, "index_add_()")?;
-            if own.dtype() != source.dtype() {
+            if input.dtype() != source.dtype() {
                 return Err(Error::runtime(format!(
                     "index_add_(): self ({}) and source ({}) must have the same scalar type",
-                    own.dtype().display_name(),
+                    input.dtype().display_name(),
                     source.dtype().display_name()
                 )));
             }
             check_slices(args, "index_add_()")?;
-            if !args.op.dtypes.has(own.dtype()) {
-                let kernel = match own.rank() {
+            if !args.op.dtypes.has(input.dtype()) {
+                let kernel = match input.rank() {
                     0 | 1 => "index_add_",
-                    _ if scatters(args, own) => "scatter_gather_tensor_cpu",
+                    _ if scatters(args, input) => "scatter_gather_tensor_cpu",
                     _ => "add_stub",
                 };
-                return Err(Error::unsupported(kernel, own.dtype()));
+                return Err(Error::unsupported(kernel, input.dtype()));
             }
-            create::check_fits(args.scalar(ALPHA)?, own.dtype())
+            create::check_fits(args.scalar(ALPHA)?, input.dtype())
         },
         |args, target| {
             let alpha = args.scalar(ALPHA)?;
@@ -189,9 +189,9 @@ fn selected(d: &BackwardContext) -> Expr {
 }
 
 /// Whether torch adds slices as `scatter_add` does, which has its own messages for indices.
-fn scatters(args: &Args, own: &Tensor) -> bool {
-    let dim = args.int(INDEX_ADD::DIM).and_then(|dim| wrap_dim(dim, own.rank()));
-    let outermost = dim.is_ok_and(|dim| own.rank() >= 2 && (dim == 0 || dim == own.rank() - 1));
+fn scatters(args: &Args, input: &Tensor) -> bool {
+    let dim = args.int(INDEX_ADD::DIM).and_then(|dim| wrap_dim(dim, input.rank()));
+    let outermost = dim.is_ok_and(|dim| input.rank() >= 2 && (dim == 0 || dim == input.rank() - 1));
     let wide = args.tensor(INDEX_ADD::INDEX).is_ok_and(|index| index.dtype() == DType::I64);
     outermost && wide && args.op.schema().arg("alpha").is_some_and(|alpha| args.scalar(alpha).is_ok_and(Scalar::is_one))
 }
@@ -223,8 +223,8 @@ pub fn check_index(args: &Args, name: &str) -> Result<()> {
 pub fn check_slices(args: &Args, name: &str) -> Result<()> {
     use INDEX_ADD::*;
 
-    let (own, index, source) = (args.tensor(INPUT)?, args.tensor(INDEX)?, args.tensor(SOURCE)?);
-    let dim = wrap_dim(args.int(DIM)?, own.rank())?;
+    let (input, index, source) = (args.tensor(INPUT)?, args.tensor(INDEX)?, args.tensor(SOURCE)?);
+    let dim = wrap_dim(args.int(DIM)?, input.rank())?;
     if dim >= source.rank().max(1) {
         return Err(Error::runtime(format!(
             "{name}: Indexing dim {dim} is out of bounds of the source tensor with dim {}",
@@ -241,8 +241,8 @@ pub fn check_slices(args: &Args, name: &str) -> Result<()> {
             index.numel()
         )));
     }
-    let mut slices = [own, source].map(|tensor| tensor.sizes().clone());
-    if own.rank() > 0 && source.rank() > dim {
+    let mut slices = [input, source].map(|tensor| tensor.sizes().clone());
+    if input.rank() > 0 && source.rank() > dim {
         for sizes in &mut slices {
             sizes.remove(dim);
         }
@@ -250,10 +250,10 @@ pub fn check_slices(args: &Args, name: &str) -> Result<()> {
     if slices[0] != slices[1] {
         return Err(Error::runtime(format!(
             "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = {} source.shape = {}",
-            Shape(own.sizes()),
+            Shape(input.sizes()),
             Shape(source.sizes())
         ))
-        .shapes([own.sizes().as_slice(), source.sizes().as_slice()]));
+        .shapes([input.sizes().as_slice(), source.sizes().as_slice()]));
     }
     Ok(())
 }
@@ -338,8 +338,8 @@ fn cleared(d: &BackwardContext) -> Expr {
 fn check_copy(args: &Args) -> Result<()> {
     use INDEX_COPY::*;
 
-    let (own, index, source) = (args.tensor(INPUT)?, args.tensor(INDEX)?, args.tensor(SOURCE)?);
-    let dim = wrap_dim(args.int(DIM)?, own.rank())?;
+    let (input, index, source) = (args.tensor(INPUT)?, args.tensor(INDEX)?, args.tensor(SOURCE)?);
+    let dim = wrap_dim(args.int(DIM)?, input.rank())?;
     if index.rank() > 1 {
         return Err(Error::index(format!("index_copy_(): Index should have dimension 1 or 0 (got {})", index.rank())));
     }
@@ -349,11 +349,11 @@ fn check_copy(args: &Args) -> Result<()> {
             index.numel()
         )));
     }
-    if source.rank() != own.rank() && source.rank() != 0 && own.rank() != 0 {
+    if source.rank() != input.rank() && source.rank() != 0 && input.rank() != 0 {
         return Err(Error::index(format!(
             "index_copy_(): When source and destination are not scalars, their dimensionality must match. Source dimensionality ({}), destination dimensionality ({})",
             source.rank(),
-            own.rank()
+            input.rank()
         )));
     }
     if index.dtype() != DType::I64 {
@@ -362,17 +362,17 @@ fn check_copy(args: &Args) -> Result<()> {
             index.dtype().display_name()
         )));
     }
-    if own.dtype() != source.dtype() {
+    if input.dtype() != source.dtype() {
         return Err(Error::runtime(format!(
             "index_copy_(): self and source expected to have the same dtype, but got (self) {} and (source) {}",
-            own.dtype().display_name(),
+            input.dtype().display_name(),
             source.dtype().display_name()
         )));
     }
     let apart = |tensor: &Tensor| -> rushlight_core::Dims {
         tensor.sizes().iter().enumerate().filter(|(d, _)| *d != dim).map(|(_, &size)| size).collect()
     };
-    let (mine, theirs) = (apart(own), apart(source));
+    let (mine, theirs) = (apart(input), apart(source));
     if mine != theirs {
         let bare = |sizes: &[isize]| sizes.iter().map(isize::to_string).collect::<Vec<_>>().join(" ");
         return Err(Error::runtime(format!(
@@ -483,8 +483,8 @@ fn distinct(d: &BackwardContext) -> Result<Tensor> {
 fn check_fill(args: &Args) -> Result<()> {
     use INDEX_FILL::*;
 
-    let (own, index) = (args.tensor(INPUT)?, args.tensor(INDEX)?);
-    wrap_dim(args.int(DIM)?, own.rank())?;
+    let (input, index) = (args.tensor(INPUT)?, args.tensor(INDEX)?);
+    wrap_dim(args.int(DIM)?, input.rank())?;
     if index.dtype() != DType::I64 {
         return Err(Error::index("index_fill_(): Expected dtype int64 for index."));
     }
@@ -521,20 +521,20 @@ fn bad_fill(index: &Tensor, target: &Tensor, dim: usize) -> Error {
 }
 
 /// The elementwise form, with an index for each element, of an operator on slices.
-type Scatter = fn(&BatchedCall, own: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor>;
+type Scatter = fn(&BatchedCall, input: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor>;
 
 /// Changes slices along a dimension; each sample may have an index of its own.
 pub fn changed(batch: &BatchedCall, source: Option<Arg>, scatter: Option<Scatter>) -> RuleResult {
     use INDEX_ADD::*;
 
-    let (own, index) = (batch.args.tensor(INPUT)?, batch.args.tensor(INDEX)?);
-    if own.rank() == 0 {
+    let (input, index) = (batch.args.tensor(INPUT)?, batch.args.tensor(INDEX)?);
+    if input.rank() == 0 {
         return Ok(None);
     }
-    if source.is_some_and(|source| batch.args.tensor(source).is_ok_and(|source| source.rank() != own.rank())) {
+    if source.is_some_and(|source| batch.args.tensor(source).is_ok_and(|source| source.rank() != input.rank())) {
         return Ok(None);
     }
-    let dim = rushlight_core::layout::wrap_dim(batch.args.int(DIM)?, own.rank())?;
+    let dim = rushlight_core::layout::wrap_dim(batch.args.int(DIM)?, input.rank())?;
     if !batch.differs_at(INDEX) {
         let mut args: Args = batch.args.clone();
         args.set(INPUT, Value::Own(batch.tensor(INPUT)?));
@@ -548,13 +548,13 @@ pub fn changed(batch: &BatchedCall, source: Option<Arg>, scatter: Option<Scatter
     let Some(scatter) = scatter else { return Ok(None) };
     let shown = long(&batch.tensor(INDEX)?)?;
     // The error for an invalid index is raised for a single sample.
-    if index.rank() > 1 || refuse_outside(&shown, own.sizes()[dim], |_| data_error()).is_err() {
+    if index.rank() > 1 || refuse_outside(&shown, input.sizes()[dim], |_| data_error()).is_err() {
         return Ok(None);
     }
     let mut sizes = vec![batch.size];
-    sizes.extend_from_slice(own.sizes());
+    sizes.extend_from_slice(input.sizes());
     sizes[dim + 1] = index.numel() as isize;
-    let mut ones = vec![1; own.rank() + 1];
+    let mut ones = vec![1; input.rank() + 1];
     (ones[0], ones[dim + 1]) = (batch.size, sizes[dim + 1]);
     let each = op!(EXPAND, op!(RESHAPE, shown, sizes_value(&ones))?, sizes_value(&sizes))?;
     scatter(batch, &batch.tensor(INPUT)?, dim as i64 + 1, &each).map(|whole| Some(Output::Tensor(whole)))

@@ -41,14 +41,14 @@ pub static MASKED_SELECT: Operator = Operator {
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Custom(batched_masked_select),
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
-        let (own, mask) = (args.tensor(INPUT)?, args.valued(MASK)?);
+        let (input, mask) = (args.tensor(INPUT)?, args.valued(MASK)?);
         if mask.dtype() != DType::Bool {
             return Err(Error::runtime("masked_select: expected BoolTensor for mask"));
         }
-        let sizes = broadcast_with_warnings("masked_select", mask.sizes(), own.sizes())?;
-        let places = to_device(&positions(&stretched(mask, &sizes)?)?, own.device())?;
-        let flat = op!(crate::view::RESHAPE, stretched(own, &sizes)?, sizes_value(&[-1]))?;
-        let chosen = allocate(&TensorSpec::new(places.sizes(), own.dtype(), own))?;
+        let sizes = broadcast_with_warnings("masked_select", mask.sizes(), input.sizes())?;
+        let places = to_device(&positions(&stretched(mask, &sizes)?)?, input.device())?;
+        let flat = op!(crate::view::RESHAPE, stretched(input, &sizes)?, sizes_value(&[-1]))?;
+        let chosen = allocate(&TensorSpec::new(places.sizes(), input.dtype(), input))?;
         super::get::get_into(&flat, &single(&flat, 0, &places)?, &chosen)?;
         Ok(Output::Tensor(chosen))
     })),
@@ -142,8 +142,8 @@ pub static MASKED_FILL_TENSOR: Operator = Operator {
             }
             check_mask(args)?;
             // A number on another device is read if the tensor's dtype may not hold it, which waits for the device.
-            let own = args.tensor(INPUT)?.dtype();
-            let may_not_fit = promote(own, value.dtype()).map_or(true, |both| both != own);
+            let dtype = args.tensor(INPUT)?.dtype();
+            let may_not_fit = promote(dtype, value.dtype()).map_or(true, |both| both != dtype);
             let is_readable = value.device() != Device::Meta && !value.is_batched();
             if is_readable && (value.device() == Device::Cpu || may_not_fit) {
                 check_fits(crate::convert::item(value)?, args.tensor(INPUT)?.dtype())?;
@@ -182,13 +182,13 @@ macro_rules! out_of_place {
             doc: $doc,
             dtypes: DTypes::ALL,
             implementation: Implementation::CompositeImplicit(|args| {
-                let (own, mask) = (args.tensor(INPUT)?, args.tensor(MASK)?);
-                let sizes = broadcast_with_warnings(args.op.display_name(false), mask.sizes(), own.sizes())?;
+                let (input, mask) = (args.tensor(INPUT)?, args.tensor(MASK)?);
+                let sizes = broadcast_with_warnings(args.op.display_name(false), mask.sizes(), input.sizes())?;
                 let whole = |tensor: &Tensor| match *tensor.sizes() == sizes {
                     true => Ok(tensor.clone()),
                     false => op!(EXPAND, tensor, sizes_value(&sizes)),
                 };
-                let operands = [whole(own)?.into(), whole(mask)?.into(), args.value($source).clone()];
+                let operands = [whole(input)?.into(), whole(mask)?.into(), args.value($source).clone()];
                 Args::new(&$in_place, operands).call()
             }),
             derivative: Derivative::CompositeImplicit,
@@ -239,28 +239,28 @@ fn check_fits(value: Scalar, dtype: DType) -> Result<()> {
 fn check_mask(args: &Args) -> Result<()> {
     use MASKED_FILL::*;
 
-    let (own, mask) = (args.tensor(INPUT)?, args.tensor(MASK)?);
+    let (input, mask) = (args.tensor(INPUT)?, args.tensor(MASK)?);
     if mask.dtype() != DType::Bool {
         return Err(Error::runtime(format!(
             "masked_fill_ only supports boolean masks, but got mask with dtype {}",
             mask.dtype().c_name()
         )));
     }
-    check_shape("masked_fill_", own, mask)
+    check_shape("masked_fill_", input, mask)
 }
 
 /// Checks that the mask broadcasts to the tensor, which keeps its shape.
-fn check_shape(name: &'static str, own: &Tensor, mask: &Tensor) -> Result<()> {
-    let sizes = broadcast_with_warnings(name, own.sizes(), mask.sizes())?;
-    if sizes == *own.sizes() {
+fn check_shape(name: &'static str, input: &Tensor, mask: &Tensor) -> Result<()> {
+    let sizes = broadcast_with_warnings(name, input.sizes(), mask.sizes())?;
+    if sizes == *input.sizes() {
         return Ok(());
     }
     Err(Error::runtime(format!(
         "output with shape {} doesn't match the broadcast shape {}",
-        rushlight_core::layout::Shape(own.sizes()),
+        rushlight_core::layout::Shape(input.sizes()),
         rushlight_core::layout::Shape(&sizes)
     ))
-    .shapes([own.sizes().as_slice(), mask.sizes().as_slice()]))
+    .shapes([input.sizes().as_slice(), mask.sizes().as_slice()]))
 }
 
 fn cleared(d: &BackwardContext) -> Expr {
@@ -340,15 +340,15 @@ pub static MASKED_SCATTER: Operator = Operator {
     tags: Tags::ROW_MAJOR,
     implementation: Implementation::Update(Update::on_any_device(
         |args| {
-            let (own, mask, source) = (args.tensor(INPUT)?, args.tensor(MASK)?, args.tensor(SOURCE)?);
-            if own.dtype() != source.dtype() {
+            let (input, mask, source) = (args.tensor(INPUT)?, args.tensor(MASK)?, args.tensor(SOURCE)?);
+            if input.dtype() != source.dtype() {
                 return Err(Error::runtime(format!(
                     "masked_scatter: expected self and source to have same dtypes but got{} and {}",
-                    own.dtype().display_name(),
+                    input.dtype().display_name(),
                     source.dtype().display_name()
                 )));
             }
-            op!(EXPAND, mask.detach(), sizes_value(own.sizes()))?;
+            op!(EXPAND, mask.detach(), sizes_value(input.sizes()))?;
             if mask.dtype() == DType::U8 {
                 interpreter::warn(
                     "masked_scatter_ received a mask with dtype torch.uint8, this behavior is now deprecated,please use a mask with dtype torch.bool instead.",

@@ -11,10 +11,10 @@ use crate::convert::to_device;
 
 /// Returns an error for a uint8 mask as the only index: writing one value is done by `masked_fill`, which does not
 /// accept such a mask.
-pub fn refuse_bytes(own: &Tensor, indices: &[Tensor], dims: &[usize]) -> Result<()> {
+pub fn refuse_bytes(input: &Tensor, indices: &[Tensor], dims: &[usize]) -> Result<()> {
     match indices {
         [mask] if mask.dtype() == DType::U8 => {
-            check_mask(own, mask, dims.first().copied().unwrap_or(0))?;
+            check_mask(input, mask, dims.first().copied().unwrap_or(0))?;
             Err(Error::runtime("masked_fill_ only supports boolean masks, but got mask with dtype unsigned char")
                 .hint("Convert the mask: m.bool()."))
         }
@@ -24,13 +24,13 @@ pub fn refuse_bytes(own: &Tensor, indices: &[Tensor], dims: &[usize]) -> Result<
 
 /// Indices as integers on the tensor's device, one for each indexed dimension: a mask is replaced by the coordinates of
 /// its true elements.
-pub fn prepare(own: &Tensor, tensors: Vec<Tensor>, dims: &[usize]) -> Result<(Vec<Tensor>, Ints)> {
+pub fn prepare(input: &Tensor, tensors: Vec<Tensor>, dims: &[usize]) -> Result<(Vec<Tensor>, Ints)> {
     let mut indices = Vec::with_capacity(tensors.len());
     let mut places = Ints::new();
     for (tensor, &dim) in tensors.into_iter().zip(dims) {
         match tensor.dtype() {
             DType::I64 | DType::I32 => {
-                indices.push(to_device(&tensor, own.device())?);
+                indices.push(to_device(&tensor, input.device())?);
                 places.push(dim as i64);
             }
             DType::Bool | DType::U8 => {
@@ -39,7 +39,7 @@ pub fn prepare(own: &Tensor, tensors: Vec<Tensor>, dims: &[usize]) -> Result<(Ve
                         "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
                     )?;
                 }
-                check_mask(own, &tensor, dim)?;
+                check_mask(input, &tensor, dim)?;
                 if tensor.is_batched() {
                     return Err(Error::runtime(
                         "vmap: We do not support batching operators that can support dynamic shape. Attempting to batch over indexing with a boolean mask.",
@@ -47,7 +47,7 @@ pub fn prepare(own: &Tensor, tensors: Vec<Tensor>, dims: &[usize]) -> Result<(Ve
                     .hint("Use torch.where(mask, x, y) to keep the shape."));
                 }
                 for (axis, index) in nonzero::coordinates(&tensor)?.into_iter().enumerate() {
-                    indices.push(to_device(&index, own.device())?);
+                    indices.push(to_device(&index, input.device())?);
                     places.push((dim + axis) as i64);
                 }
             }
@@ -57,16 +57,16 @@ pub fn prepare(own: &Tensor, tensors: Vec<Tensor>, dims: &[usize]) -> Result<(Ve
     Ok((indices, places))
 }
 
-pub fn check_mask(own: &Tensor, mask: &Tensor, dim: usize) -> Result<()> {
+pub fn check_mask(input: &Tensor, mask: &Tensor, dim: usize) -> Result<()> {
     for axis in 0..mask.rank() {
-        if own.sizes().get(dim + axis) != Some(&mask.sizes()[axis]) {
+        if input.sizes().get(dim + axis) != Some(&mask.sizes()[axis]) {
             return Err(Error::index(format!(
                 "The shape of the mask {} at index {axis} does not match the shape of the indexed tensor {} at index {}",
                 Shape(mask.sizes()),
-                Shape(own.sizes()),
+                Shape(input.sizes()),
                 dim + axis
             ))
-            .shapes([mask.sizes().as_slice(), own.sizes().as_slice()]));
+            .shapes([mask.sizes().as_slice(), input.sizes().as_slice()]));
         }
     }
     Ok(())

@@ -34,15 +34,15 @@ pub use get::INDEX;
 pub use put::INDEX_PUT_DIMS;
 
 /// The view of an index expression, before tensors gather.
-pub fn view(own: &Tensor, expr: &IndexExpr) -> Result<Tensor> {
-    let tracked = own.is_tracked() && rushlight_autograd::modes::recording();
-    if !tracked && !own.is_sparse() && !own.is_quantized() {
-        return Ok(Tensor::view_of(own, expr.layout.clone()));
+pub fn view(input: &Tensor, expr: &IndexExpr) -> Result<Tensor> {
+    let tracked = input.is_tracked() && rushlight_autograd::modes::recording();
+    if !tracked && !input.is_sparse() && !input.is_quantized() {
+        return Ok(Tensor::view_of(input, expr.layout.clone()));
     }
     if expr.steps.is_empty() {
-        return if own.is_sparse() { Ok(own.clone()) } else { op!(ALIAS, own) };
+        return if input.is_sparse() { Ok(input.clone()) } else { op!(ALIAS, input) };
     }
-    let mut view = own.clone();
+    let mut view = input.clone();
     for &step in &expr.steps {
         view = match step {
             Step::Select { dim, index } => selected(&view, dim, index)?,
@@ -54,9 +54,9 @@ pub fn view(own: &Tensor, expr: &IndexExpr) -> Result<Tensor> {
 }
 
 /// `x[i, j]`: the tensors index the dimensions from `dims` on.
-pub fn get(own: &Tensor, tensors: Vec<Tensor>, dims: &[usize]) -> Result<Tensor> {
-    let (indices, dims) = prepare(own, tensors, dims)?;
-    op!(INDEX, own, indices, dims)
+pub fn get(input: &Tensor, tensors: Vec<Tensor>, dims: &[usize]) -> Result<Tensor> {
+    let (indices, dims) = prepare(input, tensors, dims)?;
+    op!(INDEX, input, indices, dims)
 }
 
 /// `x[...] = v` for a view.
@@ -67,38 +67,40 @@ pub fn assign(view: &Tensor, value: &Tensor) -> Result<()> {
 }
 
 /// `x[i, j] = v`.
-pub fn put(own: &Tensor, tensors: Vec<Tensor>, dims: &[usize], value: &Tensor) -> Result<()> {
-    let value = if value.rank() == 0 { &crate::convert::to_device(value, own.device())? } else { value };
+pub fn put(input: &Tensor, tensors: Vec<Tensor>, dims: &[usize], value: &Tensor) -> Result<()> {
+    let value = if value.rank() == 0 { &crate::convert::to_device(value, input.device())? } else { value };
     if let ([mask], [dim]) = (tensors.as_slice(), dims)
         && mask.dtype() == DType::Bool
         && value.numel() == 1
-        && mask.device() == own.device()
+        && mask.device() == input.device()
     {
         // A single number is cast to the tensor's dtype, as with `masked_fill`.
-        return fill(own, mask, *dim, &op!(crate::view::reshape::VIEW, value, sizes_value(&[]))?);
+        return fill(input, mask, *dim, &op!(crate::view::reshape::VIEW, value, sizes_value(&[]))?);
     }
     if value.numel() == 1 {
-        refuse_bytes(own, &tensors, dims)?;
+        refuse_bytes(input, &tensors, dims)?;
     }
-    let (indices, dims) = prepare(own, tensors, dims)?;
+    let (indices, dims) = prepare(input, tensors, dims)?;
     let common = geometry::common(&indices)?;
     let places: Vec<usize> = dims.iter().map(|&dim| dim as usize).collect();
-    geometry::check_not_empty_dims(own, &places, &common)?;
-    let rank = own.rank() - dims.len() + common.len();
+    geometry::check_not_empty_dims(input, &places, &common)?;
+    let rank = input.rank() - dims.len() + common.len();
     let value = stripped(value, rank)?;
-    if value.layout().broadcast_to(&rushlight_core::index::gathered(own.sizes(), &places, &common)).is_err() {
-        return Err(geometry::value_shape_error(&value, own, &places, &common));
+    if value.layout().broadcast_to(&rushlight_core::index::gathered(input.sizes(), &places, &common)).is_err() {
+        return Err(geometry::value_shape_error(&value, input, &places, &common));
     }
-    put::put_(own, indices, dims, &value, false)
+    put::put_(input, indices, dims, &value, false)
 }
 
 /// Writes one value where a mask over some dimensions is true.
-fn fill(own: &Tensor, mask: &Tensor, dim: usize, value: &Tensor) -> Result<()> {
-    check_mask(own, mask, dim)?;
+fn fill(input: &Tensor, mask: &Tensor, dim: usize, value: &Tensor) -> Result<()> {
+    check_mask(input, mask, dim)?;
     let mut sizes: Ints = mask.sizes().iter().map(|&size| size as i64).collect();
-    sizes.extend(std::iter::repeat_n(1, own.rank() - dim - mask.rank()));
+    sizes.extend(std::iter::repeat_n(1, input.rank() - dim - mask.rank()));
     let mask = op!(crate::view::RESHAPE, mask, sizes)?;
-    Args::new(&masked::MASKED_FILL_TENSOR, [own.into(), mask.into(), value.into()]).call_into(Target::InPlace).map(drop)
+    Args::new(&masked::MASKED_FILL_TENSOR, [input.into(), mask.into(), value.into()])
+        .call_into(Target::InPlace)
+        .map(drop)
 }
 
 /// Without leading dimensions of size one, as long as there are more than `rank`.

@@ -106,8 +106,8 @@ With `as_tuple=True` one tensor of indices for each dimension, which can be used
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
-        if args.bool(AS_TUPLE)? { split(own).map(Output::List) } else { nonzero(own).map(Output::Tensor) }
+        let input = args.tensor(INPUT)?;
+        if args.bool(AS_TUPLE)? { split(input).map(Output::List) } else { nonzero(input).map(Output::Tensor) }
     }),
     derivative: Derivative::NonDifferentiable("its results are indices"),
     samples: &["t(2, 3)", "b(4)", "t(0, 3)", "t()"],
@@ -182,16 +182,16 @@ pub static NONZERO_STATIC: Operator = Operator {
     dtypes: DTypes::ALL,
     batch_rule: BatchRule::Fallback,
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, size) = (args.tensor(INPUT)?, args.int(SIZE)?);
+        let (input, size) = (args.tensor(INPUT)?, args.int(SIZE)?);
         if size < 0 {
             return Err(Error::runtime("nonzero_static: 'size' must be an non-negative integer"));
         }
         let fill = rushlight_core::Scalar::Int(args.int(FILL_VALUE)?);
-        let whole = create::full(&[size as isize, own.rank() as isize], fill, DType::I64, own.device())?;
-        if own.device() == Device::Meta {
+        let whole = create::full(&[size as isize, input.rank() as isize], fill, DType::I64, input.device())?;
+        if input.device() == Device::Meta {
             return Ok(Output::Tensor(whole));
         }
-        let found = nonzero(own)?;
+        let found = nonzero(input)?;
         let rows = (size as isize).min(found.sizes()[0]);
         let (target, source) = (whole.layout().slice(0, 0, rows, 1), found.layout().slice(0, 0, rows, 1));
         copy::copy_views(&whole, &target, &found, &source)?;

@@ -3,7 +3,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Layout, Result};
-use rushlight_cuda::compact::{self, CHUNK};
+use rushlight_cuda::nonzero::{self, CHUNK};
 use rushlight_dispatch::{create, op};
 
 use crate::held::Held;
@@ -20,7 +20,7 @@ pub fn positions(mask: &Tensor) -> Result<Tensor> {
     let mut held = Held::on(mask)?;
     let operands = held.addresses([mask, &counts])?;
     // SAFETY: the mask is dense, there is a count for each chunk, and both are held for the stream.
-    unsafe { compact::count(held.card, held.stream, operands, count)? };
+    unsafe { nonzero::count(held.card, held.stream, operands, count)? };
     drop(held);
     let ends = op!(CUMSUM, &counts, 0i64)?;
     let whole = sliced(&ends, 0, ends.sizes()[0] - 1, 1, 1)?;
@@ -30,7 +30,7 @@ pub fn positions(mask: &Tensor) -> Result<Tensor> {
         let mut held = Held::on(mask)?;
         let operands = held.addresses([mask, &ends, &places])?;
         // SAFETY: see above; there are as many true elements as places.
-        unsafe { compact::write(held.card, held.stream, operands, count)? };
+        unsafe { nonzero::write(held.card, held.stream, operands, count)? };
     }
     Ok(places)
 }
@@ -48,7 +48,7 @@ pub fn coordinates(places: &Tensor, layout: &Layout, rows: &Tensor) -> Result<()
         let size = layout.sizes[dim] as usize;
         let row = to + (dim * count * size_of::<i64>()) as u64;
         // SAFETY: there is a row of as many integers for each dimension, held for the stream.
-        unsafe { compact::along(held.card, held.stream, [from, row], count, [inner, size])? };
+        unsafe { nonzero::along(held.card, held.stream, [from, row], count, [inner, size])? };
         inner *= size;
     }
     Ok(())

@@ -38,12 +38,12 @@ pub static INDEX_PUT_DIMS: Operator = Operator {
     batch_rule: BatchRule::Custom(batched_index_put),
     implementation: Implementation::Update(Update::on_any_device(
         |args| {
-            let (own, values) = (args.tensor(INPUT)?, args.tensor(VALUES)?);
-            check_dtypes(own, values)?;
-            let cut = IndexGeometry::new(own, &args.tensors(INDICES)?, args.ints(DIMS)?)?;
-            check_not_empty_dims(own, &cut.dims, &cut.common)?;
-            if values.layout().broadcast_to(&cut.sizes(own)).is_err() {
-                return Err(value_shape_error(values, own, &cut.dims, &cut.common));
+            let (input, values) = (args.tensor(INPUT)?, args.tensor(VALUES)?);
+            check_dtypes(input, values)?;
+            let cut = IndexGeometry::new(input, &args.tensors(INDICES)?, args.ints(DIMS)?)?;
+            check_not_empty_dims(input, &cut.dims, &cut.common)?;
+            if values.layout().broadcast_to(&cut.sizes(input)).is_err() {
+                return Err(value_shape_error(values, input, &cut.dims, &cut.common));
             }
             Ok(())
         },
@@ -96,16 +96,16 @@ pub static INDEX_PUT_DIMS: Operator = Operator {
     ..Operator::BASE
 };
 
-fn check_dtypes(own: &Tensor, values: &Tensor) -> Result<()> {
-    if own.dtype() == values.dtype() {
+fn check_dtypes(input: &Tensor, values: &Tensor) -> Result<()> {
+    if input.dtype() == values.dtype() {
         return Ok(());
     }
     Err(Error::runtime(format!(
         "Index put requires the source and destination dtypes match, got {} for the destination and {} for the source.",
-        own.dtype().display_name(),
+        input.dtype().display_name(),
         values.dtype().display_name()
     ))
-    .hint(format!("Convert the values: v.to({}).", own.dtype())))
+    .hint(format!("Convert the values: v.to({}).", input.dtype())))
 }
 
 /// Merges values, which broadcast, into a tensor.
@@ -169,8 +169,9 @@ fn joined(before: &Layout, after: &Layout) -> Layout {
 }
 
 /// Writes in place, recorded.
-pub fn put_(own: &Tensor, indices: Vec<Tensor>, dims: Ints, values: &Tensor, accumulate: bool) -> Result<()> {
-    let args = Args::new(&INDEX_PUT_DIMS, [own.into(), indices.into(), dims.into(), values.into(), accumulate.into()]);
+pub fn put_(input: &Tensor, indices: Vec<Tensor>, dims: Ints, values: &Tensor, accumulate: bool) -> Result<()> {
+    let args =
+        Args::new(&INDEX_PUT_DIMS, [input.into(), indices.into(), dims.into(), values.into(), accumulate.into()]);
     args.call_into(Target::InPlace).map(drop)
 }
 
@@ -178,7 +179,7 @@ pub fn put_(own: &Tensor, indices: Vec<Tensor>, dims: Ints, values: &Tensor, acc
 fn arguments<'a>(args: &Args<'a>) -> Result<Args<'a>> {
     use INDEX_PUT::*;
 
-    let own = args.tensor(INPUT)?;
+    let input = args.tensor(INPUT)?;
     let given: Vec<Tensor> = args.tensors(INDICES)?.into_iter().cloned().collect();
     let mut dim = 0;
     let mut dims = Vec::with_capacity(given.len());
@@ -187,31 +188,31 @@ fn arguments<'a>(args: &Args<'a>) -> Result<Args<'a>> {
         let mask = matches!(index.dtype(), DType::Bool | DType::U8);
         dim += if mask { index.rank() } else { 1 };
     }
-    if dim.max(given.len()) > own.rank() {
+    if dim.max(given.len()) > input.rank() {
         return Err(Error::index(format!(
             "too many indices for tensor of dimension {} (got {})",
-            own.rank(),
+            input.rank(),
             given.len()
         ))
         .hint("Use at most one index per dimension; a mask counts once for each of its dimensions."));
     }
     let (mut values, accumulate) = (args.tensor(VALUES)?, args.bool(ACCUMULATE)?);
     let moved;
-    if values.rank() == 0 && values.device() == Device::Cpu && matches!(own.device(), Device::Cuda(_)) {
-        moved = crate::convert::to_device(values, own.device())?;
+    if values.rank() == 0 && values.device() == Device::Cpu && matches!(input.device(), Device::Cuda(_)) {
+        moved = crate::convert::to_device(values, input.device())?;
         values = &moved;
     }
     // A single number with one mask is cast to the tensor's dtype, as with `masked_fill`, whatever its rank.
     let by_mask = !accumulate && values.numel() == 1 && given.len() == 1 && given[0].dtype() == DType::Bool;
     if !accumulate && values.numel() == 1 {
-        refuse_bytes(own, &given, &dims)?;
+        refuse_bytes(input, &given, &dims)?;
     }
     let mut values = if by_mask {
-        if values.dtype() != own.dtype() && !values.is_batched() {
-            create::check_fits(crate::convert::item(values)?, own.dtype())?;
+        if values.dtype() != input.dtype() && !values.is_batched() {
+            create::check_fits(crate::convert::item(values)?, input.dtype())?;
         }
         let single = op!(crate::view::RESHAPE, values, Ints::new())?;
-        crate::convert::to_dtype(&single, own.dtype())?
+        crate::convert::to_dtype(&single, input.dtype())?
     } else {
         values.clone()
     };
@@ -219,17 +220,20 @@ fn arguments<'a>(args: &Args<'a>) -> Result<Args<'a>> {
     for mask in given.iter().filter(|index| index.rank() == 0 && matches!(index.dtype(), DType::Bool | DType::U8)) {
         nowhere |= !mask.is_batched() && !crate::convert::item(mask)?.truth();
     }
-    let (mut indices, mut dims) = prepare(own, given, &dims)?;
+    let (mut indices, mut dims) = prepare(input, given, &dims)?;
     if nowhere {
         // A mask without dimensions has no coordinates that could be empty: the tensor's own values are written.
-        check_dtypes(own, &values)?;
-        let cut = IndexGeometry::new(own, &indices.iter().collect::<Vec<_>>(), &dims)?;
-        if values.layout().broadcast_to(&cut.sizes(own)).is_err() {
-            return Err(value_shape_error(&values, own, &cut.dims, &cut.common));
+        check_dtypes(input, &values)?;
+        let cut = IndexGeometry::new(input, &indices.iter().collect::<Vec<_>>(), &dims)?;
+        if values.layout().broadcast_to(&cut.sizes(input)).is_err() {
+            return Err(value_shape_error(&values, input, &cut.dims, &cut.common));
         }
         (indices, dims) = (Vec::new(), Ints::new());
-        values =
-            if accumulate { op!(crate::create::constant::ZEROS_LIKE, own)? } else { op!(crate::convert::CLONE, own)? };
+        values = if accumulate {
+            op!(crate::create::constant::ZEROS_LIKE, input)?
+        } else {
+            op!(crate::convert::CLONE, input)?
+        };
     }
     Ok(Args::new(
         &INDEX_PUT_DIMS,
@@ -271,8 +275,8 @@ pub static INDEX_PUT: Operator = Operator {
 };
 
 /// A list of indices of one dimension.
-pub fn single(own: &Tensor, dim: usize, index: &Tensor) -> Result<IndexGeometry> {
-    IndexGeometry::new(own, &[index], &[dim as i64])
+pub fn single(input: &Tensor, dim: usize, index: &Tensor) -> Result<IndexGeometry> {
+    IndexGeometry::new(input, &[index], &[dim as i64])
 }
 
 /// `x[i, j] = v`.

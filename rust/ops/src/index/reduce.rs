@@ -35,11 +35,11 @@ pub static INDEX_REDUCE: Operator = Operator {
         |args| {
             reduction(args)?;
             warn_once!("index_reduce() is in beta and the API may change at any time.")?;
-            let (own, source) = (args.tensor(INPUT)?, args.tensor(SOURCE)?);
-            if own.dtype() != source.dtype() {
+            let (input, source) = (args.tensor(INPUT)?, args.tensor(SOURCE)?);
+            if input.dtype() != source.dtype() {
                 return Err(Error::runtime(format!(
                     "index_reduce_(): self ({}) and source ({}) must have the same scalar type",
-                    own.dtype().display_name(),
+                    input.dtype().display_name(),
                     source.dtype().display_name()
                 )));
             }
@@ -102,7 +102,7 @@ fn reduced(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
     use INDEX_REDUCE::*;
 
     let (dim, index) = (wrap_dim(d.int(DIM), d.rank(INPUT))?, d.input(INDEX).done()?);
-    let (own, source, result, grad) = (d.input(INPUT), d.input(SOURCE), d.result(), d.grad());
+    let (input, source, result, grad) = (d.input(INPUT), d.input(SOURCE), d.result(), d.grad());
     let read = |from: Expr| from.call(&INDEX_SELECT, [d.int(DIM).into(), (&index).into()]);
     let added = |to: Expr, values: Expr| -> Result<Expr> {
         Ok(to.call(&INDEX_ADD, [d.int(DIM).into(), (&index).into(), values.done()?.into()]))
@@ -130,21 +130,21 @@ fn reduced(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
                 ];
                 Ok(Expr::new(INDEX_REDUCE.call(args).and_then(Output::into_tensor)))
             };
-            let own_whole = own.clone().equals(0i64).choose(1i64, own.clone());
+            let own_whole = input.clone().equals(0i64).choose(1i64, input.clone());
             let for_own = grad.clone() * row(own_whole.clone(), source.clone())? / own_whole;
             let zero = source.clone().equals(0i64);
-            let count = added(own.clone().zeros_like(), number(zero.clone()))?;
+            let count = added(input.clone().zeros_like(), number(zero.clone()))?;
             let count = read(count);
             let lone = zero.clone().and(count.clone().equals(1i64));
             let several = zero.clone().and(count.real().above(1i64));
-            let others = row(own, lone.clone().choose(1i64, source.clone()))?;
+            let others = row(input, lone.clone().choose(1i64, source.clone()))?;
             let plain = read(grad.clone() * result) / zero.choose(1i64, source);
             let for_source = lone.choose(read(grad * others), plain);
             let message = "index_reduce(): Double backward is unsupported for source when >1 zeros in source are scattered to the same position in self";
             (for_own, once_where(d, for_source, several, message)?)
         }
         _ => {
-            let own_is = number(own.equals(result.clone()));
+            let own_is = number(input.equals(result.clone()));
             let source_is = number(source.equals(read(result)));
             let share = grad / added(own_is.clone(), source_is.clone())?;
             (own_is * share.clone(), source_is * read(share))

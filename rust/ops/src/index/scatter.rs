@@ -260,26 +260,26 @@ fn zeroed(d: &BackwardContext, grad: Expr) -> Expr {
 fn check(args: &Args, source: Option<Arg>, name: &str) -> Result<()> {
     use SCATTER::*;
 
-    let (own, index) = (args.tensor(INPUT)?, args.tensor(INDEX)?);
-    let dim = wrap_dim(args.int(DIM)?, own.rank())?;
+    let (input, index) = (args.tensor(INPUT)?, args.tensor(INDEX)?);
+    let dim = wrap_dim(args.int(DIM)?, input.rank())?;
     check_index(name, index)?;
     let source = source.map(|source| args.tensor(source)).transpose()?;
-    if let Some(source) = source.filter(|source| source.dtype() != own.dtype()) {
+    if let Some(source) = source.filter(|source| source.dtype() != input.dtype()) {
         return Err(Error::runtime(format!("{name}(): Expected self.dtype to be equal to src.dtype")).hint(format!(
             "self is {}, src is {}.",
-            own.dtype(),
+            input.dtype(),
             source.dtype()
         )));
     }
     if index.numel() == 0 {
         return Ok(());
     }
-    if index.rank().max(1) != own.rank().max(1) {
+    if index.rank().max(1) != input.rank().max(1) {
         return Err(Error::runtime("Index tensor must have the same number of dimensions as self tensor"));
     }
     let one = [1isize];
     let sizes = |tensor: &Tensor| if tensor.rank() == 0 { one.as_slice().into() } else { tensor.sizes().clone() };
-    let (own_sizes, index_sizes) = (sizes(own), sizes(index));
+    let (own_sizes, index_sizes) = (sizes(input), sizes(index));
     let beyond_own = (0..own_sizes.len()).any(|other| other != dim && index_sizes[other] > own_sizes[other]);
     match source {
         Some(source) => {
@@ -296,7 +296,7 @@ fn check(args: &Args, source: Option<Arg>, name: &str) -> Result<()> {
                 return Err(Error::runtime(format!(
                     "Expected index {} to be no larger than self {} apart from dimension {dim} and to be no larger size than src {}",
                     Shape(index.sizes()),
-                    Shape(own.sizes()),
+                    Shape(input.sizes()),
                     Shape(source.sizes())
                 )));
             }
@@ -305,7 +305,7 @@ fn check(args: &Args, source: Option<Arg>, name: &str) -> Result<()> {
             return Err(Error::runtime(format!(
                 "Expected index {} to be no larger than self {} apart from dimension {dim}",
                 Shape(index.sizes()),
-                Shape(own.sizes())
+                Shape(input.sizes())
             )));
         }
         None => {}
@@ -525,7 +525,7 @@ fn reduced(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
 
     let way = d.args.str(REDUCE).ok().and_then(Reduction::named);
     let (dim, index) = (d.int(DIM), d.input(INDEX).done()?);
-    let (own, source, result) = (d.input(INPUT), corner(d, &index), d.result());
+    let (input, source, result) = (d.input(INPUT), corner(d, &index), d.result());
     let read = |from: Expr| from.call(&GATHER, [dim.into(), (&index).into()]);
     let grad = d.grad();
     let (mut for_own, for_source) = match way {
@@ -541,14 +541,14 @@ fn reduced(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
         Some(Reduction::Max | Reduction::Min) => {
             let like =
                 |truth: Expr| truth.choose(1.0, 0.0).call(&crate::convert::TO_DTYPE, [d.results[0].dtype.into()]);
-            let own_is = like(own.equals(result.clone()));
+            let own_is = like(input.equals(result.clone()));
             let source_is = like(source.equals(read(result)));
             let sharers =
                 own_is.clone().call(&SCATTER_ADD, [dim.into(), (&index).into(), source_is.clone().done()?.into()]);
             let share = grad / sharers;
             (own_is * share.clone(), source_is * read(share))
         }
-        Some(Reduction::Product) => product(d, own, source, result, grad, &index)?,
+        Some(Reduction::Product) => product(d, input, source, result, grad, &index)?,
     };
     if !d.flag(INCLUDE_SELF) {
         for_own = zeroed(d, for_own);
@@ -559,7 +559,7 @@ fn reduced(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
 /// A product's gradient without division by zero: a single zero gets the product of the other factors.
 fn product(
     d: &BackwardContext,
-    own: Expr,
+    input: Expr,
     source: Expr,
     result: Expr,
     grad: Expr,
@@ -580,15 +580,15 @@ fn product(
         Ok(Expr::new(SCATTER_REDUCE.call(args).and_then(Output::into_tensor)))
     };
     let read = |from: Expr| from.call(&GATHER, [dim.into(), index.into()]);
-    let own_whole = own.clone().equals(0i64).choose(1i64, own.clone());
+    let own_whole = input.clone().equals(0i64).choose(1i64, input.clone());
     let for_own = grad.clone() * (row(own_whole.clone(), source.clone())? / own_whole).conj();
     let zero = source.clone().equals(0i64);
     let zeros = zero.clone().choose(1.0, 0.0).call(&crate::convert::TO_DTYPE, [d.results[0].dtype.into()]);
-    let count = own.clone().zeros_like().call(&SCATTER_ADD, [dim.into(), index.into(), zeros.done()?.into()]);
+    let count = input.clone().zeros_like().call(&SCATTER_ADD, [dim.into(), index.into(), zeros.done()?.into()]);
     let count = read(count);
     let single = zero.clone().and(count.clone().equals(1i64));
     let several = zero.clone().and(count.real().above(1i64));
-    let others = row(own, single.clone().choose(1i64, source.clone()))?;
+    let others = row(input, single.clone().choose(1i64, source.clone()))?;
     let plain = read(grad.clone() * result.conj()) / zero.choose(1i64, source).conj();
     let for_source = single.choose(read(grad * others.conj()), plain);
     let message = "scatter_reduce(): Double backward is unsupported for src when >1 zeros in src are scattered to the same position in self";

@@ -29,17 +29,17 @@ pub static TAKE: Operator = Operator {
     dtypes: DTypes::COMPUTED,
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let (own, index) = (args.tensor(INPUT)?, args.tensor(INDEX)?);
+            let (input, index) = (args.tensor(INPUT)?, args.tensor(INDEX)?);
             if index.dtype() != DType::I64 {
                 return Err(Error::runtime(format!(
                     "take(): Expected a long tensor for index, but got {}",
                     index.dtype().display_name()
                 )));
             }
-            if own.numel() == 0 && index.numel() != 0 {
+            if input.numel() == 0 && index.numel() != 0 {
                 return Err(Error::index("take(): tried to take from an empty tensor"));
             }
-            Ok(vec![TensorSpec::new(index.sizes(), own.dtype(), own)])
+            Ok(vec![TensorSpec::new(index.sizes(), input.dtype(), input)])
         },
         |args, results| {
             let flat = flattened(args.tensor(INPUT)?)?;
@@ -140,17 +140,17 @@ pub static PUT: Operator = Operator {
     dtypes: DTypes::COMPUTED,
     implementation: Implementation::Update(Update::on_any_device(
         |args| {
-            let (own, index, source) = (args.tensor(INPUT)?, args.tensor(INDEX)?, args.tensor(SOURCE)?);
+            let (input, index, source) = (args.tensor(INPUT)?, args.tensor(INDEX)?, args.tensor(SOURCE)?);
             if index.dtype() != DType::I64 {
                 return Err(Error::runtime(format!(
                     "put_(): Expected a long tensor for index, but got {}",
                     index.dtype().display_name()
                 )));
             }
-            if own.dtype() != source.dtype() {
+            if input.dtype() != source.dtype() {
                 return Err(Error::runtime(format!(
                     "put_(): self and source expected to have the same dtype, but got self.dtype = {} and source.dtype = {}",
-                    own.dtype().display_name(),
+                    input.dtype().display_name(),
                     source.dtype().display_name()
                 )));
             }
@@ -161,7 +161,7 @@ pub static PUT: Operator = Operator {
                     index.numel()
                 )));
             }
-            if own.numel() == 0 && index.numel() != 0 {
+            if input.numel() == 0 && index.numel() != 0 {
                 return Err(Error::index("put_(): Tried to put elements into an empty tensor"));
             }
             // torch does not determine which of several elements for one place remains.

@@ -25,21 +25,21 @@ pub static DIAG_EMBED: Operator = Operator {
     batch_rule: BatchRule::Custom(batched_diag_embed),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let own = args.tensor(INPUT)?;
-            let rank = own.rank() + 1;
+            let input = args.tensor(INPUT)?;
+            let rank = input.rank() + 1;
             let (first, second) = (args.int(DIM1)?, args.int(DIM2)?);
             let (a, b) = (wrap_dim(first, rank)?, wrap_dim(second, rank)?);
             if a == b {
                 return Err(Error::runtime(format!("diagonal dimensions cannot be identical {first}, {second}"))
                     .hint("dim1 and dim2 must be different dimensions, such as -2 and -1."));
             }
-            let mut sizes = own.sizes().clone();
+            let mut sizes = input.sizes().clone();
             let reach = isize::try_from(args.int(OFFSET)?.unsigned_abs()).unwrap_or(isize::MAX);
             let length = sizes.pop().unwrap_or(1).saturating_add(reach);
             sizes.insert(a.min(b), length);
             sizes.insert(a.max(b), length);
             rushlight_core::layout::checked_new(&sizes)?;
-            Ok(vec![TensorSpec::new(&sizes, own.dtype(), own)])
+            Ok(vec![TensorSpec::new(&sizes, input.dtype(), input)])
         },
         |args, results| {
             let whole = &results[0];
@@ -71,11 +71,11 @@ pub static DIAG: Operator = Operator {
     out: Out::EXACT,
     dtypes: DTypes::ALL,
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, offset) = (args.tensor(INPUT)?, args.int(DIAGONAL)?);
-        match own.rank() {
-            1 => op!(DIAG_EMBED, own, offset),
+        let (input, offset) = (args.tensor(INPUT)?, args.int(DIAGONAL)?);
+        match input.rank() {
+            1 => op!(DIAG_EMBED, input, offset),
             2 => {
-                op!(crate::convert::CLONE, op!(self::DIAGONAL, own, offset)?, "contiguous_format")
+                op!(crate::convert::CLONE, op!(self::DIAGONAL, input, offset)?, "contiguous_format")
             }
             rank => Err(Error::runtime(format!("diag(): Supports 1D or 2D tensors. Got {rank}D"))),
         }

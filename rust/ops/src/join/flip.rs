@@ -25,20 +25,21 @@ pub static FLIP: Operator = Operator {
     batch_rule: BatchRule::Along(DIMS),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let own = args.tensor(INPUT)?;
-            DimSet::of(args.ints(DIMS)?, own.rank())?;
-            let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
-            Ok(vec![TensorSpec { layout, dtype: own.dtype(), device: own.device() }])
+            let input = args.tensor(INPUT)?;
+            DimSet::of(args.ints(DIMS)?, input.rank())?;
+            let layout =
+                Layout { sizes: input.sizes().clone(), strides: input.layout().preserved_strides(), offset: 0 };
+            Ok(vec![TensorSpec { layout, dtype: input.dtype(), device: input.device() }])
         },
         |args, results| {
-            let own = args.tensor(INPUT)?;
-            let mut layout = own.layout().clone();
-            if own.rank() > 0 {
+            let input = args.tensor(INPUT)?;
+            let mut layout = input.layout().clone();
+            if input.rank() > 0 {
                 for &dim in args.ints(DIMS)? {
-                    layout = layout.flip(wrap_dim(dim, own.rank())?);
+                    layout = layout.flip(wrap_dim(dim, input.rank())?);
                 }
             }
-            copy::copy_views(&results[0], results[0].layout(), own, &layout)
+            copy::copy_views(&results[0], results[0].layout(), input, &layout)
         },
     )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
@@ -62,11 +63,11 @@ macro_rules! flips {
             doc: $doc,
             dtypes: DTypes::ALL,
             implementation: Implementation::CompositeImplicit(|args| {
-                let own = args.tensor(INPUT)?;
-                if own.rank() < $least {
+                let input = args.tensor(INPUT)?;
+                if input.rank() < $least {
                     return Err(Error::runtime(concat!("Input must be >= ", $least, "-d.")));
                 }
-                op!(FLIP, own, Ints::from_slice(&[$dim])).map(Output::Tensor)
+                op!(FLIP, input, Ints::from_slice(&[$dim])).map(Output::Tensor)
             }),
             derivative: Derivative::CompositeImplicit,
             samples: &[$sample],
@@ -105,7 +106,7 @@ Without `dims` the flattened tensor is rolled.
     batch_rule: BatchRule::Custom(batched_roll),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let own = args.tensor(INPUT)?;
+            let input = args.tensor(INPUT)?;
             let (shifts, dims) = (args.ints(SHIFTS)?, args.optional_ints(DIMS).unwrap_or_default());
             if shifts.is_empty() {
                 return Err(Error::runtime("`shifts` required"));
@@ -118,48 +119,48 @@ Without `dims` the flattened tensor is rolled.
                 )));
             }
             // torch copies a tensor without elements before it reads the dimensions.
-            if own.numel() == 0 && !dims.is_empty() {
+            if input.numel() == 0 && !dims.is_empty() {
                 return Ok(vec![TensorSpec {
-                    layout: Layout { offset: 0, ..own.layout().clone() },
-                    ..TensorSpec::like(own)
+                    layout: Layout { offset: 0, ..input.layout().clone() },
+                    ..TensorSpec::like(input)
                 }]);
             }
             for &dim in dims {
-                if own.rank() == 0 {
+                if input.rank() == 0 {
                     return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions")));
                 }
-                wrap_dim(dim, own.rank())?;
+                wrap_dim(dim, input.rank())?;
             }
-            let spec = TensorSpec::new(own.sizes(), own.dtype(), own);
+            let spec = TensorSpec::new(input.sizes(), input.dtype(), input);
             // Without dimensions the tensor is flattened. A shift by whole rounds is a row-major copy.
             let plain = match (dims, shifts) {
                 ([], _) => true,
-                (&[dim], &[shift]) => shift % (own.sizes()[wrap_dim(dim, own.rank())?].max(1) as i64) == 0,
+                (&[dim], &[shift]) => shift % (input.sizes()[wrap_dim(dim, input.rank())?].max(1) as i64) == 0,
                 _ => false,
             };
-            Ok(vec![if plain { spec } else { spec.formatted(own.layout()) }])
+            Ok(vec![if plain { spec } else { spec.formatted(input.layout()) }])
         },
         |args, results| {
-            let own = args.tensor(INPUT)?;
-            if own.numel() == 0 {
+            let input = args.tensor(INPUT)?;
+            if input.numel() == 0 {
                 return Ok(());
             }
             let (shifts, dims) = (args.ints(SHIFTS)?, args.optional_ints(DIMS).unwrap_or_default());
             if dims.is_empty() {
-                let flat = op!(crate::view::RESHAPE, own.detach(), sizes_value(&[-1]))?;
+                let flat = op!(crate::view::RESHAPE, input.detach(), sizes_value(&[-1]))?;
                 let row = Layout::contiguous(flat.sizes());
                 return pieces(&results[0], row, &flat, flat.layout().clone(), &[(0, shifts[0] as isize)]);
             }
             let mut moves: Vec<(usize, isize)> = Vec::new();
             for (&shift, &dim) in shifts.iter().zip(dims) {
-                let dim = wrap_dim(dim, own.rank())?;
-                let shift = within(shift, own.sizes()[dim]);
+                let dim = wrap_dim(dim, input.rank())?;
+                let shift = within(shift, input.sizes()[dim]);
                 match moves.iter_mut().find(|(known, _)| *known == dim) {
-                    Some((_, sum)) => *sum = (*sum + shift) % own.sizes()[dim].max(1),
+                    Some((_, sum)) => *sum = (*sum + shift) % input.sizes()[dim].max(1),
                     None => moves.push((dim, shift)),
                 }
             }
-            pieces(&results[0], results[0].layout().clone(), own, own.layout().clone(), &moves)
+            pieces(&results[0], results[0].layout().clone(), input, input.layout().clone(), &moves)
         },
     )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
@@ -213,28 +214,28 @@ pub static ROT90: Operator = Operator {
             [1, 3]])",
     dtypes: DTypes::ALL,
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
+        let input = args.tensor(INPUT)?;
         let dims = args.ints(DIMS)?;
         let &[first, second] = dims else {
             return Err(Error::runtime(format!("expected total rotation dims == 2, but got dims = {}", dims.len())));
         };
-        if own.rank() < 2 {
-            return Err(Error::runtime(format!("expected total dims >= 2, but got total dims = {}", own.rank())));
+        if input.rank() < 2 {
+            return Err(Error::runtime(format!("expected total dims >= 2, but got total dims = {}", input.rank())));
         }
-        if first == second || first.abs_diff(second) == own.rank() as u64 {
+        if first == second || first.abs_diff(second) == input.rank() as u64 {
             return Err(Error::runtime(format!(
                 "expected rotation dims to be different, but got dim0 = {first} and dim1 = {second}"
             )));
         }
-        let (a, b) = (wrap_dim(first, own.rank())? as i64, wrap_dim(second, own.rank())? as i64);
+        let (a, b) = (wrap_dim(first, input.rank())? as i64, wrap_dim(second, input.rank())? as i64);
         let flip = |of: &Tensor, dims: &[i64]| op!(FLIP, of, Ints::from_slice(dims));
         // The other order would return a view.
-        let exchanged = || op!(crate::view::transpose::TRANSPOSE, own, a, b);
+        let exchanged = || op!(crate::view::transpose::TRANSPOSE, input, a, b);
         let turned = match args.int(K)?.rem_euclid(4) {
             1 => flip(&exchanged()?, &[a]),
-            2 => flip(own, &[a, b]),
+            2 => flip(input, &[a, b]),
             3 => flip(&exchanged()?, &[b]),
-            _ => op!(crate::convert::CLONE, own, "contiguous_format"),
+            _ => op!(crate::convert::CLONE, input, "contiguous_format"),
         };
         turned.map(Output::Tensor)
     }),

@@ -163,20 +163,20 @@ pub static COMBINATIONS: Operator = Operator {
             [2, 3]])",
     dtypes: DTypes::ALL,
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, r) = (args.tensor(INPUT)?, args.int(R)?);
-        if own.rank() != 1 {
+        let (input, r) = (args.tensor(INPUT)?, args.int(R)?);
+        if input.rank() != 1 {
             return Err(Error::runtime(format!(
                 "Expect a 1D vector, but got shape {}",
-                rushlight_core::layout::Shape(own.sizes())
+                rushlight_core::layout::Shape(input.sizes())
             )));
         }
         if r < 0 {
             return Err(Error::runtime(format!("Expect a non-negative number, but got {r}")));
         }
         if r == 0 {
-            return Ok(Output::Tensor(create::empty(&[0], own.dtype(), own.device())?));
+            return Ok(Output::Tensor(create::empty(&[0], input.dtype(), input.device())?));
         }
-        let (n, again) = (own.numel() as isize, args.bool(WITH_REPLACEMENT)?);
+        let (n, again) = (input.numel() as isize, args.bool(WITH_REPLACEMENT)?);
         let rows = choices(n, r as isize, again).ok_or_else(|| {
             Error::runtime(format!("the combinations of {r} out of {n} elements are more than memory can count"))
         })?;
@@ -188,9 +188,9 @@ pub static COMBINATIONS: Operator = Operator {
             Ok(())
         })?;
         drop(pin);
-        let places = crate::convert::to_device(&places, own.device())?;
+        let places = crate::convert::to_device(&places, input.device())?;
         let places = op!(crate::view::RESHAPE, places, sizes_value(&[-1]))?;
-        let chosen = op!(crate::index::index_select::INDEX_SELECT, own, 0i64, places)?;
+        let chosen = op!(crate::index::index_select::INDEX_SELECT, input, 0i64, places)?;
         op!(crate::view::RESHAPE, chosen, sizes_value(&[rows, r as isize])).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,

@@ -29,10 +29,10 @@ negative width cuts off.
     batch_rule: BatchRule::LeadingDims,
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let own = args.tensor(INPUT)?;
-            create::check_fits(args.scalar(VALUE)?, own.dtype())?;
-            let mut sizes = own.sizes().clone();
-            let widths = widths(own, args.ints(PAD)?)?;
+            let input = args.tensor(INPUT)?;
+            create::check_fits(args.scalar(VALUE)?, input.dtype())?;
+            let mut sizes = input.sizes().clone();
+            let widths = widths(input, args.ints(PAD)?)?;
             for (size, &(before, after)) in sizes.iter_mut().zip(&widths) {
                 let padded = *size + before + after;
                 if padded < 0 || *size + before.min(0) + after.min(0) < 0 {
@@ -46,24 +46,24 @@ negative width cuts off.
                 }
                 *size = padded;
             }
-            let mut spec = TensorSpec::new(&sizes, own.dtype(), own);
+            let mut spec = TensorSpec::new(&sizes, input.dtype(), input);
             if widths.iter().any(|&(before, after)| before > 0 || after > 0) {
-                return Ok(vec![spec.formatted(own.layout())]);
+                return Ok(vec![spec.formatted(input.layout())]);
             }
             // A copy of a part.
-            spec.layout.strides = Layout { sizes, ..own.layout().clone() }.preserved_strides();
+            spec.layout.strides = Layout { sizes, ..input.layout().clone() }.preserved_strides();
             Ok(vec![spec])
         },
         |args, results| {
-            let (own, whole) = (args.tensor(INPUT)?, &results[0]);
+            let (input, whole) = (args.tensor(INPUT)?, &results[0]);
             create::fill(whole, args.scalar(VALUE)?)?;
-            let (mut target, mut source) = (whole.layout().clone(), own.layout().clone());
-            for (dim, (before, after)) in widths(own, args.ints(PAD)?)?.into_iter().enumerate() {
+            let (mut target, mut source) = (whole.layout().clone(), input.layout().clone());
+            for (dim, (before, after)) in widths(input, args.ints(PAD)?)?.into_iter().enumerate() {
                 let length = source.sizes[dim] + before.min(0) + after.min(0);
                 target = target.slice(dim, before.max(0), length, 1);
                 source = source.slice(dim, -before.min(0), length, 1);
             }
-            copy::copy_views(whole, &target, own, &source)
+            copy::copy_views(whole, &target, input, &source)
         },
     )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
@@ -83,8 +83,8 @@ negative width cuts off.
 
 /// The error for a result that no memory holds.
 #[cold]
-fn too_large(own: &Tensor, pad: &[i64]) -> Error {
-    let mut sizes = own.sizes().clone();
+fn too_large(input: &Tensor, pad: &[i64]) -> Error {
+    let mut sizes = input.sizes().clone();
     for (at, pair) in pad.chunks_exact(2).enumerate() {
         let dim = sizes.len() - 1 - at;
         let size = sizes[dim] as i128 + i128::from(pair[0]) + i128::from(pair[1]);
@@ -102,11 +102,11 @@ fn too_large(own: &Tensor, pad: &[i64]) -> Error {
 }
 
 /// The widths before and after each dimension.
-fn widths(own: &Tensor, pad: &[i64]) -> Result<Vec<(isize, isize)>> {
+fn widths(input: &Tensor, pad: &[i64]) -> Result<Vec<(isize, isize)>> {
     if !pad.len().is_multiple_of(2) {
         return Err(Error::runtime(format!("Length of pad must be even but instead it equals {}", pad.len())));
     }
-    let rank = own.rank();
+    let rank = input.rank();
     if pad.len() / 2 > rank {
         return Err(Error::runtime(format!(
             "Length of pad should be no more than twice the number of dimensions of the input. Pad length is {}while the input has {rank}dimensions.",
@@ -115,7 +115,7 @@ fn widths(own: &Tensor, pad: &[i64]) -> Result<Vec<(isize, isize)>> {
     }
     // Sums of a size and both widths do not overflow.
     if pad.iter().any(|width| width.unsigned_abs() > 1 << 61) {
-        return Err(too_large(own, pad));
+        return Err(too_large(input, pad));
     }
     let mut widths = vec![(0, 0); rank];
     for (at, pair) in pad.chunks_exact(2).enumerate() {
@@ -139,23 +139,23 @@ mirrored (`reflect`), the outermost element (`replicate`), or the elements from 
     tensor([[2., 1., 2., 3., 2., 1.]])",
     dtypes: DTypes::ALL,
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, pad, mode) = (args.tensor(INPUT)?, args.ints(PAD)?, args.str(MODE)?);
+        let (input, pad, mode) = (args.tensor(INPUT)?, args.ints(PAD)?, args.str(MODE)?);
         if mode != "constant" {
             Mode::named(mode)?;
         }
         if !pad.len().is_multiple_of(2) {
             return Err(Error::runtime("Padding length must be divisible by 2"));
         }
-        if pad.len() / 2 > own.rank() {
+        if pad.len() / 2 > input.rank() {
             return Err(Error::runtime(format!(
                 "Padding length should be less than or equal to two times the input dimension but got padding length {} and input of dimension {}",
                 pad.len(),
-                own.rank()
+                input.rank()
             )));
         }
         if mode == "constant" {
             return CONSTANT_PAD.call([
-                own.into(),
+                input.into(),
                 pad.into(),
                 args.optional_scalar(VALUE).unwrap_or(Scalar::ZERO).into(),
             ]);
@@ -164,8 +164,8 @@ mirrored (`reflect`), the outermost element (`replicate`), or the elements from 
             return Err(Error::runtime(format!("Padding mode \"{mode}\" doesn't take in value argument")));
         }
         match Mode::named(mode)? {
-            Mode::Circular => bordered(own, pad, Mode::Circular).map(Output::Tensor),
-            _ => BORDERS.call([own.into(), pad.into(), mode.into()]),
+            Mode::Circular => bordered(input, pad, Mode::Circular).map(Output::Tensor),
+            _ => BORDERS.call([input.into(), pad.into(), mode.into()]),
         }
     }),
     derivative: Derivative::CompositeImplicit,
@@ -217,10 +217,10 @@ pub static BORDERS: Operator = Operator {
     dtypes: DTypes::ALL,
     autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
-        let (own, pad) = (args.tensor(INPUT)?, args.ints(PAD)?);
-        let result = bordered(own, pad, Mode::named(args.str(MODE)?)?)?;
-        let images = own.rank() == pad.len() / 2 + 2;
-        if images { in_format_of(&result, own) } else { Ok(result) }.map(Output::Tensor)
+        let (input, pad) = (args.tensor(INPUT)?, args.ints(PAD)?);
+        let result = bordered(input, pad, Mode::named(args.str(MODE)?)?)?;
+        let images = input.rank() == pad.len() / 2 + 2;
+        if images { in_format_of(&result, input) } else { Ok(result) }.map(Output::Tensor)
     })),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| match d.input(INPUT).done() {
         Ok(own) => d.grad().call(&BORDERS_BACK, [own.into(), d.args.value(PAD).clone(), d.args.value(MODE).clone()]),
@@ -290,19 +290,19 @@ impl Mode {
 }
 
 /// Padding with elements from inside, one dimension after the other.
-fn bordered(own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor> {
-    let mut whole = own.clone();
-    for (dim, places) in sources(own, pad, mode)? {
-        let places = crate::convert::to_device(&create::from_slice(&places)?, own.device())?;
+fn bordered(input: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor> {
+    let mut whole = input.clone();
+    for (dim, places) in sources(input, pad, mode)? {
+        let places = crate::convert::to_device(&create::from_slice(&places)?, input.device())?;
         whole = op!(INDEX_SELECT, whole, dim, places)?;
     }
-    Ok(if whole.ptr_eq(own) { op!(crate::convert::CLONE, own, "contiguous_format")? } else { whole })
+    Ok(if whole.ptr_eq(input) { op!(crate::convert::CLONE, input, "contiguous_format")? } else { whole })
 }
 
 /// The gradient: the padding's elements are added to the elements from which they came.
-fn folded(grad: &Tensor, own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor> {
-    let sources = sources(own, pad, mode)?;
-    let mut padded = own.sizes().clone();
+fn folded(grad: &Tensor, input: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor> {
+    let sources = sources(input, pad, mode)?;
+    let mut padded = input.sizes().clone();
     for (dim, places) in &sources {
         padded[*dim] = places.len() as isize;
     }
@@ -312,7 +312,7 @@ fn folded(grad: &Tensor, own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor
     let mut whole = grad.clone();
     for (dim, places) in sources.into_iter().rev() {
         let mut sizes = whole.sizes().clone();
-        sizes[dim] = own.sizes()[dim];
+        sizes[dim] = input.sizes()[dim];
         let zeros = create::zeros(&sizes, whole.dtype(), whole.device())?;
         let places = crate::convert::to_device(&create::from_slice(&places)?, grad.device())?;
         whole = op!(INDEX_ADD, zeros, dim, places, whole)?;
@@ -323,30 +323,30 @@ fn folded(grad: &Tensor, own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor
 /// Refuses widths that mirror too much or leave nothing, in torch's words: a result whose sizes are all below 1 is "too small"
 /// (one of a single padded dimension already at 0), and another size below 0 "negative". As in torch, a sum of more than 64 bits
 /// wraps around to a negative one here.
-fn check_border_sizes(own: &Tensor, pad: &[i64], mode: Mode) -> Result<()> {
+fn check_border_sizes(input: &Tensor, pad: &[i64], mode: Mode) -> Result<()> {
     let padded = pad.len() / 2;
-    let mut sizes: Vec<i64> = own.sizes().iter().map(|&size| size as i64).collect();
+    let mut sizes: Vec<i64> = input.sizes().iter().map(|&size| size as i64).collect();
     for (at, pair) in pad.chunks_exact(2).enumerate() {
-        let dim = own.rank() - 1 - at;
+        let dim = input.rank() - 1 - at;
         let (before, after) = (pair[0], pair[1]);
         if mode == Mode::Reflect && (before >= sizes[dim] || after >= sizes[dim]) {
             // torch counts the widths from the last dimension.
             return Err(Error::runtime(format!(
                 "Argument #{}: Padding size should be less than the corresponding input dimension, but got: padding ({before}, {after}) at dimension {dim} of input {}",
-                2 + 2 * (own.rank() - dim),
-                Shape(own.sizes())
+                2 + 2 * (input.rank() - dim),
+                Shape(input.sizes())
             )));
         }
         sizes[dim] = sizes[dim].wrapping_add(before).wrapping_add(after);
     }
-    let from = own.rank() - padded;
+    let from = input.rank() - padded;
     let named = |sizes: &[i64], separator: &str| {
         let letters = "DHW".chars().skip(3 - padded);
         let parts: Vec<String> = letters.zip(sizes).map(|(letter, size)| format!("{letter}: {size}")).collect();
         parts.join(separator)
     };
     if sizes[from..].iter().all(|&size| size < 1) {
-        let given: Vec<i64> = own.sizes()[from..].iter().map(|&size| size as i64).collect();
+        let given: Vec<i64> = input.sizes()[from..].iter().map(|&size| size as i64).collect();
         return Err(Error::runtime(format!(
             "input ({}{}) is too small. Calculated output {}",
             named(&given, ", "),
@@ -363,31 +363,31 @@ fn check_border_sizes(own: &Tensor, pad: &[i64], mode: Mode) -> Result<()> {
 }
 
 /// For each padded dimension, the indices of the source elements along it.
-fn sources(own: &Tensor, pad: &[i64], mode: Mode) -> Result<Vec<(usize, Vec<i64>)>> {
+fn sources(input: &Tensor, pad: &[i64], mode: Mode) -> Result<Vec<(usize, Vec<i64>)>> {
     let padded = pad.len() / 2;
-    if !(1..=3).contains(&padded) || own.rank() < padded + 1 || own.rank() > padded + 2 {
+    if !(1..=3).contains(&padded) || input.rank() < padded + 1 || input.rank() > padded + 2 {
         return Err(Error::not_implemented(format!(
             "Padding size {} is not supported for {}D input tensor.\nSupported combinations for non-constant padding:\n  - 2D or 3D input: padding size = 2 (pads last dimension)\n  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)",
             pad.len(),
-            own.rank()
+            input.rank()
         )));
     }
     // Only a batch may be empty.
-    let batch = usize::from(own.rank() == padded + 2);
-    if mode != Mode::Circular && own.sizes()[batch..].contains(&0) {
+    let batch = usize::from(input.rank() == padded + 2);
+    if mode != Mode::Circular && input.sizes()[batch..].contains(&0) {
         return Err(Error::runtime(format!(
             "Expected {}D or {}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but got: {}",
             padded + 1,
             padded + 2,
-            Shape(own.sizes())
+            Shape(input.sizes())
         )));
     }
     if mode != Mode::Circular {
-        check_border_sizes(own, pad, mode)?;
+        check_border_sizes(input, pad, mode)?;
     }
     let mut found = Vec::new();
-    for (dim, (before, after)) in widths(own, pad)?.into_iter().enumerate() {
-        let size = own.sizes()[dim];
+    for (dim, (before, after)) in widths(input, pad)?.into_iter().enumerate() {
+        let size = input.sizes()[dim];
         if (before, after) == (0, 0) {
             continue;
         }

@@ -28,31 +28,31 @@ pub static REPEAT: Operator = Operator {
     batch_rule: BatchRule::Custom(batched_repeat),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let (own, repeats) = (args.tensor(INPUT)?, args.ints(REPEATS)?);
-            if repeats.len() < own.rank() {
+            let (input, repeats) = (args.tensor(INPUT)?, args.ints(REPEATS)?);
+            if repeats.len() < input.rank() {
                 return Err(Error::runtime(
                     "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
                 )
                 .hint("Give a number for each dimension; 1 leaves it unchanged."));
             }
-            let pairs = pairs(own.sizes(), repeats);
+            let pairs = pairs(input.sizes(), repeats);
             let sizes: Dims = pairs.iter().map(|(times, size)| times.wrapping_mul(*size)).collect();
             checked_new(&sizes)?;
-            Ok(vec![TensorSpec::new(&sizes, own.dtype(), own)])
+            Ok(vec![TensorSpec::new(&sizes, input.dtype(), input)])
         },
         |args, results| {
-            let (own, whole) = (args.tensor(INPUT)?, &results[0]);
-            let pairs = pairs(own.sizes(), args.ints(REPEATS)?);
+            let (input, whole) = (args.tensor(INPUT)?, &results[0]);
+            let pairs = pairs(input.sizes(), args.ints(REPEATS)?);
             if whole.numel() == 0 {
                 return Ok(());
             }
             // Every dimension of the result is split into the number of repetitions and the size.
             let sizes: Dims = pairs.iter().flat_map(|&(times, size)| [times, size]).collect();
-            let missing = pairs.len() - own.rank();
+            let missing = pairs.len() - input.rank();
             let strides =
-                (0..pairs.len()).flat_map(|d| [0, if d < missing { 0 } else { own.layout().strides[d - missing] }]);
-            let source = Layout { sizes: sizes.clone(), strides: strides.collect(), offset: own.layout().offset };
-            copy::copy_views(whole, &Layout::contiguous(&sizes), own, &source)
+                (0..pairs.len()).flat_map(|d| [0, if d < missing { 0 } else { input.layout().strides[d - missing] }]);
+            let source = Layout { sizes: sizes.clone(), strides: strides.collect(), offset: input.layout().offset };
+            copy::copy_views(whole, &Layout::contiguous(&sizes), input, &source)
         },
     )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
@@ -98,10 +98,10 @@ pub static TILE: Operator = Operator {
             [2, 2]])",
     dtypes: DTypes::ALL,
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, dims) = (args.tensor(INPUT)?, args.ints(DIMS)?);
-        let mut repeats = Ints::from_elem(1, own.rank().saturating_sub(dims.len()));
+        let (input, dims) = (args.tensor(INPUT)?, args.ints(DIMS)?);
+        let mut repeats = Ints::from_elem(1, input.rank().saturating_sub(dims.len()));
         repeats.extend_from_slice(dims);
-        op!(REPEAT, own, repeats).map(Output::Tensor)
+        op!(REPEAT, input, repeats).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), (2,)", "t(3), (2, 2)", "t(2, 3), (1, 2, 1)"],
@@ -217,13 +217,13 @@ pub static REPEAT_INTERLEAVE_BY: Operator = Operator {
 
 /// The tensor and its wrapped dimension; without a dimension the flattened tensor. A scalar has no dimension to name, of which
 /// the overloads speak differently.
-fn along(own: &Tensor, dim: Option<i64>, of_scalar: fn(i64) -> String) -> Result<(Tensor, usize)> {
+fn along(input: &Tensor, dim: Option<i64>, of_scalar: fn(i64) -> String) -> Result<(Tensor, usize)> {
     match dim {
-        None => Ok((op!(crate::view::flatten::FLATTEN, own)?, 0)),
-        Some(dim) if own.rank() == 0 => {
+        None => Ok((op!(crate::view::flatten::FLATTEN, input)?, 0)),
+        Some(dim) if input.rank() == 0 => {
             Err(Error::index(of_scalar(dim)).hint("Leave `dim` out to repeat the one element."))
         }
-        Some(dim) => Ok((own.clone(), wrap_dim(dim, own.rank())?)),
+        Some(dim) => Ok((input.clone(), wrap_dim(dim, input.rank())?)),
     }
 }
 

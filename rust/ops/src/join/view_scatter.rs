@@ -19,8 +19,8 @@ use crate::view::strided::as_strided;
 type ViewOf = fn(&Layout, &Args) -> Result<Layout>;
 
 fn check(args: &Args, place: ViewOf) -> Result<()> {
-    let (own, source) = (args.tensor(SLICE_SCATTER::INPUT)?, args.tensor(SLICE_SCATTER::SRC)?);
-    let slot = place(own.layout(), args)?;
+    let (input, source) = (args.tensor(SLICE_SCATTER::INPUT)?, args.tensor(SLICE_SCATTER::SRC)?);
+    let slot = place(input.layout(), args)?;
     if *source.sizes() == slot.sizes {
         return Ok(());
     }
@@ -209,8 +209,8 @@ fn inside_alone(d: &BackwardContext) -> Expr {
 }
 
 /// The same call with other tensors.
-fn written(d: &BackwardContext, own: &Tensor, src: &Tensor) -> Result<Tensor> {
-    let mut values: Values = [own.into(), src.into()].into_iter().collect();
+fn written(d: &BackwardContext, input: &Tensor, src: &Tensor) -> Result<Tensor> {
+    let mut values: Values = [input.into(), src.into()].into_iter().collect();
     values.extend(d.args.values.iter().skip(2).cloned());
     Args { op: &AS_STRIDED_SCATTER, values }.call().and_then(Output::into_tensor)
 }

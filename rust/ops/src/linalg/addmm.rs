@@ -23,33 +23,33 @@ use crate::view::squeeze::{SQUEEZE_DIM, UNSQUEEZE};
 use crate::view::transpose::permuted;
 
 /// Returns an error for an addend that does not expand to the product's sizes.
-pub fn check_addend(own: &Tensor, sizes: &[isize]) -> Result<()> {
-    own.layout().broadcast_to(sizes).map(drop).map_err(|_| {
-        let missing = sizes.len().saturating_sub(own.rank());
-        let bad = (0..own.rank()).rev().find(|&dim| sizes.get(missing + dim) != Some(&own.sizes()[dim]) && own.sizes()[dim] != 1);
+pub fn check_addend(input: &Tensor, sizes: &[isize]) -> Result<()> {
+    input.layout().broadcast_to(sizes).map(drop).map_err(|_| {
+        let missing = sizes.len().saturating_sub(input.rank());
+        let bad = (0..input.rank()).rev().find(|&dim| sizes.get(missing + dim) != Some(&input.sizes()[dim]) && input.sizes()[dim] != 1);
         let sentence = match bad {
-            Some(dim) if own.rank() <= sizes.len() => format!(
+            Some(dim) if input.rank() <= sizes.len() => format!(
                 "The expanded size of the tensor ({}) must match the existing size ({}) at non-singleton dimension {}.  Target sizes: {}.  Tensor sizes: {}",
                 sizes[missing + dim],
-                own.sizes()[dim],
+                input.sizes()[dim],
                 missing + dim,
                 Shape(sizes),
-                Shape(own.sizes())
+                Shape(input.sizes())
             ),
             _ => format!(
                 "expand({}{{{}}}, size={}): the number of sizes provided ({}) must be greater or equal to the number of dimensions in the tensor ({})",
-                own.dtype().class_name(own.device()),
-                Shape(own.sizes()),
+                input.dtype().class_name(input.device()),
+                Shape(input.sizes()),
                 Shape(sizes),
                 sizes.len(),
-                own.rank()
+                input.rank()
             ),
         };
-        Error::runtime(sentence).shapes([own.sizes().as_slice(), sizes])
+        Error::runtime(sentence).shapes([input.sizes().as_slice(), sizes])
     })
 }
 
-fn check_mats(own: &Tensor, a: &Tensor, b: &Tensor) -> Result<Dims> {
+fn check_mats(input: &Tensor, a: &Tensor, b: &Tensor) -> Result<Dims> {
     let differ = |x: &str, y: &str, left: &Tensor, right: &Tensor| {
         Error::runtime(format!(
             "{x} and {y} must have the same dtype, but got {} and {}",
@@ -57,8 +57,8 @@ fn check_mats(own: &Tensor, a: &Tensor, b: &Tensor) -> Result<Dims> {
             right.dtype().display_name()
         ))
     };
-    if own.dtype() != b.dtype() {
-        return Err(differ("self", "mat2", own, b));
+    if input.dtype() != b.dtype() {
+        return Err(differ("self", "mat2", input, b));
     }
     if a.dtype() != b.dtype() {
         return Err(differ("mat1", "mat2", a, b));
@@ -68,24 +68,24 @@ fn check_mats(own: &Tensor, a: &Tensor, b: &Tensor) -> Result<Dims> {
             return Err(Error::runtime(format!("{place} must be a matrix, got {}-D tensor", tensor.rank())));
         }
     }
-    check_shapes(a, b, own.sizes())?;
+    check_shapes(a, b, input.sizes())?;
     let sizes = Dims::from_slice(&[a.sizes()[0], b.sizes()[1]]);
-    check_addend(own, &sizes)?;
+    check_addend(input, &sizes)?;
     check_product_dtype(a.dtype())?;
     Ok(sizes)
 }
 
 /// Whether a tensor has the size, and the dtype, of the result that is written over it.
-fn check_result(own: &Tensor, sizes: &[isize], dtype: DType) -> Result<()> {
+fn check_result(input: &Tensor, sizes: &[isize], dtype: DType) -> Result<()> {
     let differ = |what: &str, found: &dyn std::fmt::Display, wanted: &dyn std::fmt::Display| {
         let sentence = format!("input tensor {what} {found} and output tensor {what} {wanted} should match");
-        Err(Error::runtime(format!("Bad in-place call: {sentence}")).shapes([own.sizes().as_slice(), sizes]))
+        Err(Error::runtime(format!("Bad in-place call: {sentence}")).shapes([input.sizes().as_slice(), sizes]))
     };
-    if own.dtype() != dtype {
-        return differ("dtype", &own.dtype().c_name(), &dtype.c_name());
+    if input.dtype() != dtype {
+        return differ("dtype", &input.dtype().c_name(), &dtype.c_name());
     }
-    if own.sizes()[..] != *sizes {
-        return differ("size", &Shape(own.sizes()), &Shape(sizes));
+    if input.sizes()[..] != *sizes {
+        return differ("size", &Shape(input.sizes()), &Shape(sizes));
     }
     Ok(())
 }
@@ -94,12 +94,12 @@ fn check_result(own: &Tensor, sizes: &[isize], dtype: DType) -> Result<()> {
 fn fits_product(args: &Args) -> Result<()> {
     use ADDMM::*;
 
-    let (own, a, b) = (args.tensor(INPUT)?, args.tensor(MAT1)?, args.tensor(MAT2)?);
+    let (input, a, b) = (args.tensor(INPUT)?, args.tensor(MAT1)?, args.tensor(MAT2)?);
     match (a.sizes().as_slice(), b.sizes().as_slice()) {
         (&[rows, inner], &[other, columns])
-            if inner == other && [a, b].iter().all(|mat| mat.dtype() == own.dtype() && is_beside(own, mat)) =>
+            if inner == other && [a, b].iter().all(|mat| mat.dtype() == input.dtype() && is_beside(input, mat)) =>
         {
-            check_result(own, &[rows, columns], own.dtype())
+            check_result(input, &[rows, columns], input.dtype())
         }
         _ => Ok(()),
     }
@@ -108,16 +108,16 @@ fn fits_product(args: &Args) -> Result<()> {
 fn fits_vector(args: &Args) -> Result<()> {
     use ADDMV::*;
 
-    let (own, a, b) = (args.tensor(INPUT)?, args.tensor(MAT)?, args.tensor(VEC)?);
+    let (input, a, b) = (args.tensor(INPUT)?, args.tensor(MAT)?, args.tensor(VEC)?);
     match (a.sizes().as_slice(), b.sizes().as_slice()) {
         (&[rows, inner], &[other])
             if inner == other
-                && own.rank() <= 1
-                && (own.numel() == 1 || own.numel() == rows as usize)
-                && is_beside(own, a)
-                && is_beside(own, b) =>
+                && input.rank() <= 1
+                && (input.numel() == 1 || input.numel() == rows as usize)
+                && is_beside(input, a)
+                && is_beside(input, b) =>
         {
-            check_result(own, &[rows], b.dtype())
+            check_result(input, &[rows], b.dtype())
         }
         _ => Ok(()),
     }
@@ -126,14 +126,14 @@ fn fits_vector(args: &Args) -> Result<()> {
 fn fits_batch(args: &Args) -> Result<()> {
     use BADDBMM::*;
 
-    let (own, a, b) = (args.tensor(INPUT)?, args.tensor(BATCH1)?, args.tensor(BATCH2)?);
+    let (input, a, b) = (args.tensor(INPUT)?, args.tensor(BATCH1)?, args.tensor(BATCH2)?);
     match (a.sizes().as_slice(), b.sizes().as_slice()) {
         (&[count, rows, inner], &[others, other, columns])
-            if count == others && inner == other && is_beside(own, a) && is_beside(own, b) =>
+            if count == others && inner == other && is_beside(input, a) && is_beside(input, b) =>
         {
             let sizes = [count, rows, columns];
-            check_addend(own, &sizes)?;
-            check_result(own, &sizes, b.dtype())
+            check_addend(input, &sizes)?;
+            check_result(input, &sizes, b.dtype())
         }
         _ => Ok(()),
     }
@@ -142,17 +142,17 @@ fn fits_batch(args: &Args) -> Result<()> {
 fn fits_outer(args: &Args) -> Result<()> {
     use ADDR::*;
 
-    let (own, x, y) = (args.tensor(INPUT)?, args.tensor(VEC1)?, args.tensor(VEC2)?);
-    if x.rank() != 1 || y.rank() != 1 || !is_beside(own, x) || !is_beside(own, y) {
+    let (input, x, y) = (args.tensor(INPUT)?, args.tensor(VEC1)?, args.tensor(VEC2)?);
+    if x.rank() != 1 || y.rank() != 1 || !is_beside(input, x) || !is_beside(input, y) {
         return Ok(());
     }
-    if own.rank() != 2 {
-        return Err(Error::runtime(format!("2D tensor expected, got {}D tensor for input", own.rank())));
+    if input.rank() != 2 {
+        return Err(Error::runtime(format!("2D tensor expected, got {}D tensor for input", input.rank())));
     }
-    if own.sizes()[..] != [x.sizes()[0], y.sizes()[0]] {
+    if input.sizes()[..] != [x.sizes()[0], y.sizes()[0]] {
         return Err(Error::runtime(format!(
             "size mismatch, input: {}, v1: {}, v2: {}",
-            Shape(own.sizes()),
+            Shape(input.sizes()),
             Shape(x.sizes()),
             Shape(y.sizes())
         )));
@@ -161,8 +161,8 @@ fn fits_outer(args: &Args) -> Result<()> {
 }
 
 /// Whether both are strided tensors of one device.
-fn is_beside(own: &Tensor, other: &Tensor) -> bool {
-    own.device() == other.device() && !own.is_sparse() && !other.is_sparse()
+fn is_beside(input: &Tensor, other: &Tensor) -> bool {
+    input.device() == other.device() && !input.is_sparse() && !other.is_sparse()
 }
 
 fn factors(args: &Args) -> Result<(Scalar, Scalar)> {
@@ -215,10 +215,10 @@ pub static ADDMM: Operator = Operator {
     check_target: Some(fits_product),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let own = args.tensor(INPUT)?;
-            check_factors(args, own.dtype().compute())?;
-            let sizes = check_mats(own, args.tensor(MAT1)?, args.tensor(MAT2)?)?;
-            Ok(vec![TensorSpec::new(&sizes, own.dtype(), own)])
+            let input = args.tensor(INPUT)?;
+            check_factors(args, input.dtype().compute())?;
+            let sizes = check_mats(input, args.tensor(MAT1)?, args.tensor(MAT2)?)?;
+            Ok(vec![TensorSpec::new(&sizes, input.dtype(), input)])
         },
         |args, results| add_product(args, [MAT1, MAT2], results),
     )),
@@ -266,39 +266,39 @@ pub static ADDMV: Operator = Operator {
     check_target: Some(fits_vector),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let (own, a, v) = (args.tensor(INPUT)?, args.tensor(MAT)?, args.tensor(VEC)?);
-            check_factors(args, own.dtype())?;
-            if a.rank() != 2 || v.rank() != 1 || own.rank() > 1 {
+            let (input, a, v) = (args.tensor(INPUT)?, args.tensor(MAT)?, args.tensor(VEC)?);
+            check_factors(args, input.dtype())?;
+            if a.rank() != 2 || v.rank() != 1 || input.rank() > 1 {
                 return Err(Error::runtime(format!(
                     "vector + matrix @ vector expected, got {}, {}, {}",
-                    own.rank(),
+                    input.rank(),
                     a.rank(),
                     v.rank()
                 )));
             }
             let rows = a.sizes()[0];
             if a.sizes()[1] != v.sizes()[0] {
-                size_of(own, 0)?;
+                size_of(input, 0)?;
             }
-            if a.sizes()[1] != v.sizes()[0] || (own.numel() != 1 && own.numel() != rows as usize) {
+            if a.sizes()[1] != v.sizes()[0] || (input.numel() != 1 && input.numel() != rows as usize) {
                 return Err(Error::runtime(format!(
                     "size mismatch, got input ({}), mat ({}), vec ({})",
-                    own.numel(),
+                    input.numel(),
                     by(a.sizes()),
                     v.numel()
                 )).hint("The vector must have as many elements as the matrix has columns, and the input as many as it has rows.")
-                .shapes([own.sizes().as_slice(), a.sizes().as_slice(), v.sizes().as_slice()]));
+                .shapes([input.sizes().as_slice(), a.sizes().as_slice(), v.sizes().as_slice()]));
             }
-            if own.dtype() != a.dtype() || a.dtype() != v.dtype() {
+            if input.dtype() != a.dtype() || a.dtype() != v.dtype() {
                 return Err(Error::runtime(format!(
                     "addmv input tensors must have the same dtype, but got {}, {}, and {}",
-                    own.dtype().display_name(),
+                    input.dtype().display_name(),
                     a.dtype().display_name(),
                     v.dtype().display_name()
                 )));
             }
             check_dtype("addmv_impl_cpu", a.dtype())?;
-            Ok(vec![TensorSpec::new(&[rows], own.dtype(), own)])
+            Ok(vec![TensorSpec::new(&[rows], input.dtype(), input)])
         },
         |args, results| add_product(args, [MAT, VEC], results),
     )),
@@ -336,20 +336,20 @@ pub static BADDBMM: Operator = Operator {
     check_target: Some(fits_batch),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let (own, a, b) = (args.tensor(INPUT)?, args.tensor(BATCH1)?, args.tensor(BATCH2)?);
+            let (input, a, b) = (args.tensor(INPUT)?, args.tensor(BATCH1)?, args.tensor(BATCH2)?);
             let sizes = [size_of(a, 0)?, size_of(a, 1)?, size_of(b, 2)?];
-            check_addend(own, &sizes)?;
-            if own.dtype() != a.dtype() {
+            check_addend(input, &sizes)?;
+            if input.dtype() != a.dtype() {
                 return Err(Error::runtime(format!(
                     "Input dtypes must be the same, got: input {}, batch1: {}, batch2: {}",
-                    own.dtype().c_name(),
+                    input.dtype().c_name(),
                     a.dtype().c_name(),
                     b.dtype().c_name()
                 )));
             }
-            check_batches(a, b, own.sizes())?;
+            check_batches(a, b, input.sizes())?;
             check_dtype("baddbmm", a.dtype())?;
-            check_factors(args, own.dtype().compute())?;
+            check_factors(args, input.dtype().compute())?;
             if a.dtype() != b.dtype() {
                 return Err(Error::runtime(format!(
                     "expected scalar type {} but found {}",
@@ -357,7 +357,7 @@ pub static BADDBMM: Operator = Operator {
                     b.dtype().display_name()
                 )));
             }
-            Ok(vec![TensorSpec::new(&sizes, own.dtype(), own)])
+            Ok(vec![TensorSpec::new(&sizes, input.dtype(), input)])
         },
         |args, results| add_product(args, [BATCH1, BATCH2], results),
     )),
@@ -397,8 +397,8 @@ pub static ADDBMM: Operator = Operator {
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::LowerPrecision.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, a, b) = (args.tensor(INPUT)?, args.tensor(BATCH1)?, args.tensor(BATCH2)?);
-        check_addend(own, &[size_of(a, 1)?, size_of(b, 2)?])?;
+        let (input, a, b) = (args.tensor(INPUT)?, args.tensor(BATCH1)?, args.tensor(BATCH2)?);
+        check_addend(input, &[size_of(a, 1)?, size_of(b, 2)?])?;
         if let ([x, n, k], [y, other, p]) = (a.sizes().as_slice(), b.sizes().as_slice()) {
             if x != y {
                 return Err(Error::runtime(format!(
@@ -415,10 +415,10 @@ pub static ADDBMM: Operator = Operator {
             check_batches(a, b, &[])?;
         }
         let (beta, alpha) = factors(args)?;
-        let short = own.dtype().is_float8() || matches!(own.dtype(), DType::F16 | DType::BF16);
+        let short = input.dtype().is_float8() || matches!(input.dtype(), DType::F16 | DType::BF16);
         if short && a.sizes()[0] > 1 {
             // torch rounds after each matrix, which matters with so few digits.
-            return sum_in_turn(own, a, b, beta, alpha).map(Output::Tensor);
+            return sum_in_turn(input, a, b, beta, alpha).map(Output::Tensor);
         }
         // The batch joins the summed dimension, which gives one product.
         let left = permuted(a, &[1, 0, 2])?;
@@ -427,7 +427,7 @@ pub static ADDBMM: Operator = Operator {
         let shape = value::sizes_value;
         let left = crate::view::RESHAPE.tensor([left.into(), shape(&[rows, inner])])?;
         let right = crate::view::RESHAPE.tensor([b.into(), shape(&[inner, cols])])?;
-        op!(ADDMM, own, left, right, beta, alpha).map(Output::Tensor)
+        op!(ADDMM, input, left, right, beta, alpha).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 5), t(2, 3, 4), t(2, 4, 5)", "pos(5), pos(2, 3, 4), pos(2, 4, 5), beta=2, alpha=3"],
@@ -437,8 +437,8 @@ pub static ADDBMM: Operator = Operator {
 };
 
 /// `beta * own`, to which the products of the matrices are added one by one.
-fn sum_in_turn(own: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
-    let mut sum = op!(EXPAND, own, sizes_value(&[a.sizes()[1], b.sizes()[2]]))?;
+fn sum_in_turn(input: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
+    let mut sum = op!(EXPAND, input, sizes_value(&[a.sizes()[1], b.sizes()[2]]))?;
     let [first, second] = [a, b].map(|batch| UNBIND.call([batch.into()]).map(Output::into_tensors));
     for (at, (a, b)) in first?.iter().zip(&second?).enumerate() {
         let beta = if at == 0 { beta } else { Scalar::ONE };
@@ -463,15 +463,15 @@ pub static ADDR: Operator = Operator {
     dtypes: DTypes::COMMON,
     check_target: Some(fits_outer),
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, x, y) = (args.tensor(INPUT)?, args.tensor(VEC1)?, args.tensor(VEC2)?);
+        let (input, x, y) = (args.tensor(INPUT)?, args.tensor(VEC1)?, args.tensor(VEC2)?);
         for (name, vector) in [("vec1", x), ("vec2", y)] {
             if vector.rank() != 1 {
                 return Err(Error::runtime(format!("addr: Expected 1-D argument {name}, but got {}-D", vector.rank())));
             }
         }
-        check_addend(own, &[x.sizes()[0], y.sizes()[0]])?;
+        check_addend(input, &[x.sizes()[0], y.sizes()[0]])?;
         let (beta, alpha) = factors(args)?;
-        let dtype = promote(promote(own.dtype(), x.dtype())?, y.dtype())?;
+        let dtype = promote(promote(input.dtype(), x.dtype())?, y.dtype())?;
         if DTypes::WIDE.has(dtype) {
             return Err(Error::unsupported("addr_cpu", dtype));
         }
@@ -498,9 +498,9 @@ pub static ADDR: Operator = Operator {
             return crate::convert::to_dtype(&outer, dtype).map(Output::Tensor);
         }
         // In the dtype of the result, which may be wider.
-        let own = crate::convert::to_dtype(own, dtype)?;
-        let own = if beta.is_one() { own } else { op!(crate::pointwise::arith::MUL, &own, beta)? };
-        op!(crate::pointwise::arith::ADD, &own, &outer).map(Output::Tensor)
+        let input = crate::convert::to_dtype(input, dtype)?;
+        let input = if beta.is_one() { input } else { op!(crate::pointwise::arith::MUL, &input, beta)? };
+        op!(crate::pointwise::arith::ADD, &input, &outer).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     autocast: Autocast::LowerPrecision.on_cuda_alone(),
@@ -531,11 +531,11 @@ fn added(c: Tensor, a: Tensor, b: Tensor, batch: &BatchedCall) -> Result<Tensor>
 fn batched_addmm(batch: &BatchedCall) -> RuleResult {
     use ADDMM::*;
 
-    let (own, a, b) = (batch.args.tensor(INPUT)?, batch.args.tensor(MAT1)?, batch.args.tensor(MAT2)?);
+    let (input, a, b) = (batch.args.tensor(INPUT)?, batch.args.tensor(MAT1)?, batch.args.tensor(MAT2)?);
     if !batch.differs_at(INPUT)
         && batch.differs_at(MAT1)
         && !batch.differs_at(MAT2)
-        && (own.rank() < 2 || own.sizes()[0] == 1)
+        && (input.rank() < 2 || input.sizes()[0] == 1)
     {
         let number = |arg| batch.args.scalar(arg).map(Value::Scalar);
         let a = merge_batch(&batch.tensor(MAT1)?)?;

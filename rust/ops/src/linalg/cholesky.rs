@@ -13,7 +13,7 @@ use rushlight_dispatch::{copy, create, op, warn_once};
 
 use super::dense::{
     batch_sizes, by_columns, check_filled, check_inexact, check_info, check_kernel, check_square, count, dense,
-    identities, matrices, numbers, results,
+    identities, matrices, per_matrix, results,
 };
 use super::factors_on_cuda;
 use super::triangular::triangular;
@@ -103,14 +103,14 @@ pub static CHOLESKY_OLD: Operator = Operator {
         warn_once!(
             "torch.cholesky is deprecated in favor of torch.linalg.cholesky and will be removed in a future PyTorch release.\nL = torch.cholesky(A)\nshould be replaced with\nL = torch.linalg.cholesky(A)\nand\nU = torch.cholesky(A, upper=True)\nshould be replaced with\nU = torch.linalg.cholesky(A).mH\nThis transform will produce equivalent results for all valid (symmetric positive definite) inputs.",
         )?;
-        let own = args.tensor(INPUT)?;
+        let input = args.tensor(INPUT)?;
         // torch returns a matrix without elements before it looks at its sizes and dtype.
-        let factor = match own.numel() {
-            0 => op!(crate::convert::CLONE, own, "contiguous_format"),
+        let factor = match input.numel() {
+            0 => op!(crate::convert::CLONE, input, "contiguous_format"),
             _ => {
-                check_square("cholesky", own)?;
-                check_kernel("cholesky_cpu", own)?;
-                checked(own, args.bool(UPPER)?, "cholesky")
+                check_square("cholesky", input)?;
+                check_kernel("cholesky_cpu", input)?;
+                checked(input, args.bool(UPPER)?, "cholesky")
             }
         };
         factor.map(Output::Tensor)
@@ -266,7 +266,7 @@ fn factorise(args: &Args, results: &[Tensor]) -> Result<()> {
         let on = matrices::<T>(factor, &pf);
         let on = if upper { on.transposed() } else { on };
         // SAFETY: results are new and of the sizes from `infer`; both storages are pinned.
-        unsafe { rushlight_cpu::linalg::cholesky(count(factor), on, numbers(infos, &pi, 1)) }
+        unsafe { rushlight_cpu::linalg::cholesky(count(factor), on, per_matrix(infos, &pi, 1)) }
     })?;
     if args.bool(CHECK_ERRORS)? { check_positive("linalg.cholesky_ex", infos) } else { Ok(()) }
 }

@@ -5,7 +5,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::broadcast;
 use rushlight_core::storage::Pin;
 use rushlight_core::{Class, DType, Dims, Error, Layout, Result};
-use rushlight_cpu::linalg::{Matrices, Numbers};
+use rushlight_cpu::linalg::{Matrices, PerMatrix};
 use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::operator::{DTypes, TensorSpec};
 use rushlight_dispatch::value::{Output, sizes_value};
@@ -149,8 +149,8 @@ pub fn matrices<T>(a: &Tensor, pin: &Pin) -> Matrices<T> {
 }
 
 /// The elements of a row-major tensor, `each` for a matrix.
-pub fn numbers<T>(a: &Tensor, pin: &Pin, each: usize) -> Numbers<T> {
-    Numbers { ptr: first(a, pin), each }
+pub fn per_matrix<T>(a: &Tensor, pin: &Pin, each: usize) -> PerMatrix<T> {
+    PerMatrix { ptr: first(a, pin), each }
 }
 
 /// The first element; dangling if the tensor is empty.

@@ -14,7 +14,7 @@ use rushlight_dispatch::{copy, create};
 
 use super::dense::{
     batch_sizes, by_columns, check_filled, check_info, check_kernel, check_square, count, dense, is_tracked, matrices,
-    numbers, results, steady,
+    per_matrix, results, steady,
 };
 use super::factors_on_cuda;
 use super::invariance::check_phase;
@@ -213,11 +213,11 @@ fn decompose_symmetric(args: &Args, results: &[Tensor]) -> Result<()> {
     dense!(a.dtype(), T => {
         let on = rushlight_cpu::linalg::Symmetric::<T> {
             a: matrices(&a, &pa),
-            values: numbers(values, &pl, n),
+            values: per_matrix(values, &pl, n),
             vectors: wanted.then(|| matrices(vectors, &pv)),
         };
         // SAFETY: results are new and of the sizes from `infer_symmetric`; all storages are pinned.
-        unsafe { rushlight_cpu::linalg::eigh(count(&a), on, numbers(&infos, &pi, 1)) }
+        unsafe { rushlight_cpu::linalg::eigh(count(&a), on, per_matrix(&infos, &pi, 1)) }
     })?;
     check_info("linalg.eigh", &infos, |info| {
         format!(
@@ -279,9 +279,9 @@ fn decompose_general(args: &Args, results: &[Tensor]) -> Result<()> {
     let (n, wanted) = (a.sizes()[a.rank() - 1] as usize, args.bool(COMPUTE_V)?);
     dense!(a.dtype(), T => {
         let to = wanted.then(|| matrices(vectors, &pv));
-        let infos = numbers(&infos, &pi, 1);
+        let infos = per_matrix(&infos, &pi, 1);
         // SAFETY: results are new and of the sizes from `infer_general`; all storages are pinned.
-        unsafe { rushlight_cpu::linalg::eig::<T>(count(&a), matrices(&a, &pa), numbers(values, &pl, n), to, infos) }
+        unsafe { rushlight_cpu::linalg::eig::<T>(count(&a), matrices(&a, &pa), per_matrix(values, &pl, n), to, infos) }
     })?;
     if crate::convert::to_vec::<i32>(&infos)?.contains(&-1) {
         return Err(Error::runtime("torch.linalg.eig: input tensor should not contain infs or NaNs."));

@@ -11,7 +11,7 @@ use rushlight_dispatch::{copy, create, operands, vmap};
 
 use super::dense::{
     PIVOTS, batch_sizes, by_columns, by_columns_copy, check_inexact, check_info, check_kernel, check_sizes,
-    check_square, common_batch, count, dense, matrices, matrix_sizes, numbers, results,
+    check_square, common_batch, count, dense, matrices, matrix_sizes, per_matrix, results,
 };
 
 #[operator]
@@ -115,7 +115,7 @@ fn factorise(args: &Args, results: &[Tensor]) -> Result<()> {
     let (pl, pp, pi) = (ld.storage().pin()?, pivots.storage().pin()?, infos.storage().pin()?);
     let (n, hermitian) = (matrix_sizes(ld)[0] as usize, args.bool(HERMITIAN)? && ld.dtype().is_complex());
     dense!(ld.dtype(), T => {
-        let (steps, infos) = (numbers(pivots, &pp, n), numbers(infos, &pi, 1));
+        let (steps, infos) = (per_matrix(pivots, &pp, n), per_matrix(infos, &pi, 1));
         // SAFETY: results are new and of the sizes from `infer`; all storages are pinned.
         unsafe { rushlight_cpu::linalg::ldl(count(ld), matrices::<T>(ld, &pl), steps, infos, hermitian) }
     })?;
@@ -182,7 +182,7 @@ fn solve(args: &Args, results: &[Tensor]) -> Result<()> {
     let (pl, pp, ps) = (ld.storage().pin()?, pivots.storage().pin()?, solution.storage().pin()?);
     let (n, hermitian) = (matrix_sizes(&ld)[0] as usize, args.bool(LDL_SOLVE::HERMITIAN)? && ld.dtype().is_complex());
     dense!(ld.dtype(), T => {
-        let (on, steps) = (matrices::<T>(&ld, &pl), numbers(&pivots, &pp, n));
+        let (on, steps) = (matrices::<T>(&ld, &pl), per_matrix(&pivots, &pp, n));
         // SAFETY: the copies and the result are new, sizes and pivots were checked.
         unsafe { rushlight_cpu::linalg::ldl_solve(count(solution), on, steps, matrices(solution, &ps), hermitian) }
     })

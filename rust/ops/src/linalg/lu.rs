@@ -15,7 +15,7 @@ use rushlight_dispatch::{copy, create, op, vmap, warn_once};
 
 use super::dense::{
     PIVOTS, batch_sizes, by_columns, check_filled, check_fit, check_inexact, check_info, check_kernel, check_matrix,
-    check_square_as, common_batch, count, dense, different_dtypes, identities, matrices, matrix_sizes, numbers,
+    check_square_as, common_batch, count, dense, different_dtypes, identities, matrices, matrix_sizes, per_matrix,
     results, sized,
 };
 use super::factors_on_cuda;
@@ -427,7 +427,7 @@ fn factorise(args: &Args, results: &[Tensor]) -> Result<()> {
     let (pl, pp, pi) = (lu.storage().pin()?, pivots.storage().pin()?, infos.storage().pin()?);
     let [m, n] = matrix_sizes(lu);
     dense!(lu.dtype(), T => {
-        let (steps, infos) = (numbers(pivots, &pp, m.min(n) as usize), numbers(infos, &pi, 1));
+        let (steps, infos) = (per_matrix(pivots, &pp, m.min(n) as usize), per_matrix(infos, &pi, 1));
         // SAFETY: results are new and of the sizes from `infer`; all storages are pinned.
         unsafe { rushlight_cpu::linalg::lu(count(lu), matrices::<T>(lu, &pl), steps, infos) }
     })?;

@@ -461,8 +461,8 @@ before the last two are batches, which broadcast.
     autocast: Autocast::LowerPrecision.everywhere(),
     sparse: Sparse::CompositeImplicit,
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
-        matmul(own, other).map(Output::Tensor).map_err(|error| with_matmul_hint(error, own, other))
+        let (input, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
+        matmul(input, other).map(Output::Tensor).map_err(|error| with_matmul_hint(error, input, other))
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &[
@@ -499,8 +499,8 @@ pub fn ranks(args: &Args, [first, second]: [Arg; 2]) -> (usize, usize) {
 
 /// The error of a part, with a hint for the whole if the shapes are wrong.
 #[cold]
-fn with_matmul_hint(error: Error, own: &Tensor, other: &Tensor) -> Error {
-    let (a, b) = (own.sizes(), other.sizes());
+fn with_matmul_hint(error: Error, input: &Tensor, other: &Tensor) -> Error {
+    let (a, b) = (input.sizes(), other.sizes());
     if a.is_empty() || b.is_empty() || multiply_quietly(a, b) {
         return error;
     }

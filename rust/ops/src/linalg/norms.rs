@@ -188,9 +188,9 @@ pub static FROBENIUS_NORM: Operator = Operator {
                 dtype.display_name()
             )));
         }
-        let own = args.tensor(INPUT)?;
-        let norm = if own.is_sparse() { &NORM } else { &VECTOR_NORM };
-        norm.call([own.into(), 2i64.into(), dims.into(), args.bool(KEEPDIM)?.into()])
+        let input = args.tensor(INPUT)?;
+        let norm = if input.is_sparse() { &NORM } else { &VECTOR_NORM };
+        norm.call([input.into(), 2i64.into(), dims.into(), args.bool(KEEPDIM)?.into()])
     }),
     derivative: Derivative::CompositeImplicit,
     autocast: Autocast::Fp32.on_cuda_alone(),

@@ -13,7 +13,7 @@ use rushlight_dispatch::{copy, create, op, operands, warn_once};
 
 use super::dense::{
     by_columns, by_columns_copy, check_inexact, check_kernel, check_matrix, count, dense, identities, is_tracked,
-    matrices, matrix_sizes, numbers, sized, steady,
+    matrices, matrix_sizes, per_matrix, sized, steady,
 };
 use super::factors_on_cuda;
 use super::matrix::size_of;
@@ -294,7 +294,7 @@ fn geqrf(args: &Args, results: &[Tensor]) -> Result<()> {
     let (pa, pt) = (a.storage().pin()?, tau.storage().pin()?);
     let [m, n] = matrix_sizes(a);
     dense!(a.dtype(), T => {
-        let factors = numbers(tau, &pt, m.min(n) as usize);
+        let factors = per_matrix(tau, &pt, m.min(n) as usize);
         // SAFETY: both results are new and of the sizes from `infer`.
         unsafe { rushlight_cpu::linalg::reflections(count(a), matrices::<T>(a, &pa), factors) }
     })
@@ -316,7 +316,7 @@ fn reflect(args: &Args, results: &[Tensor]) -> Result<()> {
     let steps = tau.sizes().last().map_or(0, |&n| n as usize);
     let (left, adjoint) = (args.bool(LEFT)?, args.bool(ADJOINT)?);
     dense!(a.dtype(), T => {
-        let (on, factors) = (matrices::<T>(&a, &pa), numbers(&tau, &pt, steps));
+        let (on, factors) = (matrices::<T>(&a, &pa), per_matrix(&tau, &pt, steps));
         // SAFETY: the result is new, sizes were checked, all storages are pinned.
         unsafe { rushlight_cpu::linalg::reflect(count(to), on, factors, matrices(to, &po), left, adjoint) }
     })

@@ -14,7 +14,7 @@ use rushlight_dispatch::{copy, create, op};
 
 use super::dense::{
     batch_sizes, by_columns, by_columns_copy, check_inexact, check_kernel, check_matrix, count, dense, is_tracked,
-    matrices, matrix_sizes, numbers, results, sized, steady,
+    matrices, matrix_sizes, per_matrix, results, sized, steady,
 };
 use super::factors_on_cuda;
 use super::invariance::check_phase;
@@ -120,8 +120,8 @@ pub static SVD_OLD: Operator = Operator {
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
-        if own.rank() < 2 {
+        let input = args.tensor(INPUT)?;
+        if input.rank() < 2 {
             return Err(Error::runtime(format!(
                 "linalg.svd: input should have at least 2 dimensions, but has {} dimensions instead",
                 args.tensor(INPUT)?.rank()
@@ -129,12 +129,12 @@ pub static SVD_OLD: Operator = Operator {
         }
         let (some, vectors) = (args.bool(SOME)?, args.bool(COMPUTE_UV)?);
         if vectors {
-            let [u, s, vh] = results(SVD_KERNEL.call([own.into(), (!some).into()])?)?;
+            let [u, s, vh] = results(SVD_KERNEL.call([input.into(), (!some).into()])?)?;
             return Ok(Output::Tuple(vec![u, s, Expr::from(vh).adjoint().done()?]));
         }
-        let [m, n] = matrix_sizes(own);
-        let s = singular_values(own, None)?;
-        let zeros = |size| create::zeros(&sized(own, &[size, size]), own.dtype(), own.device());
+        let [m, n] = matrix_sizes(input);
+        let s = singular_values(input, None)?;
+        let zeros = |size| create::zeros(&sized(input, &[size, size]), input.dtype(), input.device());
         // torch's V is the transposed Vh.
         let v = op!(TRANSPOSE, &zeros(n)?, -2i64, -1i64)?;
         Ok(Output::Tuple(vec![zeros(m)?, s, v]))
@@ -195,7 +195,7 @@ fn decompose(args: &Args, results: &[Tensor]) -> Result<()> {
         let pair = vectors.then(|| (matrices::<T>(u, &pu), matrices::<T>(vh, &pv)));
         // SAFETY: results are new and of the sizes from `infer`; all storages are pinned.
         unsafe {
-            rushlight_cpu::linalg::svd(count(&a), matrices::<T>(&a, &pa), numbers(s, &ps, k), pair, numbers(&infos, &pi, 1))
+            rushlight_cpu::linalg::svd(count(&a), matrices::<T>(&a, &pa), per_matrix(s, &ps, k), pair, per_matrix(&infos, &pi, 1))
         }
     })?;
     let list = crate::convert::to_vec::<i32>(&infos)?;

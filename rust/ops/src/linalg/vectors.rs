@@ -58,21 +58,21 @@ pub static CROSS_OLD: Operator = Operator {
     out: Out::STRICT,
     dtypes: DTypes::NUMBERS,
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
+        let input = args.tensor(INPUT)?;
         let dim = match args.optional_int(DIM) {
             Some(dim) => dim,
             None => {
                 warn_once!(
                     "Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass the dim explicitly or simply use torch.linalg.cross.\nThe default value of dim will change to agree with that of linalg.cross in a future release.",
                 )?;
-                let found = own.sizes().iter().position(|&size| size == 3);
+                let found = input.sizes().iter().position(|&size| size == 3);
                 found.ok_or_else(|| {
                     Error::runtime("no dimension of size 3 in input")
                         .hint("Name the dimension of size 3 with torch.linalg.cross(a, b, dim=...).")
                 })? as i64
             }
         };
-        cross(own, args.tensor(OTHER)?, dim).map(Output::Tensor)
+        cross(input, args.tensor(OTHER)?, dim).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     autocast: Autocast::Promote.on_cuda_alone(),
@@ -229,24 +229,24 @@ pub static TENSORINV: Operator = Operator {
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, ind) = (args.tensor(INPUT)?, args.int(IND)?);
+        let (input, ind) = (args.tensor(INPUT)?, args.int(IND)?);
         if ind < 1 {
             return Err(Error::runtime(
                 "Expected a strictly positive integer for 'ind', but got ".to_owned() + &ind.to_string(),
             ));
         }
         let at = ind as usize;
-        if at > own.rank() {
-            return Err(Error::runtime(format!("ArrayRef: invalid slice, N = {at}; size = {}", own.rank())));
+        if at > input.rank() {
+            return Err(Error::runtime(format!("ArrayRef: invalid slice, N = {at}; size = {}", input.rank())));
         }
-        let (front, behind) = own.sizes().split_at(at);
+        let (front, behind) = input.sizes().split_at(at);
         let (rows, cols) = (front.iter().product::<isize>(), behind.iter().product::<isize>());
         if rows != cols {
             return Err(Error::runtime(format!(
                 "Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got {cols} != {rows}"
             )));
         }
-        let matrix = crate::view::RESHAPE.tensor([own.into(), sizes_value(&[rows, cols])])?;
+        let matrix = crate::view::RESHAPE.tensor([input.into(), sizes_value(&[rows, cols])])?;
         let sizes: Vec<isize> = behind.iter().chain(front).copied().collect();
         crate::view::RESHAPE.call([(&inverse(&matrix)?).into(), sizes_value(&sizes)])
     }),
@@ -275,18 +275,18 @@ pub static TENSORSOLVE: Operator = Operator {
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
-        let own = match args.optional_ints(DIMS) {
+        let (input, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
+        let input = match args.optional_ints(DIMS) {
             Some(dims) => {
-                let moved = dims.iter().map(|&dim| wrap_dim(dim, own.rank())).collect::<Result<Vec<_>>>()?;
+                let moved = dims.iter().map(|&dim| wrap_dim(dim, input.rank())).collect::<Result<Vec<_>>>()?;
                 let order: Vec<usize> =
-                    (0..own.rank()).filter(|dim| !moved.contains(dim)).chain(moved.iter().copied()).collect();
-                crate::view::transpose::permuted(own, &order)?
+                    (0..input.rank()).filter(|dim| !moved.contains(dim)).chain(moved.iter().copied()).collect();
+                crate::view::transpose::permuted(input, &order)?
             }
-            None => own.clone(),
+            None => input.clone(),
         };
-        let at = other.rank().min(own.rank());
-        let (front, behind) = own.sizes().split_at(at);
+        let at = other.rank().min(input.rank());
+        let (front, behind) = input.sizes().split_at(at);
         let (rows, cols) = (front.iter().product::<isize>(), behind.iter().product::<isize>());
         if rows != cols || cols != other.numel() as isize {
             let rows = other.numel();
@@ -294,7 +294,7 @@ pub static TENSORSOLVE: Operator = Operator {
                 "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but got {cols} != {rows}"
             )));
         }
-        let matrix = crate::view::RESHAPE.tensor([(&own).into(), sizes_value(&[rows, cols])])?;
+        let matrix = crate::view::RESHAPE.tensor([(&input).into(), sizes_value(&[rows, cols])])?;
         let vector = crate::view::RESHAPE.tensor([other.into(), sizes_value(&[other.numel() as isize])])?;
         crate::view::RESHAPE.call([(&op!(SOLVE, &matrix, &vector)?).into(), sizes_value(behind)])
     }),

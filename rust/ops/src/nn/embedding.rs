@@ -447,24 +447,24 @@ pub static ONE_HOT: Operator = Operator {
 fn one_hot(args: &Args) -> Result<Output> {
     use ONE_HOT::*;
 
-    let own = args.tensor(INPUT)?;
-    if own.dtype() != DType::I64 {
+    let input = args.tensor(INPUT)?;
+    if input.dtype() != DType::I64 {
         return Err(Error::runtime("one_hot is only applicable to index tensor of type LongTensor."));
     }
     let wanted = args.int(NUM_CLASSES)?;
-    if own.device() == Device::Meta {
+    if input.device() == Device::Meta {
         if wanted < 0 {
             return Err(Error::runtime("Tensor.item() cannot be called on meta tensors")
                 .hint("The number of classes depends on values: set num_classes."));
         }
-        let mut sizes = own.sizes().clone();
+        let mut sizes = input.sizes().clone();
         sizes.push(wanted as isize);
-        return create::empty(&sizes, DType::I64, own.device()).map(Output::Tensor);
+        return create::empty(&sizes, DType::I64, input.device()).map(Output::Tensor);
     }
-    if let Device::Cuda(_) = own.device() {
-        return one_hot_on_cuda(&own.detach(), wanted);
+    if let Device::Cuda(_) = input.device() {
+        return one_hot_on_cuda(&input.detach(), wanted);
     }
-    let numbers = crate::convert::to_vec::<i64>(own)?;
+    let numbers = crate::convert::to_vec::<i64>(input)?;
     if numbers.is_empty() && wanted <= 0 {
         return Err(Error::runtime("Can not infer total number of classes from empty tensor."));
     }
@@ -475,9 +475,9 @@ fn one_hot(args: &Args) -> Result<Output> {
     if numbers.iter().any(|&n| n >= classes) {
         return Err(Error::runtime("Class values must be smaller than num_classes."));
     }
-    let mut sizes = own.sizes().clone();
+    let mut sizes = input.sizes().clone();
     sizes.push(classes as isize);
-    let result = create::zeros(&sizes, DType::I64, own.device())?;
+    let result = create::zeros(&sizes, DType::I64, input.device())?;
     let pin = result.storage().pin()?;
     for (at, &class) in numbers.iter().enumerate() {
         // SAFETY: the class is less than the row's length.
@@ -488,15 +488,15 @@ fn one_hot(args: &Args) -> Result<Output> {
 }
 
 /// `one_hot` by comparisons with all classes.
-fn one_hot_on_cuda(own: &Tensor, wanted: i64) -> Result<Output> {
-    let mut sizes = own.sizes().clone();
-    let classes = if own.numel() == 0 {
+fn one_hot_on_cuda(input: &Tensor, wanted: i64) -> Result<Output> {
+    let mut sizes = input.sizes().clone();
+    let classes = if input.numel() == 0 {
         if wanted <= 0 {
             return Err(Error::runtime("Can not infer total number of classes from empty tensor."));
         }
         wanted
     } else {
-        let (least, most) = (item(&op!(MIN, own)?)?.i64(), item(&op!(MAX, own)?)?.i64());
+        let (least, most) = (item(&op!(MIN, input)?)?.i64(), item(&op!(MAX, input)?)?.i64());
         if least < 0 {
             return Err(Error::runtime("Class values must be non-negative."));
         }
@@ -507,10 +507,10 @@ fn one_hot_on_cuda(own: &Tensor, wanted: i64) -> Result<Output> {
         classes
     };
     sizes.push(classes as isize);
-    let result = create::empty(&sizes, DType::I64, own.device())?;
-    let options = [Value::Scalar(Scalar::Int(classes)), Value::None, Value::None, Value::Device(own.device())];
+    let result = create::empty(&sizes, DType::I64, input.device())?;
+    let options = [Value::Scalar(Scalar::Int(classes)), Value::None, Value::None, Value::Device(input.device())];
     let numbers = ARANGE.tensor(options)?;
-    copy::copy(&result, &op!(EQ, op!(UNSQUEEZE, own, -1i64)?, numbers)?)?;
+    copy::copy(&result, &op!(EQ, op!(UNSQUEEZE, input, -1i64)?, numbers)?)?;
     Ok(Output::Tensor(result))
 }
 

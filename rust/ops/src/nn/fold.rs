@@ -5,7 +5,7 @@ use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::window::{self, WindowDim};
 use rushlight_core::{Error, Result};
 use rushlight_cpu::nn::fold::{fold, unfold};
-use rushlight_cuda::sampling;
+use rushlight_cuda::fold;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, settle, workplace};
 use rushlight_dispatch::operator::{
@@ -196,7 +196,7 @@ Shapes: input `(N, C, H, W)` or `(C, H, W)`, result `(N, C * kernel height * ker
             let mut held = Held::on(&input)?;
             let operands = held.addresses([&input, &results[0]])?;
             // SAFETY: row-major operands of the sizes of the axes, held for the stream; the result is new.
-            unsafe { sampling::unfold(held.card, held.stream, input.dtype().size(), operands, count, &axes) }
+            unsafe { fold::unfold(held.card, held.stream, input.dtype().size(), operands, count, &axes) }
         }),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
@@ -339,7 +339,7 @@ Shapes: input `(N, C * kernel height * kernel width, blocks)` or without `N`, re
             let mut held = Held::on(&input)?;
             let operands = held.addresses([&input, &results[0]])?;
             // SAFETY: row-major operands of the sizes of the axes, held for the stream; the result is new.
-            unsafe { sampling::fold(held.card, held.stream, input.dtype(), operands, count, &axes) }
+            unsafe { fold::fold(held.card, held.stream, input.dtype(), operands, count, &axes) }
         }),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| -> Expr {

@@ -5,7 +5,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Layout, Result};
 use rushlight_cpu::nn::interpolate::{Sizes, meet, mix, spread};
-use rushlight_cuda::sampling::{self, Mix};
+use rushlight_cuda::interpolate::{self, Mix};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, plain_workplace, settle, workplace};
 use rushlight_dispatch::operator::{
@@ -89,9 +89,9 @@ fn on_cuda(
     let (from, at, to) = (held.addresses([&a, &b])?, held.address(&indices)?, held.address(&place)?);
     let order = held.optional(order.as_ref())?;
     let [items, channels, area] = [sizes.items, sizes.channels, sizes.area].map(|size| size as u64);
-    let sizes = sampling::Sizes { items, channels, area, places: sizes.places as u64, taps: sizes.taps as u64 };
+    let sizes = interpolate::Sizes { items, channels, area, places: sizes.places as u64, taps: sizes.taps as u64 };
     // SAFETY: row-major operands of the sizes that were inferred, held for the stream; the kernels check the indices.
-    unsafe { sampling::mix(held.card, held.stream, dtype, form(from, at, order), to, sizes)? };
+    unsafe { interpolate::mix(held.card, held.stream, dtype, form(from, at, order), to, sizes)? };
     settle(&place, result)
 }
 
@@ -115,25 +115,25 @@ pub static MIX: Operator = Operator {
     batch_rule: BatchRule::Items,
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (own, indices, weights) = (args.tensor(INPUT)?, args.tensor(INDICES)?, args.tensor(WEIGHTS)?);
-            sizes(own, indices, last(own))?;
+            let (input, indices, weights) = (args.tensor(INPUT)?, args.tensor(INDICES)?, args.tensor(WEIGHTS)?);
+            sizes(input, indices, last(input))?;
             if indices.sizes() != weights.sizes() {
-                return Err(shape_error(&[own, indices, weights]));
+                return Err(shape_error(&[input, indices, weights]));
             }
-            Ok(vec![TensorSpec::new(&[own.sizes()[0], own.sizes()[1], indices.sizes()[1]], own.dtype(), own)])
+            Ok(vec![TensorSpec::new(&[input.sizes()[0], input.sizes()[1], indices.sizes()[1]], input.dtype(), input)])
         },
         cpu: |args, results| {
-            let (own, indices) = (args.tensor(INPUT)?, args.tensor(INDICES)?);
-            let sizes = sizes(own, indices, last(own))?;
+            let (input, indices) = (args.tensor(INPUT)?, args.tensor(INDICES)?);
+            let sizes = sizes(input, indices, last(input))?;
             // SAFETY: `run` upholds the kernel's contract.
-            run(own, args.tensor(WEIGHTS)?, indices, sizes, &results[0], |dtype, s, x, w, at, out| unsafe {
+            run(input, args.tensor(WEIGHTS)?, indices, sizes, &results[0], |dtype, s, x, w, at, out| unsafe {
                 mix(dtype, s, x, at, w, out)
             })
         },
         cuda: OnCuda::Own(|args, results| {
-            let (own, indices) = (args.tensor(INPUT)?, args.tensor(INDICES)?);
-            let sizes = sizes(own, indices, last(own))?;
-            on_cuda([own, args.tensor(WEIGHTS)?], indices, sizes, &results[0], |[planes, weights], indices, _| {
+            let (input, indices) = (args.tensor(INPUT)?, args.tensor(INDICES)?);
+            let sizes = sizes(input, indices, last(input))?;
+            on_cuda([input, args.tensor(WEIGHTS)?], indices, sizes, &results[0], |[planes, weights], indices, _| {
                 Mix::At { planes, indices, weights }
             })
         }),
@@ -162,26 +162,26 @@ pub static SPREAD: Operator = Operator {
     batch_rule: BatchRule::Items,
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (own, indices, weights) = (args.tensor(INPUT)?, args.tensor(INDICES)?, args.tensor(WEIGHTS)?);
+            let (input, indices, weights) = (args.tensor(INPUT)?, args.tensor(INDICES)?, args.tensor(WEIGHTS)?);
             let area = args.int(AREA)? as isize;
-            let s = sizes(own, indices, area)?;
-            if indices.sizes() != weights.sizes() || last(own) != s.places as isize {
-                return Err(shape_error(&[own, indices, weights]));
+            let s = sizes(input, indices, area)?;
+            if indices.sizes() != weights.sizes() || last(input) != s.places as isize {
+                return Err(shape_error(&[input, indices, weights]));
             }
-            Ok(vec![TensorSpec::new(&[own.sizes()[0], own.sizes()[1], area], own.dtype(), own)])
+            Ok(vec![TensorSpec::new(&[input.sizes()[0], input.sizes()[1], area], input.dtype(), input)])
         },
         cpu: |args, results| {
-            let (own, indices) = (args.tensor(INPUT)?, args.tensor(INDICES)?);
-            let sizes = sizes(own, indices, args.int(AREA)? as isize)?;
+            let (input, indices) = (args.tensor(INPUT)?, args.tensor(INDICES)?);
+            let sizes = sizes(input, indices, args.int(AREA)? as isize)?;
             // SAFETY: `run` upholds the kernel's contract.
-            run(own, args.tensor(WEIGHTS)?, indices, sizes, &results[0], |dtype, s, values, w, at, out| unsafe {
+            run(input, args.tensor(WEIGHTS)?, indices, sizes, &results[0], |dtype, s, values, w, at, out| unsafe {
                 spread(dtype, s, values, at, w, out)
             })
         },
         cuda: OnCuda::Own(|args, results| {
-            let (own, indices) = (args.tensor(INPUT)?, args.tensor(INDICES)?);
-            let sizes = sizes(own, indices, args.int(AREA)? as isize)?;
-            on_cuda([own, args.tensor(WEIGHTS)?], indices, sizes, &results[0], |[values, weights], indices, order| {
+            let (input, indices) = (args.tensor(INPUT)?, args.tensor(INDICES)?);
+            let sizes = sizes(input, indices, args.int(AREA)? as isize)?;
+            on_cuda([input, args.tensor(WEIGHTS)?], indices, sizes, &results[0], |[values, weights], indices, order| {
                 Mix::Spread { values, indices, weights, order }
             })
         }),
@@ -213,25 +213,25 @@ pub static MEET: Operator = Operator {
     batch_rule: BatchRule::Items,
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (own, other, indices) = (args.tensor(INPUT)?, args.tensor(OTHER)?, args.tensor(INDICES)?);
-            let s = sizes(own, indices, last(other))?;
-            if other.rank() != 3 || other.sizes()[..2] != own.sizes()[..2] || last(own) != s.places as isize {
-                return Err(shape_error(&[own, other, indices]));
+            let (input, other, indices) = (args.tensor(INPUT)?, args.tensor(OTHER)?, args.tensor(INDICES)?);
+            let s = sizes(input, indices, last(other))?;
+            if other.rank() != 3 || other.sizes()[..2] != input.sizes()[..2] || last(input) != s.places as isize {
+                return Err(shape_error(&[input, other, indices]));
             }
-            Ok(vec![TensorSpec::new(indices.sizes(), own.dtype(), own)])
+            Ok(vec![TensorSpec::new(indices.sizes(), input.dtype(), input)])
         },
         cpu: |args, results| {
-            let (own, other, indices) = (args.tensor(INPUT)?, args.tensor(OTHER)?, args.tensor(INDICES)?);
-            let sizes = sizes(own, indices, last(other))?;
+            let (input, other, indices) = (args.tensor(INPUT)?, args.tensor(OTHER)?, args.tensor(INDICES)?);
+            let sizes = sizes(input, indices, last(other))?;
             // SAFETY: `run` upholds the kernel's contract.
-            run(own, other, indices, sizes, &results[0], |dtype, s, values, x, at, out| unsafe {
+            run(input, other, indices, sizes, &results[0], |dtype, s, values, x, at, out| unsafe {
                 meet(dtype, s, values, x, at, out)
             })
         },
         cuda: OnCuda::Own(|args, results| {
-            let (own, other, indices) = (args.tensor(INPUT)?, args.tensor(OTHER)?, args.tensor(INDICES)?);
-            let sizes = sizes(own, indices, last(other))?;
-            on_cuda([own, other], indices, sizes, &results[0], |[values, planes], indices, _| Mix::Meet {
+            let (input, other, indices) = (args.tensor(INPUT)?, args.tensor(OTHER)?, args.tensor(INDICES)?);
+            let sizes = sizes(input, indices, last(other))?;
+            on_cuda([input, other], indices, sizes, &results[0], |[values, planes], indices, _| Mix::Meet {
                 values,
                 planes,
                 indices,

@@ -49,27 +49,27 @@ pub static SOFT_MARGIN_LOSS: Operator = Operator {
     autocast: Autocast::Fp32.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
-        let (own, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
+        let (input, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
         check_constant("soft_margin_loss", "target", target)?;
-        if own.dtype() == DType::Bool {
+        if input.dtype() == DType::Bool {
             return Err(Error::runtime(
                 "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.",
             ));
         }
-        if own.dtype().is_wide_unsigned() {
-            return Err(Error::unsupported("neg_cpu", own.dtype()));
+        if input.dtype().is_wide_unsigned() {
+            return Err(Error::unsupported("neg_cpu", input.dtype()));
         }
-        let sizes = broadcast(own.sizes(), target.sizes())?;
-        if sizes != *own.sizes() {
-            return Err(wrong_shape(own.sizes(), &sizes));
+        let sizes = broadcast(input.sizes(), target.sizes())?;
+        if sizes != *input.sizes() {
+            return Err(wrong_shape(input.sizes(), &sizes));
         }
         check_stays(args)?;
-        if own.dtype().is_integral() {
-            check_cast(rushlight_core::dtype::default_dtype(), own.dtype())?;
+        if input.dtype().is_integral() {
+            check_cast(rushlight_core::dtype::default_dtype(), input.dtype())?;
         }
         // As the logarithm of a sigmoid it neither overflows nor cancels.
         let each = -(expr(args, INPUT)? * expr(args, TARGET)?).call(&LOGSIGMOID, []);
-        reduction.apply(to_dtype(&each.done()?, own.dtype())?).map(Output::Tensor)
+        reduction.apply(to_dtype(&each.done()?, input.dtype())?).map(Output::Tensor)
     }),
     samples: &["t(2, 3), t(2, 3)", "t(4), t(4), reduction='none'"],
     errors: &[(
@@ -127,13 +127,13 @@ pub static HINGE_EMBEDDING_LOSS: Operator = Operator {
     autocast: Autocast::Fp32.everywhere(),
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
-        let (own, margin) = (args.tensor(INPUT)?, args.float(MARGIN)?);
+        let (input, margin) = (args.tensor(INPUT)?, args.float(MARGIN)?);
         // The distance to the margin has the input's dtype, also if that is of integers.
-        let apart = op!(crate::create::constant::FULL_LIKE, own, Scalar::Float(margin))?;
-        let own = Expr::from(own);
-        let apart = (Expr::from(apart) - own.clone()).at_least_zero();
+        let apart = op!(crate::create::constant::FULL_LIKE, input, Scalar::Float(margin))?;
+        let input = Expr::from(input);
+        let apart = (Expr::from(apart) - input.clone()).at_least_zero();
         let apart = expr(args, TARGET)?.with(&NE, 1i64).choose(apart, 0i64);
-        let together = expr(args, TARGET)?.with(&NE, -1i64).choose(own, 0i64);
+        let together = expr(args, TARGET)?.with(&NE, -1i64).choose(input, 0i64);
         reduced(apart + together, reduction)
     }),
     samples: &["t(4), t(4)", "t(2, 3), t(2, 3), 0.5, reduction='none'"],
@@ -206,11 +206,11 @@ Stirling's approximation of what does not depend on the input.
             Some(reduction) => reduction,
             None => Reduction::parse_or(args.str(REDUCTION)?, "is not a valid value for reduction")?,
         };
-        let (own, target) = (expr(args, INPUT)?, expr(args, TARGET)?);
+        let (input, target) = (expr(args, INPUT)?, expr(args, TARGET)?);
         let mut each = if args.bool(LOG_INPUT)? {
-            own.clone().exp() - target.clone() * own
+            input.clone().exp() - target.clone() * input
         } else {
-            own.clone() - target.clone() * (own + args.float(EPS)?).log()
+            input.clone() - target.clone() * (input + args.float(EPS)?).log()
         };
         if args.bool(FULL)? {
             let logs = target.clone().log();
@@ -233,7 +233,7 @@ pub static GAUSSIAN_NLL_LOSS: Operator = Operator {
     >>> torch.nn.functional.gaussian_nll_loss(torch.tensor([0.]), torch.tensor([2.]), torch.tensor([1.]))
     tensor(2.)",
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
+        let (input, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
         let variance = match args.optional_scalar(VAR) {
             Some(number) if number.f64() < 0.0 => {
                 return Err(Error::value("var has negative entry/entries")
@@ -243,7 +243,7 @@ pub static GAUSSIAN_NLL_LOSS: Operator = Operator {
                 return Err(Error::type_("'<' not supported between instances of 'complex' and 'int'"));
             }
             Some(Scalar::Float(number)) => {
-                op!(MUL, &create::full(own.sizes(), Scalar::ONE, own.dtype(), own.device())?, number)?
+                op!(MUL, &create::full(input.sizes(), Scalar::ONE, input.dtype(), input.device())?, number)?
             }
             Some(_) => {
                 return Err(Error::type_(
@@ -261,13 +261,13 @@ pub static GAUSSIAN_NLL_LOSS: Operator = Operator {
                     .hint("Variances must be non-negative; use exp() or softplus() of the prediction."));
             }
         }
-        let (sizes, given) = (own.sizes(), variance.sizes());
+        let (sizes, given) = (input.sizes(), variance.sizes());
         let variance = if sizes == given {
             variance
         } else if !sizes.is_empty() && given.as_slice() == &sizes[..sizes.len() - 1] {
             op!(crate::view::squeeze::UNSQUEEZE, &variance, -1i64)?
         } else if sizes.len() == given.len()
-            && sizes.iter().zip(given).filter(|(size, own)| size != own).map(|(_, own)| own).sum::<isize>() == 1
+            && sizes.iter().zip(given).filter(|(size, input)| size != input).map(|(_, input)| input).sum::<isize>() == 1
         {
             variance
         } else {
@@ -288,7 +288,7 @@ pub static GAUSSIAN_NLL_LOSS: Operator = Operator {
             let shifted = Expr::from(&variance) + (limited.clone() - fixed.clone());
             limited.equals(fixed).choose(&variance, shifted)
         };
-        let distance = (Expr::from(own) - Expr::from(target)).square();
+        let distance = (Expr::from(input) - Expr::from(target)).square();
         let mut each = (raised.clone().log() + distance / raised) * 0.5;
         if args.bool(FULL)? {
             each = each + std::f64::consts::TAU.ln() * 0.5;
@@ -314,7 +314,7 @@ pub static MULTILABEL_SOFT_MARGIN_LOSS: Operator = Operator {
     tensor(0.6931)",
     implementation: Implementation::CompositeImplicit(|args| {
         let deprecated = deprecated_at(args, [SIZE_AVERAGE, REDUCE])?;
-        let own = expr(args, INPUT)?;
+        let input = expr(args, INPUT)?;
         let target = match args.optional_scalar(TARGET) {
             Some(Scalar::Bool(truth)) => Expr::from(Scalar::Int(i64::from(truth))),
             Some(number) => Expr::from(number),
@@ -325,8 +325,8 @@ pub static MULTILABEL_SOFT_MARGIN_LOSS: Operator = Operator {
             return Err(Error::index("Dimension specified as -1 but tensor has no dimensions")
                 .hint("Use x.reshape(1) to add a dimension."));
         };
-        let hit = target.clone() * own.clone().call(&LOGSIGMOID, []);
-        let miss = (1.0 - target) * (-own).call(&LOGSIGMOID, []);
+        let hit = target.clone() * input.clone().call(&LOGSIGMOID, []);
+        let miss = (1.0 - target) * (-input).call(&LOGSIGMOID, []);
         let mut each = -(hit + miss);
         if let Some(weight) = args.optional_tensor(WEIGHT) {
             each = each * Expr::from(weight);
@@ -371,11 +371,11 @@ pub static MULTI_MARGIN_LOSS: Operator = Operator {
         if p != 1.0 && p != 2.0 {
             return Err(Error::value("only p == 1 and p == 2 supported"));
         }
-        let (own, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
+        let (input, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
         if let Some(weight) = args.optional_tensor(WEIGHT) {
             check_constant("multi_margin_loss", "weight", weight)?;
         }
-        let classes = match own.sizes().as_slice() {
+        let classes = match input.sizes().as_slice() {
             [] => 1,
             [classes] | [_, classes] if *classes > 0 => *classes,
             sizes => {
@@ -385,23 +385,23 @@ pub static MULTI_MARGIN_LOSS: Operator = Operator {
                 )));
             }
         };
-        let batch = if own.rank() < 2 { 1 } else { own.sizes()[0] };
+        let batch = if input.rank() < 2 { 1 } else { input.sizes()[0] };
         if target.rank() > 1 || target.numel() as isize != batch {
             return Err(Error::runtime(format!(
                 "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). Expected target size [{batch}], but got {}. Input has shape {}.",
                 Shape(target.sizes()),
-                Shape(own.sizes())
+                Shape(input.sizes())
             )));
         }
         let kernel = "multi_margin_loss_cpu_kernel";
-        if !own.dtype().is_floating() {
-            return Err(Error::unsupported(kernel, own.dtype()));
+        if !input.dtype().is_floating() {
+            return Err(Error::unsupported(kernel, input.dtype()));
         }
         // torch's kernel lacks half types, so that its later errors are not theirs.
         let in_kernel =
-            |error: Error| if own.dtype().is_half() { Error::unsupported(kernel, own.dtype()) } else { error };
-        if let Some(weight) = args.optional_tensor(WEIGHT).filter(|weight| weight.dtype() != own.dtype()) {
-            let (wanted, found) = (own.dtype().display_name(), weight.dtype().display_name());
+            |error: Error| if input.dtype().is_half() { Error::unsupported(kernel, input.dtype()) } else { error };
+        if let Some(weight) = args.optional_tensor(WEIGHT).filter(|weight| weight.dtype() != input.dtype()) {
+            let (wanted, found) = (input.dtype().display_name(), weight.dtype().display_name());
             return Err(in_kernel(Error::runtime(format!("expected scalar type {wanted} but found {found}"))));
         }
         if target.dtype() != DType::I64 {
@@ -411,7 +411,7 @@ pub static MULTI_MARGIN_LOSS: Operator = Operator {
             ))));
         }
         let shape = value::sizes_value;
-        let rows = op!(crate::view::RESHAPE, own, shape(&[batch, classes]))?;
+        let rows = op!(crate::view::RESHAPE, input, shape(&[batch, classes]))?;
         let places = op!(crate::view::RESHAPE, target, shape(&[batch, 1]))?;
         if places.device() != rushlight_core::Device::Meta {
             let inside = |place: &i64| (0..classes as i64).contains(place);
@@ -441,7 +441,7 @@ pub static MULTI_MARGIN_LOSS: Operator = Operator {
         // The target's own class is excluded.
         let others = op!(crate::index::scatter::SCATTER_VALUE, each.done()?, 1i64, &places, 0i64)?;
         let each = Expr::from(others).sum_over(1) / classes as f64;
-        let alone = own.rank() < 2 && target.rank() == 0;
+        let alone = input.rank() < 2 && target.rank() == 0;
         reduced(if alone { each.call(&crate::view::RESHAPE, [shape(&[])]) } else { each }, reduction)
     }),
     samples: &["t(3, 4), i(4, 3)", "t(3, 4), i(4, 3), 2, 0.5, pos(4), reduction='none'", "t(4), torch.tensor(1)"],

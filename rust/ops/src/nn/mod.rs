@@ -21,7 +21,6 @@ pub mod multilabel;
 pub mod nll;
 mod nll_on_cuda;
 pub mod norm;
-pub mod pairs;
 pub mod pixel_shuffle;
 pub mod pool;
 pub mod prelu;

@@ -66,8 +66,8 @@ Shapes: input and target `(N, C)` or `(C)`; each row of the target lists the tar
 fn losses(args: &Args) -> Result<Tensor> {
     use MULTILABEL_MARGIN_LOSS::*;
 
-    let (own, target) = (args.tensor(INPUT)?, args.valued(TARGET)?);
-    let classes = match own.sizes().as_slice() {
+    let (input, target) = (args.tensor(INPUT)?, args.valued(TARGET)?);
+    let classes = match input.sizes().as_slice() {
         [] => 1,
         [classes] | [_, classes] if *classes > 0 => *classes,
         sizes => {
@@ -77,21 +77,21 @@ fn losses(args: &Args) -> Result<Tensor> {
             )));
         }
     };
-    if own.sizes() != target.sizes() && !(own.rank() < 2 && target.rank() < 2 && own.numel() == target.numel()) {
+    if input.sizes() != target.sizes() && !(input.rank() < 2 && target.rank() < 2 && input.numel() == target.numel()) {
         return Err(Error::runtime(format!(
             "inconsistent target size: {} for input of size: {}",
             Shape(target.sizes()),
-            Shape(own.sizes())
+            Shape(input.sizes())
         ))
         .hint("target must have the input's shape."));
     }
-    if !matches!(own.dtype(), DType::F32 | DType::F64) {
-        return Err(Error::unsupported("multilabel_margin_loss_forward_out_frame", own.dtype()));
+    if !matches!(input.dtype(), DType::F32 | DType::F64) {
+        return Err(Error::unsupported("multilabel_margin_loss_forward_out_frame", input.dtype()));
     }
     if target.dtype() != DType::I64 {
         return Err(Error::runtime(format!("expected scalar type Long but found {}", target.dtype().display_name())));
     }
-    let batch = own.numel() as isize / classes;
+    let batch = input.numel() as isize / classes;
     let list = to_vec::<i64>(target)?;
     if list.iter().any(|&class| class < -1 || class >= classes as i64) {
         return Err(Error::runtime("argument #2 'target' is out of range"));
@@ -107,15 +107,15 @@ fn losses(args: &Args) -> Result<Tensor> {
     }
     let places = collected(list.iter().map(|&class| class.max(0)))?;
     let matrix = |numbers: &[i64]| {
-        let numbers = crate::convert::to_device(&from_slice(numbers)?, own.device())?;
+        let numbers = crate::convert::to_device(&from_slice(numbers)?, input.device())?;
         op!(crate::view::RESHAPE, &numbers, sizes_value(&[batch, classes]))
     };
-    let rows = op!(crate::view::RESHAPE, own, sizes_value(&[batch, classes]))?;
+    let rows = op!(crate::view::RESHAPE, input, sizes_value(&[batch, classes]))?;
     let right = op!(GATHER, &rows, 1i64, &matrix(&places)?)?;
     let across = |tensor: &Tensor, dim: i64| op!(UNSQUEEZE, tensor, dim).map(Expr::from);
     let apart = across(&right, 2)? - across(&rows, 1)?;
     let counts = across(&matrix(&listed)?, 2)?.above(0i64).and(across(&matrix(&wrong)?, 1)?.above(0i64));
     let each = counts.choose((1.0 - apart).call(&CLAMP_MIN, [Scalar::Int(0).into()]), 0.0);
     let sums = (each.call(&SUM_DIM, [Ints::from_slice(&[1, 2]).into()]) / classes as f64).done()?;
-    if own.rank() < 2 { op!(crate::view::RESHAPE, &sums, sizes_value(&[])) } else { Ok(sums) }
+    if input.rank() < 2 { op!(crate::view::RESHAPE, &sums, sizes_value(&[])) } else { Ok(sums) }
 }

@@ -5,7 +5,7 @@ use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::layout::Shape;
 use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Element, Error, Result, Scalar, dispatch};
-use rushlight_cpu::nn::loss::NllOperands;
+use rushlight_cpu::nn::nll::NllOperands;
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::plain;

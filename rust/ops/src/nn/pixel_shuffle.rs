@@ -10,27 +10,27 @@ use rushlight_dispatch::value::{Output, sizes_value};
 use crate::view::transpose::permuted;
 
 /// `(.., C, H, W)` with the last three sizes split, permuted, and joined again.
-fn rearranged(own: &Tensor, split: &[isize], order: &[usize], joined: &[isize]) -> Result<Tensor> {
-    let outer = own.rank() - 3;
-    let with = |inner: &[isize]| [&own.sizes()[..outer], inner].concat();
-    let apart = op!(crate::view::RESHAPE, own, sizes_value(&with(split)))?;
+fn rearranged(input: &Tensor, split: &[isize], order: &[usize], joined: &[isize]) -> Result<Tensor> {
+    let outer = input.rank() - 3;
+    let with = |inner: &[isize]| [&input.sizes()[..outer], inner].concat();
+    let apart = op!(crate::view::RESHAPE, input, sizes_value(&with(split)))?;
     let places: Vec<usize> = (0..outer).chain(order.iter().map(|place| outer + place)).collect();
     let moved = op!(crate::view::RESHAPE, &permuted(&apart, &places)?, sizes_value(&with(joined)))?;
     // A factor of one moves nothing, but the result is still a copy.
-    let moved = if moved.storage().shares_bytes(own.storage()) {
+    let moved = if moved.storage().shares_bytes(input.storage()) {
         op!(crate::convert::CLONE, &moved, "contiguous_format")?
     } else {
         moved
     };
-    crate::convert::in_format_of(&moved, own)
+    crate::convert::in_format_of(&moved, input)
 }
 
-fn check_image(name: &str, own: &Tensor) -> Result<[isize; 3]> {
-    match own.sizes()[..] {
+fn check_image(name: &str, input: &Tensor) -> Result<[isize; 3]> {
+    match input.sizes()[..] {
         [.., channels, height, width] => Ok([channels, height, width]),
         _ => Err(Error::runtime(format!(
             "{name} expects input to have at least 3 dimensions, but got input with {} dimension(s)",
-            own.rank()
+            input.rank()
         ))),
     }
 }
@@ -62,8 +62,8 @@ pub static PIXEL_SHUFFLE: Operator = Operator {
              [3, 4]]])",
     dtypes: DTypes::ALL,
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
-        let [channels, height, width] = check_image("pixel_shuffle", own)?;
+        let input = args.tensor(INPUT)?;
+        let [channels, height, width] = check_image("pixel_shuffle", input)?;
         let r = check_factor("pixel_shuffle", "upscale_factor", args.int(UPSCALE_FACTOR)?)?;
         let square = r.checked_mul(r).ok_or_else(|| {
             Error::value(format!("upscale factor is too large, (upscale_factor)^2 overflowed: upscale_factor={r}"))
@@ -75,7 +75,7 @@ pub static PIXEL_SHUFFLE: Operator = Operator {
         }
         let fewer = channels / square;
         let enlarged = [fewer, enlarged(height, r)?, enlarged(width, r)?];
-        rearranged(own, &[fewer, r, r, height, width], &[0, 3, 1, 4, 2], &enlarged).map(Output::Tensor)
+        rearranged(input, &[fewer, r, r, height, width], &[0, 3, 1, 4, 2], &enlarged).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 8, 2, 3), 2", "t(9, 2, 2), 3"],
@@ -111,8 +111,8 @@ pub static PIXEL_UNSHUFFLE: Operator = Operator {
     tensor([1, 2, 3, 4])",
     dtypes: DTypes::ALL,
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
-        let [channels, height, width] = check_image("pixel_unshuffle", own)?;
+        let input = args.tensor(INPUT)?;
+        let [channels, height, width] = check_image("pixel_unshuffle", input)?;
         let r = check_factor("pixel_unshuffle", "downscale_factor", args.int(DOWNSCALE_FACTOR)?)?;
         for (name, size, place) in [("height", height, -2), ("width", width, -1)] {
             if size % r != 0 {
@@ -123,7 +123,7 @@ pub static PIXEL_UNSHUFFLE: Operator = Operator {
         }
         let (h, w) = (height / r, width / r);
         let more = enlarged(enlarged(channels, r)?, r)?;
-        rearranged(own, &[channels, h, r, w, r], &[0, 2, 4, 1, 3], &[more, h, w]).map(Output::Tensor)
+        rearranged(input, &[channels, h, r, w, r], &[0, 2, 4, 1, 3], &[more, h, w]).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 2, 4, 6), 2", "t(1, 3, 3), 3"],
@@ -158,8 +158,8 @@ pub static CHANNEL_SHUFFLE: Operator = Operator {
     tensor([0, 2, 1, 3])",
     dtypes: DTypes::ALL,
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, groups) = (args.tensor(INPUT)?, args.int(GROUPS)?);
-        let sizes = own.sizes();
+        let (input, groups) = (args.tensor(INPUT)?, args.int(GROUPS)?);
+        let sizes = input.sizes();
         if sizes.len() <= 2 {
             return Err(Error::runtime(format!(
                 "channel_shuffle expects input with > 2 dims, but got input with sizes {}",
@@ -177,15 +177,15 @@ pub static CHANNEL_SHUFFLE: Operator = Operator {
                 "Number of channels must be divisible by groups. Got {channels} channels and {groups} groups."
             )));
         }
-        if own.numel() == 0 {
-            return op!(crate::view::narrow::ALIAS, own).map(Output::Tensor);
+        if input.numel() == 0 {
+            return op!(crate::view::narrow::ALIAS, input).map(Output::Tensor);
         }
         let rest: isize = sizes[2..].iter().product();
-        let apart = op!(crate::view::RESHAPE, own, sizes_value(&[sizes[0], groups, channels / groups, rest]))?;
+        let apart = op!(crate::view::RESHAPE, input, sizes_value(&[sizes[0], groups, channels / groups, rest]))?;
         let moved = op!(crate::view::RESHAPE, &permuted(&apart, &[0, 2, 1, 3])?, sizes_value(sizes))?;
-        let shared = moved.storage().same(own.storage());
+        let shared = moved.storage().same(input.storage());
         let moved = if shared { op!(crate::convert::CLONE, &moved, "contiguous_format")? } else { moved };
-        crate::convert::in_format_of(&moved, own).map(Output::Tensor)
+        crate::convert::in_format_of(&moved, input).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 6, 2), 3", "t(1, 4, 2, 2), 2"],

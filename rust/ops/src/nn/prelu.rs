@@ -181,9 +181,9 @@ pub static RRELU_SLOPES: Operator = Operator {
         },
         cpu: |args, results| {
             let (lower, upper) = (args.scalar(LOWER)?.f64(), args.scalar(UPPER)?.f64());
-            let own = args.tensor(INPUT)?;
-            dispatch!(own.dtype(), T in [bf16_, f32, f64] => {
-                let values = to_vec::<f64>(own)?;
+            let input = args.tensor(INPUT)?;
+            dispatch!(input.dtype(), T in [bf16_, f32, f64] => {
+                let values = to_vec::<f64>(input)?;
                 let bound = |value| <T as Float>::Wide::from_f64(value).to_f64();
                 let (lower, upper) = (bound(lower), bound(upper));
                 draw::fill::<T>(&results[0], &generator(args, GENERATOR), |stream, out| {
@@ -192,7 +192,7 @@ pub static RRELU_SLOPES: Operator = Operator {
                         *slot = T::from_f64(slope);
                     }
                 })
-            }, else => Err(not_implemented(args.op, own.dtype())))
+            }, else => Err(not_implemented(args.op, input.dtype())))
         },
         cuda: OnCuda::Own(|args, results| {
             let (from, to) = (args.scalar(LOWER)?.f64(), args.scalar(UPPER)?.f64());

@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Layout, Result};
 use rushlight_cpu::nn::taps::{Sizes, mix, spread};
-use rushlight_cuda::sampling;
+use rushlight_cuda::taps;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::op;
 use rushlight_dispatch::operands::{plain, plain_workplace, settle, workplace};
@@ -37,9 +37,9 @@ element `indices[p, k]`. An index outside of the dimension contributes zero.
     implementation: Implementation::Kernel(Kernel {
         infer: |args| infer(args, args.tensor(WEIGHTS)?.sizes().first().copied().unwrap_or(0)),
         cpu: |args, results| {
-            let own = args.tensor(INPUT)?;
+            let input = args.tensor(INPUT)?;
             // SAFETY: `run` upholds the kernel's contract.
-            run(args, own.sizes(), &results[0], |dtype, s, x, at, w, out| unsafe { mix(dtype, s, x, at, w, out) })
+            run(args, input.sizes(), &results[0], |dtype, s, x, at, w, out| unsafe { mix(dtype, s, x, at, w, out) })
         },
         cuda: OnCuda::Own(|args, results| run_on_cuda(args, args.tensor(INPUT)?.sizes(), &results[0], false)),
     }),
@@ -125,10 +125,10 @@ fn of_weights(d: &BackwardContext, values: Expr, x: Expr, indices: Expr) -> Expr
 fn infer(args: &Args, size: isize) -> Result<Vec<TensorSpec>> {
     use TAPS::*;
 
-    let (own, indices, weights) = (args.tensor(INPUT)?, args.tensor(INDICES)?, args.tensor(WEIGHTS)?);
+    let (input, indices, weights) = (args.tensor(INPUT)?, args.tensor(INDICES)?, args.tensor(WEIGHTS)?);
     let dim = args.int(DIM)?;
     let spreads = std::ptr::eq(args.op, &raw const TAPS_SPREAD);
-    let mut sizes = own.sizes().clone();
+    let mut sizes = input.sizes().clone();
     if let Some(along) = usize::try_from(dim).ok().and_then(|dim| sizes.get_mut(dim))
         && let [count, _] = indices.sizes()[..]
         && indices.dtype() == DType::I64
@@ -136,13 +136,13 @@ fn infer(args: &Args, size: isize) -> Result<Vec<TensorSpec>> {
         && (!spreads || *along == count)
     {
         *along = size;
-        return Ok(vec![TensorSpec::new(&sizes, own.dtype(), own)]);
+        return Ok(vec![TensorSpec::new(&sizes, input.dtype(), input)]);
     }
     Err(Error::runtime(format!(
         "indices of {} and weights of {} do not fit dimension {dim} of a tensor of {}",
         Shape(indices.sizes()),
         Shape(weights.sizes()),
-        Shape(own.sizes())
+        Shape(input.sizes())
     )))
 }
 
@@ -168,15 +168,16 @@ fn run(args: &Args, area: &[isize], result: &Tensor, kernel: Run) -> Result<()> 
     use TAPS::*;
 
     let (sizes, compute) = (sizes(args, area)?, result.dtype().compute());
-    let (own, weights) = (plain(args.tensor(INPUT)?, compute)?, plain(args.tensor(WEIGHTS)?, compute)?);
+    let (input, weights) = (plain(args.tensor(INPUT)?, compute)?, plain(args.tensor(WEIGHTS)?, compute)?);
     let indices = plain(args.tensor(INDICES)?, DType::I64)?;
     let target = workplace(result, compute)?;
     {
-        let pins = (own.storage().pin()?, indices.storage().pin()?, weights.storage().pin()?, target.storage().pin()?);
+        let pins =
+            (input.storage().pin()?, indices.storage().pin()?, weights.storage().pin()?, target.storage().pin()?);
         let first =
             |pin: &rushlight_core::storage::Pin, tensor: &Tensor| pin.as_ptr().wrapping_offset(tensor.first_byte());
         let at = first(&pins.1, &indices).cast_const().cast::<i64>();
-        kernel(compute, sizes, first(&pins.0, &own), at, first(&pins.2, &weights), first(&pins.3, &target))?;
+        kernel(compute, sizes, first(&pins.0, &input), at, first(&pins.2, &weights), first(&pins.3, &target))?;
     }
     settle(&target, result)
 }
@@ -188,7 +189,7 @@ fn run_on_cuda(args: &Args, area: &[isize], result: &Tensor, spreads: bool) -> R
         return Ok(());
     }
     let (sizes, dtype) = (sizes(args, area)?, result.dtype());
-    let (own, weights) = (plain(args.tensor(INPUT)?, dtype)?, plain(args.tensor(WEIGHTS)?, dtype.compute())?);
+    let (input, weights) = (plain(args.tensor(INPUT)?, dtype)?, plain(args.tensor(WEIGHTS)?, dtype.compute())?);
     let indices = plain(args.tensor(INDICES)?, DType::I64)?;
     let target = plain_workplace(result, dtype)?;
     let line =
@@ -196,9 +197,9 @@ fn run_on_cuda(args: &Args, area: &[isize], result: &Tensor, spreads: bool) -> R
     // The sums over places read the indices in their order.
     let order = if spreads { Some(places(&Tensor::view_of(&indices, line), 0, false)?) } else { None };
     let mut held = Held::on(&target)?;
-    let operands = held.addresses([&own, &indices, &weights])?;
+    let operands = held.addresses([&input, &indices, &weights])?;
     let (to, order) = (held.address(&target)?, held.optional(order.as_ref())?);
-    let sizes = sampling::LineSizes {
+    let sizes = taps::Sizes {
         inner: sizes.inner as u64,
         area: sizes.area as u64,
         places: sizes.places as u64,
@@ -206,7 +207,7 @@ fn run_on_cuda(args: &Args, area: &[isize], result: &Tensor, spreads: bool) -> R
     };
     let count = result.numel();
     // SAFETY: row-major operands of the sizes that were inferred, held for the stream; the kernels check the indices.
-    unsafe { sampling::taps(held.card, held.stream, dtype, operands, spreads.then_some(order), to, count, sizes)? };
+    unsafe { taps::taps(held.card, held.stream, dtype, operands, spreads.then_some(order), to, count, sizes)? };
     settle(&target, result)
 }
 

@@ -10,7 +10,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::alloc::{filled, list};
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar};
-use rushlight_cuda::compact::Bins;
+use rushlight_cuda::counts::Bins;
 use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{copy, create, op};
 
@@ -62,36 +62,36 @@ pub static HISTC: Operator = Operator {
 fn bincount(args: &Args) -> Result<Output> {
     use BINCOUNT::*;
 
-    let own = args.valued(INPUT)?;
+    let input = args.valued(INPUT)?;
     let minlength = args.int(MINLENGTH)?;
-    if !own.dtype().is_integral() {
-        return Err(Error::unsupported("bincount_cpu", own.dtype()));
+    if !input.dtype().is_integral() {
+        return Err(Error::unsupported("bincount_cpu", input.dtype()));
     }
     if minlength < 0 {
         return Err(Error::runtime("minlength should be >= 0"));
     }
     let only = || Error::runtime("bincount only supports 1-d non-negative integral inputs.");
-    if own.rank() == 1 && own.numel() == 0 {
-        return create::zeros(&[minlength as isize], DType::I64, own.device()).map(Output::Tensor);
+    if input.rank() == 1 && input.numel() == 0 {
+        return create::zeros(&[minlength as isize], DType::I64, input.device()).map(Output::Tensor);
     }
-    if own.rank() != 1 {
+    if input.rank() != 1 {
         return Err(only());
     }
-    if let Device::Cuda(_) = own.device() {
-        let [least, largest] = ends(own)?.map(Scalar::i64);
+    if let Device::Cuda(_) = input.device() {
+        let [least, largest] = ends(input)?.map(Scalar::i64);
         if least < 0 {
             return Err(only());
         }
-        let weights = checked_weights(args.optional_tensor(WEIGHTS), own.numel())?;
+        let weights = checked_weights(args.optional_tensor(WEIGHTS), input.numel())?;
         let wide = |weights: &Tensor| match weights.dtype() {
             DType::F32 => Ok(weights.clone()),
             _ => to_dtype(&weights.detach(), DType::F64),
         };
         let weights = weights.map(wide).transpose()?;
         let bins = largest.saturating_add(1).max(minlength) as isize;
-        return on_cuda::counted(own, weights.as_ref(), bins).map(Output::Tensor);
+        return on_cuda::counted(input, weights.as_ref(), bins).map(Output::Tensor);
     }
-    let values = to_vec::<i64>(own)?;
+    let values = to_vec::<i64>(input)?;
     let Some(&largest) = values.iter().max() else { return Err(only()) };
     if values.iter().any(|&value| value < 0) {
         return Err(only());
@@ -108,9 +108,9 @@ fn bincount(args: &Args) -> Result<Output> {
 }
 
 /// The least and the greatest element of a tensor that is not empty; NaN if one is.
-fn ends(own: &Tensor) -> Result<[Scalar; 2]> {
-    let own = own.detach();
-    Ok([item(&op!(MIN, &own)?)?, item(&op!(MAX, &own)?)?])
+fn ends(input: &Tensor) -> Result<[Scalar; 2]> {
+    let input = input.detach();
+    Ok([item(&op!(MIN, &input)?)?, item(&op!(MAX, &input)?)?])
 }
 
 fn checked_weights(weights: Option<&Tensor>, count: usize) -> Result<Option<&Tensor>> {
@@ -161,57 +161,57 @@ fn check_range(low: f64, high: f64, count: usize) -> Result<()> {
 fn histc_infer(args: &Args) -> Result<Vec<TensorSpec>> {
     use HISTC::*;
 
-    let own = args.tensor(INPUT)?;
+    let input = args.tensor(INPUT)?;
     let bins = args.int(BINS)?;
     let (low, high) = (args.scalar(MIN)?.f64(), args.scalar(MAX)?.f64());
-    if bins <= 0 && own.device() == Device::Meta {
+    if bins <= 0 && input.device() == Device::Meta {
         return Err(Error::runtime(format!("histc(): bins must be > 0, but got {bins}")));
     }
     check_bins(bins)?;
-    if !own.dtype().is_floating() {
+    if !input.dtype().is_floating() {
         // Errors about the elements' range come first, then about the edges, then about the count.
-        let counted = DTypes::INTS.has(own.dtype()) || own.dtype().is_complex();
-        let asked = low == high && own.numel() > 0;
+        let counted = DTypes::INTS.has(input.dtype()) || input.dtype().is_complex();
+        let asked = low == high && input.numel() > 0;
         if !asked {
             check_range(low, high, 0)?;
         }
-        let kernel = match own.dtype() {
+        let kernel = match input.dtype() {
             dtype if asked && !DTypes::REAL.union(DTypes::BOOL).has(dtype) => "aminmax_cpu",
             _ if !counted => "linspace_cpu",
             _ => "histogram_cpu",
         };
-        return Err(Error::unsupported(kernel, own.dtype()));
+        return Err(Error::unsupported(kernel, input.dtype()));
     }
     for arg in [MIN, MAX] {
         let limit = args.scalar(arg)?;
-        create::check_fits(limit, if limit.is_complex() { DType::F64 } else { own.dtype() })?;
+        create::check_fits(limit, if limit.is_complex() { DType::F64 } else { input.dtype() })?;
     }
     // torch makes the edges of the bins first.
-    Layout::contiguous(&[(bins as isize).saturating_add(1)]).checked_bytes(own.dtype().size())?;
-    Ok(vec![TensorSpec::new(&[bins as isize], own.dtype(), own)])
+    Layout::contiguous(&[(bins as isize).saturating_add(1)]).checked_bytes(input.dtype().size())?;
+    Ok(vec![TensorSpec::new(&[bins as isize], input.dtype(), input)])
 }
 
 fn histc(args: &Args, results: &[Tensor]) -> Result<()> {
     use HISTC::*;
 
-    let own = args.tensor(INPUT)?;
+    let input = args.tensor(INPUT)?;
     let bins = args.int(BINS)? as usize;
     let (mut low, mut high) = (args.scalar(MIN)?.f64(), args.scalar(MAX)?.f64());
-    let on_device = matches!(own.device(), Device::Cuda(_));
-    let values = if on_device { Vec::new() } else { to_vec::<f64>(own)? };
-    let count = own.numel();
+    let on_device = matches!(input.device(), Device::Cuda(_));
+    let values = if on_device { Vec::new() } else { to_vec::<f64>(input)? };
+    let count = input.numel();
     let found = low == high && count > 0;
     if found {
         // If one is NaN, the range is NaN, which is an error.
         if on_device {
-            [low, high] = ends(own)?.map(Scalar::f64);
+            [low, high] = ends(input)?.map(Scalar::f64);
         } else {
             low = values.iter().copied().reduce(|a, b| if a.is_nan() || a <= b { a } else { b }).unwrap_or(low);
             high = values.iter().copied().reduce(|a, b| if a.is_nan() || a >= b { a } else { b }).unwrap_or(high);
         }
     }
     // As in torch, each step is rounded to the elements' dtype.
-    let rounded = |value: f64| match own.dtype() {
+    let rounded = |value: f64| match input.dtype() {
         DType::F16 => f16_::from_f64(value).to_f64(),
         DType::BF16 => bf16_::from_f64(value).to_f64(),
         DType::F32 => f64::from(value as f32),
@@ -223,19 +223,19 @@ fn histc(args: &Args, results: &[Tensor]) -> Result<()> {
     check_range(low, high, if found { count } else { 0 })?;
     let (width, count) = (rounded(high - low), rounded(bins as f64));
     if on_device {
-        let counts = create::zeros(&[bins as isize], DType::I64, own.device())?;
-        on_cuda::count_bins(own, &counts, Bins { low, high, width, number: count, count: bins as u64 })?;
+        let counts = create::zeros(&[bins as isize], DType::I64, input.device())?;
+        on_cuda::count_bins(input, &counts, Bins { low, high, width, number: count, count: bins as u64 })?;
         return copy::copy(&results[0], &to_dtype(&counts, DType::F64)?);
     }
     let inside = values.into_iter().filter(|value| (low..=high).contains(value));
     let bin = |value: f64| (rounded(rounded(rounded(value - low) * count) / width) as usize).min(bins - 1);
-    if bins <= own.numel().max(TABLE) {
+    if bins <= input.numel().max(TABLE) {
         let mut counts = filled(0f64, bins)?;
         inside.for_each(|value| counts[bin(value)] += 1.0);
         return copy::copy(&results[0], &create::from_slice(&counts)?);
     }
     // A table would be longer than the list of values.
-    let mut found = list(own.numel())?;
+    let mut found = list(input.numel())?;
     found.extend(inside.map(bin));
     found.sort_unstable();
     create::fill(&results[0], Scalar::ZERO)?;

@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Result, Scalar};
-use rushlight_cuda::compact::{self, Bins};
+use rushlight_cuda::counts::{self, Bins};
 use rushlight_dispatch::operands::plain;
 use rushlight_dispatch::value::sizes_value;
 use rushlight_dispatch::{create, op};
@@ -19,7 +19,7 @@ pub fn counted(numbers: &Tensor, weights: Option<&Tensor>, bins: isize) -> Resul
         let mut held = Held::on(&counts)?;
         let operands = held.addresses([&numbers, &counts])?;
         // SAFETY: there is a count for each number, and both are held for the stream.
-        unsafe { compact::count_numbers(held.card, held.stream, operands, numbers.numel())? };
+        unsafe { counts::count_numbers(held.card, held.stream, operands, numbers.numel())? };
         drop(held);
         return Ok(counts);
     };
@@ -41,5 +41,5 @@ pub fn count_bins(values: &Tensor, counts: &Tensor, bins: Bins) -> Result<()> {
     let mut held = Held::on(&values)?;
     let operands = held.addresses([&values, counts])?;
     // SAFETY: dense operands, with a count for each bin, held for the stream.
-    unsafe { compact::count_bins(held.card, held.stream, values.dtype(), operands, values.numel(), bins) }
+    unsafe { counts::count_bins(held.card, held.stream, values.dtype(), operands, values.numel(), bins) }
 }

@@ -47,10 +47,10 @@ whole, so that the histogram's integral is one.
     dtypes: DTypes::FLOATS,
     batch_rule: BatchRule::Fallback,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
-        let own = args.valued(INPUT)?;
+        let input = args.valued(INPUT)?;
         let edges = args.tensor(BINS)?;
         let counts =
-            counted(&column(own)?, &[edges], flat(args.optional_tensor(WEIGHT))?.as_ref(), args.bool(DENSITY)?)?;
+            counted(&column(input)?, &[edges], flat(args.optional_tensor(WEIGHT))?.as_ref(), args.bool(DENSITY)?)?;
         Ok(Output::Tuple(vec![counts, copy::clone(edges)?]))
     })),
     samples: &[
@@ -356,19 +356,19 @@ fn check_edges(points: &Points, edges: &[&Tensor]) -> Result<()> {
     Ok(())
 }
 
-fn check_weight(own: &Tensor, weight: Option<&Tensor>) -> Result<()> {
+fn check_weight(input: &Tensor, weight: Option<&Tensor>) -> Result<()> {
     let Some(weight) = weight else { return Ok(()) };
-    if weight.dtype() != own.dtype() {
+    if weight.dtype() != input.dtype() {
         return Err(Error::runtime(format!(
             "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same dtype, but got input({}), and weight({})",
-            own.dtype().c_name(),
+            input.dtype().c_name(),
             weight.dtype().c_name()
         )));
     }
-    if *weight.sizes().as_slice() != own.sizes()[..own.rank() - 1] {
+    if *weight.sizes().as_slice() != input.sizes()[..input.rank() - 1] {
         return Err(Error::runtime(format!(
             "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor excluding its innermost dimension, but got input with shape {} and weight with shape {}",
-            Shape(own.sizes()),
+            Shape(input.sizes()),
             Shape(weight.sizes())
         )));
     }

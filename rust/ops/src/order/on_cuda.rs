@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Layout, Result, Scalar};
-use rushlight_cuda::compact;
 use rushlight_cuda::order;
 use rushlight_cuda::search::{self, Pick, Search};
+use rushlight_cuda::unique;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, plain_workplace, settle};
 use rushlight_dispatch::value::{Ints, sizes_value};
@@ -26,10 +26,10 @@ use crate::view::narrow::NARROW;
 use crate::view::transpose::MOVEDIM;
 
 /// The lines along a dimension as rows of a tensor without gaps.
-fn rows(own: &Tensor, dim: usize) -> Result<Tensor> {
+fn rows(input: &Tensor, dim: usize) -> Result<Tensor> {
     let order: Vec<usize> =
-        (0..own.rank()).filter(|&other| other != dim).chain((dim < own.rank()).then_some(dim)).collect();
-    plain(&Tensor::view_of(&own.detach(), own.layout().permute(&order)), own.dtype())
+        (0..input.rank()).filter(|&other| other != dim).chain((dim < input.rank()).then_some(dim)).collect();
+    plain(&Tensor::view_of(&input.detach(), input.layout().permute(&order)), input.dtype())
 }
 
 /// Rows as the lines along a dimension.
@@ -65,13 +65,13 @@ fn sorted(rows: &Tensor, descending: bool, has_values: bool) -> Result<(Tensor, 
 }
 
 /// The places that sort the lines along a dimension; equal elements keep their order, and NaN is the greatest.
-pub fn places(own: &Tensor, dim: usize, descending: bool) -> Result<Tensor> {
-    Ok(lines(&sorted(&rows(own, dim)?, descending, false)?.0, dim))
+pub fn places(input: &Tensor, dim: usize, descending: bool) -> Result<Tensor> {
+    Ok(lines(&sorted(&rows(input, dim)?, descending, false)?.0, dim))
 }
 
 /// Writes the sorted lines and their places.
-pub fn sort(own: &Tensor, dim: usize, descending: bool, results: &[Tensor]) -> Result<()> {
-    let (places, values) = sorted(&rows(own, dim)?, descending, true)?;
+pub fn sort(input: &Tensor, dim: usize, descending: bool, results: &[Tensor]) -> Result<()> {
+    let (places, values) = sorted(&rows(input, dim)?, descending, true)?;
     results
         .iter()
         .zip(values.iter().chain([&places]))
@@ -79,20 +79,20 @@ pub fn sort(own: &Tensor, dim: usize, descending: bool, results: &[Tensor]) -> R
 }
 
 /// The elements at places of their lines.
-pub fn taken(own: &Tensor, dim: usize, places: &Tensor) -> Result<Tensor> {
-    let values = create::empty(places.sizes(), own.dtype(), own.device())?;
+pub fn taken(input: &Tensor, dim: usize, places: &Tensor) -> Result<Tensor> {
+    let values = create::empty(places.sizes(), input.dtype(), input.device())?;
     if values.numel() == 0 {
         return Ok(values);
     }
-    let mut source = Layout { sizes: places.sizes().clone(), ..own.layout().clone() };
-    let scale = source.strides.get_mut(dim).map_or(0, std::mem::take) * own.dtype().size() as isize;
-    indexed::read((&values, values.layout()), (own, &source), (places, places.layout()), scale)?;
+    let mut source = Layout { sizes: places.sizes().clone(), ..input.layout().clone() };
+    let scale = source.strides.get_mut(dim).map_or(0, std::mem::take) * input.dtype().size() as isize;
+    indexed::read((&values, values.layout()), (input, &source), (places, places.layout()), scale)?;
     Ok(values)
 }
 
 /// Writes elements and their places, in the order of both.
-pub fn write(own: &Tensor, dim: usize, places: &Tensor, results: &[Tensor]) -> Result<()> {
-    let values = taken(own, dim, places)?;
+pub fn write(input: &Tensor, dim: usize, places: &Tensor, results: &[Tensor]) -> Result<()> {
+    let values = taken(input, dim, places)?;
     for (result, found) in results.iter().zip([&values, places]) {
         copy::copy(result, &op!(RESHAPE, found, sizes_value(result.sizes()))?)?;
     }
@@ -100,18 +100,18 @@ pub fn write(own: &Tensor, dim: usize, places: &Tensor, results: &[Tensor]) -> R
 }
 
 /// Writes an element of each line along a dimension, and its place.
-pub fn write_one(own: &Tensor, dim: usize, what: Pick, results: &[Tensor]) -> Result<()> {
-    if own.numel() == 0 {
+pub fn write_one(input: &Tensor, dim: usize, what: Pick, results: &[Tensor]) -> Result<()> {
+    if input.numel() == 0 {
         return Ok(());
     }
-    let (shape, source) = (shape(own, dim), plain(&own.detach(), own.dtype())?);
-    let mut sizes = own.sizes().clone();
+    let (shape, source) = (shape(input, dim), plain(&input.detach(), input.dtype())?);
+    let mut sizes = input.sizes().clone();
     if let Some(size) = sizes.get_mut(dim) {
         *size = 1;
     }
     let (rows, found) =
-        (sorted(&rows(&source, dim)?, false, false)?.0, create::empty(&sizes, DType::I64, own.device())?);
-    let mut held = Held::on(own)?;
+        (sorted(&rows(&source, dim)?, false, false)?.0, create::empty(&sizes, DType::I64, input.device())?);
+    let mut held = Held::on(input)?;
     let operands = held.addresses([&source, &rows, &found])?;
     // SAFETY: elements, places and the result are row-major and of this shape, and held for the stream.
     unsafe { search::pick(held.card, held.stream, source.dtype(), operands, shape, what)? };
@@ -147,23 +147,23 @@ pub fn positions(sorted: &Tensor, values: &Tensor, to: &Tensor, what: Search) ->
 
 /// The different elements in order, or with `sorted` false the first one of each run of equal elements; the index of each element
 /// among them and how often they occur. The last two are empty unless requested. NaN equals nothing.
-pub fn distinct(own: &Tensor, sorted: bool, inverse: bool, counts: bool) -> Result<Vec<Tensor>> {
-    let count = own.numel();
-    let line = op!(RESHAPE, &own.detach(), sizes_value(&[count as isize]))?;
+pub fn distinct(input: &Tensor, sorted: bool, inverse: bool, counts: bool) -> Result<Vec<Tensor>> {
+    let count = input.numel();
+    let line = op!(RESHAPE, &input.detach(), sizes_value(&[count as isize]))?;
     let order = if sorted { Some(places(&line, 0, false)?) } else { None };
     let elements = match &order {
         Some(order) => taken(&line, 0, order)?,
         None => plain(&line, line.dtype())?,
     };
-    let starts = create::empty(&[count as isize], DType::Bool, own.device())?;
+    let starts = create::empty(&[count as isize], DType::Bool, input.device())?;
     if count > 0 {
         let mut held = Held::on(&elements)?;
         let operands = held.addresses([&elements, &starts])?;
         // SAFETY: dense operands of as many elements, held for the stream.
-        unsafe { compact::mark_runs(held.card, held.stream, elements.dtype(), operands, count)? };
+        unsafe { unique::mark_runs(held.card, held.stream, elements.dtype(), operands, count)? };
     }
     let firsts = nonzero::positions(&starts)?;
-    let empty = || create::empty(&[0], DType::I64, own.device());
+    let empty = || create::empty(&[0], DType::I64, input.device());
     let indices = if inverse {
         let runs = numbers_of_runs(&starts)?;
         let indices = match &order {
@@ -171,7 +171,7 @@ pub fn distinct(own: &Tensor, sorted: bool, inverse: bool, counts: bool) -> Resu
             Some(order) => taken(&runs, 0, &places(order, 0, false)?)?,
             None => runs,
         };
-        op!(RESHAPE, indices, sizes_value(own.sizes()))?
+        op!(RESHAPE, indices, sizes_value(input.sizes()))?
     } else {
         empty()?
     };
@@ -181,14 +181,14 @@ pub fn distinct(own: &Tensor, sorted: bool, inverse: bool, counts: bool) -> Resu
 
 /// The slices along a dimension without those that equal the previous one, the index of each slice among them, and the lengths of
 /// runs. NaN equals nothing.
-pub fn distinct_slices(own: &Tensor, dim: usize) -> Result<Vec<Tensor>> {
-    let own = own.detach();
-    let count = own.sizes()[dim];
-    let moved = op!(MOVEDIM, &own, Ints::from_slice(&[dim as i64]), Ints::from_slice(&[0]))?;
-    let width = own.numel() as isize / count.max(1);
+pub fn distinct_slices(input: &Tensor, dim: usize) -> Result<Vec<Tensor>> {
+    let input = input.detach();
+    let count = input.sizes()[dim];
+    let moved = op!(MOVEDIM, &input, Ints::from_slice(&[dim as i64]), Ints::from_slice(&[0]))?;
+    let width = input.numel() as isize / count.max(1);
     let slices = op!(RESHAPE, &moved, sizes_value(&[count, width]))?;
     let part = |first: i64| op!(NARROW, &slices, 0i64, first, (count as i64 - 1).max(0));
-    let first = create::full(&[count.min(1)], Scalar::Bool(true), DType::Bool, own.device())?;
+    let first = create::full(&[count.min(1)], Scalar::Bool(true), DType::Bool, input.device())?;
     let starts =
         if count > 1 { op!(CAT, vec![first, op!(ANY_DIM, op!(NE, part(1)?, part(0)?)?, 1i64)?], 0i64)? } else { first };
     let firsts = nonzero::positions(&starts)?;

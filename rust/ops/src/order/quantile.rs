@@ -54,13 +54,13 @@ macro_rules! quantiles {
             out: Out::new(Accepts::Same, &["quantile() out tensor must be same dtype as the input tensor"]),
             dtypes: DTypes::of(&[DType::F32, DType::F64]),
             implementation: Implementation::CompositeImplicit(|args| {
-                let own = args.tensor(INPUT)?;
+                let input = args.tensor(INPUT)?;
                 let fraction = args.float(Q)?;
                 if !(0.0..=1.0).contains(&fraction) {
                     return Err(Error::runtime(format!("quantile() q must be in the range [0, 1] but got {}", c_text(fraction))));
                 }
-                let dtype = if own.dtype().is_floating() { own.dtype() } else { DType::F32 };
-                quantile(args, &create::scalar_of(Scalar::Float(fraction), dtype, own.device())?, $nan)
+                let dtype = if input.dtype().is_floating() { input.dtype() } else { DType::F32 };
+                quantile(args, &create::scalar_of(Scalar::Float(fraction), dtype, input.device())?, $nan)
             }),
             derivative: Derivative::CompositeImplicit,
             samples: &["t(5), 0.5", "t(2, 3), 0.3, 1, True"],
@@ -78,17 +78,17 @@ quantiles! {
 
 const INTERPOLATIONS: [&str; 5] = ["linear", "lower", "higher", "midpoint", "nearest"];
 
-fn check(own: &Tensor, q: &Tensor, interpolation: &str) -> Result<()> {
-    if own.numel() == 0 {
+fn check(input: &Tensor, q: &Tensor, interpolation: &str) -> Result<()> {
+    if input.numel() == 0 {
         return Err(Error::runtime("quantile() input tensor must be non-empty"));
     }
-    if !matches!(own.dtype(), DType::F32 | DType::F64) {
+    if !matches!(input.dtype(), DType::F32 | DType::F64) {
         return Err(Error::runtime("quantile() input tensor must be either float or double dtype"));
     }
     if q.rank() > 1 {
         return Err(Error::runtime("quantile() q must be a scalar or 1D tensor"));
     }
-    if q.dtype() != own.dtype() {
+    if q.dtype() != input.dtype() {
         return Err(Error::runtime("quantile() q tensor must be same dtype as the input tensor"));
     }
     if !INTERPOLATIONS.contains(&interpolation) {
@@ -108,22 +108,22 @@ fn check(own: &Tensor, q: &Tensor, interpolation: &str) -> Result<()> {
 fn lines(args: &Args) -> Result<(Tensor, Vec<isize>)> {
     use QUANTILE::*;
 
-    let (own, keepdim) = (args.tensor(INPUT)?, args.bool(KEEPDIM)?);
-    let flat = || op!(RESHAPE, own, Ints::from_slice(&[-1]));
+    let (input, keepdim) = (args.tensor(INPUT)?, args.bool(KEEPDIM)?);
+    let flat = || op!(RESHAPE, input, Ints::from_slice(&[-1]));
     if args.optional_int(DIM).is_none() {
-        return Ok((flat()?, vec![1; if keepdim { own.rank() } else { 0 }]));
+        return Ok((flat()?, vec![1; if keepdim { input.rank() } else { 0 }]));
     }
     let dim = crate::reduce::one_dim(args, DIM)?;
-    if own.rank() == 0 {
+    if input.rank() == 0 {
         return Ok((flat()?, Vec::new()));
     }
-    let mut kept = own.sizes().to_vec();
+    let mut kept = input.sizes().to_vec();
     if keepdim {
         kept[dim] = 1;
     } else {
         kept.remove(dim);
     }
-    Ok((op!(MOVEDIM, own, Ints::from_slice(&[dim as i64]), Ints::from_slice(&[-1]))?, kept))
+    Ok((op!(MOVEDIM, input, Ints::from_slice(&[dim as i64]), Ints::from_slice(&[-1]))?, kept))
 }
 
 /// The positions among each sorted line's elements, which may be fractional. NaN sorts last; unless it is skipped, it

@@ -133,8 +133,8 @@ pub static MSORT: Operator = Operator {
     out: Out::EXACT,
     dtypes: SORTABLE,
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
-        let sorted = SORT.call([own.into(), 0i64.into(), false.into()])?.into_tensors();
+        let input = args.tensor(INPUT)?;
+        let sorted = SORT.call([input.into(), 0i64.into(), false.into()])?.into_tensors();
         Ok(sorted.into_iter().next().map_or(Output::Nothing, Output::Tensor))
     }),
     derivative: Derivative::CompositeImplicit,
@@ -143,45 +143,45 @@ pub static MSORT: Operator = Operator {
     ..Operator::BASE
 };
 
-fn places(own: &Tensor, dim: i64, descending: bool) -> Result<Output> {
+fn places(input: &Tensor, dim: i64, descending: bool) -> Result<Output> {
     let _off = GradMode::new(false);
-    let sorted = SORT.call([own.into(), dim.into(), descending.into()])?.into_tensors();
+    let sorted = SORT.call([input.into(), dim.into(), descending.into()])?.into_tensors();
     Ok(sorted.into_iter().nth(1).map_or(Output::Nothing, Output::Tensor))
 }
 
 /// Returns an error for complex numbers, and for other dtypes without an order.
 pub fn check_order(args: &Args, sentence: &str) -> Result<()> {
-    let own = args.tensor(SORT::INPUT)?;
-    if own.dtype().is_complex() {
+    let input = args.tensor(SORT::INPUT)?;
+    if input.dtype().is_complex() {
         return Err(Error::runtime(sentence));
     }
-    if !args.op.dtypes.has(own.dtype()) {
-        return Err(not_implemented(args.op, own.dtype()));
+    if !args.op.dtypes.has(input.dtype()) {
+        return Err(not_implemented(args.op, input.dtype()));
     }
     Ok(())
 }
 
 fn infer(args: &Args, dim: Arg) -> Result<Vec<TensorSpec>> {
-    let own = args.tensor(SORT::INPUT)?;
+    let input = args.tensor(SORT::INPUT)?;
     one_dim(args, dim)?;
     check_order(args, " Sort does not support complex dtypes on CPU")?;
-    let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
-    let spec = |dtype| TensorSpec { layout: layout.clone(), dtype, device: own.device() };
-    Ok(vec![spec(own.dtype()), spec(DType::I64)])
+    let layout = Layout { sizes: input.sizes().clone(), strides: input.layout().preserved_strides(), offset: 0 };
+    let spec = |dtype| TensorSpec { layout: layout.clone(), dtype, device: input.device() };
+    Ok(vec![spec(input.dtype()), spec(DType::I64)])
 }
 
-fn sort(own: &Tensor, dim: usize, descending: bool, results: &[Tensor]) -> Result<()> {
-    let take = own.sizes().get(dim).copied().unwrap_or(1) as usize;
-    if let Device::Cuda(_) = own.device() {
-        return on_cuda::sort(own, dim, descending, results);
+fn sort(input: &Tensor, dim: usize, descending: bool, results: &[Tensor]) -> Result<()> {
+    let take = input.sizes().get(dim).copied().unwrap_or(1) as usize;
+    if let Device::Cuda(_) = input.device() {
+        return on_cuda::sort(input, dim, descending, results);
     }
     if results[0].layout().is_contiguous() {
-        return write_lines(own, dim, descending, results, take, SORTED);
+        return write_lines(input, dim, descending, results, take, SORTED);
     }
     let apart = [&results[0], &results[1]].map(|result| allocate(&TensorSpec::like(result)));
     let [values, places] = apart;
     let apart = [values?, places?];
-    write_lines(own, dim, descending, &apart, take, SORTED)?;
+    write_lines(input, dim, descending, &apart, take, SORTED)?;
     results.iter().zip(&apart).try_for_each(|(result, apart)| copy::copy(result, apart))
 }
 
@@ -206,19 +206,19 @@ impl Arrange for Sorted {
 
 /// Arranges each line of `own` and writes the first `take` elements, and their indices, as lines of the results.
 pub fn write_lines(
-    own: &Tensor,
+    input: &Tensor,
     dim: usize,
     descending: bool,
     results: &[Tensor],
     take: usize,
     how: impl Arrange,
 ) -> Result<()> {
-    let shape = lines(own, dim);
-    let source = plain(own, own.dtype())?;
+    let shape = lines(input, dim);
+    let source = plain(input, input.dtype())?;
     let (from, values, places) = (source.storage().pin()?, results[0].storage().pin()?, results[1].storage().pin()?);
     let offset = source.layout().offset;
     let places = Address(places.as_ptr().cast::<i64>());
-    dispatch!(own.dtype(), T in [u8, i8, i16, i32, i64, u16, u32, u64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
+    dispatch!(input.dtype(), T in [u8, i8, i16, i32, i64, u16, u32, u64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
         let values = Address(values.as_ptr().cast::<T>());
         // SAFETY: the operand is contiguous; results are new and row-major, with `take` elements along the dimension.
         unsafe {
@@ -231,7 +231,7 @@ pub fn write_lines(
                 }
             })
         }
-    }, else => Err(Error::unsupported("sort", own.dtype())))
+    }, else => Err(Error::unsupported("sort", input.dtype())))
 }
 
 /// The first element of a line in a result that has `take` elements along the dimension.

@@ -54,32 +54,32 @@ pub static TOPK: Operator = Operator {
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let own = args.tensor(INPUT)?;
+            let input = args.tensor(INPUT)?;
             let dim = one_dim(args, DIM)?;
-            let (k, size) = (args.int(K)? as isize, own.sizes().get(dim).copied().unwrap_or(1));
+            let (k, size) = (args.int(K)? as isize, input.sizes().get(dim).copied().unwrap_or(1));
             if k < 0 || k > size {
                 return Err(Error::runtime("selected index k out of range"));
             }
-            if own.dtype() == DType::Bool {
+            if input.dtype() == DType::Bool {
                 return Err(Error::runtime("topk does not support bool dtypes on CPU"));
             }
             check_order(args, " topk does not support complex dtypes on CPU")?;
-            let mut sizes = own.sizes().clone();
+            let mut sizes = input.sizes().clone();
             if let Some(slot) = sizes.get_mut(dim) {
                 *slot = k;
             }
-            Ok(vec![TensorSpec::new(&sizes, own.dtype(), own), TensorSpec::new(&sizes, DType::I64, own)])
+            Ok(vec![TensorSpec::new(&sizes, input.dtype(), input), TensorSpec::new(&sizes, DType::I64, input)])
         },
         |args, results| {
             // A 0-d tensor returns its only element for every `k`.
-            let own = args.tensor(INPUT)?;
-            let k = if own.rank() == 0 { 1 } else { args.int(K)? as usize };
+            let input = args.tensor(INPUT)?;
+            let k = if input.rank() == 0 { 1 } else { args.int(K)? as usize };
             let dim = one_dim(args, DIM)?;
-            if let Device::Cuda(_) = own.device() {
-                let places = on_cuda::places(own, dim, args.bool(LARGEST)?)?;
-                return on_cuda::write(own, dim, &on_cuda::part(&places, dim, 0, k), results);
+            if let Device::Cuda(_) = input.device() {
+                let places = on_cuda::places(input, dim, args.bool(LARGEST)?)?;
+                return on_cuda::write(input, dim, &on_cuda::part(&places, dim, 0, k), results);
             }
-            write_lines(own, dim, args.bool(LARGEST)?, results, k, First(k))
+            write_lines(input, dim, args.bool(LARGEST)?, results, k, First(k))
         },
     )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::result(1), |d| {
@@ -108,9 +108,9 @@ pub static KTHVALUE: Operator = Operator {
         infer: |args| infer_one(args, DIM, KEEPDIM),
         cpu: |args, results| write_one(args, DIM, results, Kth(args.int(K)? as usize - 1)),
         cuda: OnCuda::Own(|args, results| {
-            let (own, dim) = (args.tensor(INPUT)?, one_dim(args, DIM)?);
-            let places = on_cuda::places(own, dim, false)?;
-            on_cuda::write(own, dim, &on_cuda::part(&places, dim, args.int(K)? as usize - 1, 1), results)
+            let (input, dim) = (args.tensor(INPUT)?, one_dim(args, DIM)?);
+            let places = on_cuda::places(input, dim, false)?;
+            on_cuda::write(input, dim, &on_cuda::part(&places, dim, args.int(K)? as usize - 1, 1), results)
         }),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::result(1), |d| {
@@ -327,14 +327,14 @@ impl Arrange for Frequent {
 
 /// Values and indices of one element along a dimension.
 fn infer_one(args: &Args, dim: Arg, keepdim: Arg) -> Result<Vec<TensorSpec>> {
-    let (own, dim) = (args.tensor(KTHVALUE::INPUT)?, one_dim(args, dim)?);
-    let mut sizes = own.sizes().clone();
+    let (input, dim) = (args.tensor(KTHVALUE::INPUT)?, one_dim(args, dim)?);
+    let mut sizes = input.sizes().clone();
     match sizes.get_mut(dim) {
         Some(0) => {
             // torch uses one name for both medians here.
             let name = if args.op.name == NANMEDIAN_DIM.name { "median" } else { args.op.python_name() };
             return Err(Error::index(format!("{name}(): Expected reduction dim {dim} to have non-zero size."))
-                .shapes([own.sizes().as_slice()])
+                .shapes([input.sizes().as_slice()])
                 .axis(dim));
         }
         Some(size) if args.bool(keepdim)? => *size = 1,
@@ -342,13 +342,13 @@ fn infer_one(args: &Args, dim: Arg, keepdim: Arg) -> Result<Vec<TensorSpec>> {
         None => {}
     }
     if args.op.name == KTHVALUE.name {
-        let (k, size) = (args.int(KTHVALUE::K)? as isize, own.sizes().get(dim).copied().unwrap_or(1));
+        let (k, size) = (args.int(KTHVALUE::K)? as isize, input.sizes().get(dim).copied().unwrap_or(1));
         if k < 1 || k > size {
             return Err(Error::runtime(format!("kthvalue(): selected number k out of range for dimension {dim}")));
         }
     }
     check_supported(args)?;
-    Ok(vec![TensorSpec::new(&sizes, own.dtype(), own), TensorSpec::new(&sizes, DType::I64, own)])
+    Ok(vec![TensorSpec::new(&sizes, input.dtype(), input), TensorSpec::new(&sizes, DType::I64, input)])
 }
 
 fn check_supported(args: &Args) -> Result<()> {
@@ -378,16 +378,16 @@ fn infer_all(args: &Args) -> Result<Vec<TensorSpec>> {
 
 /// The median of all elements, which `write` finds in a line; NaN for an empty tensor.
 fn write_all(args: &Args, results: &[Tensor], write: impl FnOnce(&Tensor, &[Tensor]) -> Result<()>) -> Result<()> {
-    let own = args.tensor(MEDIAN::INPUT)?;
-    if own.numel() == 0 {
+    let input = args.tensor(MEDIAN::INPUT)?;
+    if input.numel() == 0 {
         return create::fill(&results[0], rushlight_core::Scalar::Float(f64::NAN));
     }
-    let flat = crate::convert::contiguous(&own.detach())?;
+    let flat = crate::convert::contiguous(&input.detach())?;
     let layout = rushlight_core::Layout {
         offset: flat.layout().offset,
-        ..rushlight_core::Layout::contiguous(&[own.numel() as isize])
+        ..rushlight_core::Layout::contiguous(&[input.numel() as isize])
     };
     let line = Tensor::view_of(&flat, layout);
-    let place = create::empty(&[], DType::I64, own.device())?;
+    let place = create::empty(&[], DType::I64, input.device())?;
     write(&line, &[results[0].clone(), place])
 }

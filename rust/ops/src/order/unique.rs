@@ -28,14 +28,14 @@ pub static UNIQUE: Operator = Operator {
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
-        let own = args.valued(INPUT)?;
-        if !args.op.dtypes.has(own.dtype()) {
-            return Err(Error::unsupported("unique", own.dtype()));
+        let input = args.valued(INPUT)?;
+        if !args.op.dtypes.has(input.dtype()) {
+            return Err(Error::unsupported("unique", input.dtype()));
         }
         let (inverse, counts) = (args.bool(RETURN_INVERSE)?, args.bool(RETURN_COUNTS)?);
-        match own.device() {
-            Device::Cuda(_) => on_cuda::distinct(own, true, inverse, counts).map(Output::Tuple),
-            _ => distinct(own, true, inverse, counts),
+        match input.device() {
+            Device::Cuda(_) => on_cuda::distinct(input, true, inverse, counts).map(Output::Tuple),
+            _ => distinct(input, true, inverse, counts),
         }
     })),
     derivative: Derivative::NotImplemented("_unique2"),
@@ -57,17 +57,17 @@ pub static UNIQUE_CONSECUTIVE: Operator = Operator {
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
-        let own = args.valued(INPUT)?;
-        if !args.op.dtypes.has(own.dtype()) {
-            return Err(Error::unsupported(if args.has(DIM) { "unique_dim" } else { "unique" }, own.dtype()));
+        let input = args.valued(INPUT)?;
+        if !args.op.dtypes.has(input.dtype()) {
+            return Err(Error::unsupported(if args.has(DIM) { "unique_dim" } else { "unique" }, input.dtype()));
         }
         let (inverse, counts) = (args.bool(RETURN_INVERSE)?, args.bool(RETURN_COUNTS)?);
         let dim = if args.has(DIM) { Some(slices(args, DIM)?) } else { None };
-        match (own.device(), dim) {
-            (Device::Cuda(_), Some(dim)) => on_cuda::distinct_slices(own, dim).map(Output::Tuple),
-            (Device::Cuda(_), None) => on_cuda::distinct(own, false, inverse, counts).map(Output::Tuple),
-            (_, Some(dim)) => distinct_slices(own, dim, false),
-            (_, None) => distinct(own, false, inverse, counts),
+        match (input.device(), dim) {
+            (Device::Cuda(_), Some(dim)) => on_cuda::distinct_slices(input, dim).map(Output::Tuple),
+            (Device::Cuda(_), None) => on_cuda::distinct(input, false, inverse, counts).map(Output::Tuple),
+            (_, Some(dim)) => distinct_slices(input, dim, false),
+            (_, None) => distinct(input, false, inverse, counts),
         }
     })),
     derivative: Derivative::NotImplemented("unique_consecutive"),
@@ -90,13 +90,13 @@ pub static UNIQUE_DIM: Operator = Operator {
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
-        let own = args.valued(INPUT)?;
-        if !args.op.dtypes.has(own.dtype()) {
-            return Err(Error::unsupported("unique_dim", own.dtype()));
+        let input = args.valued(INPUT)?;
+        if !args.op.dtypes.has(input.dtype()) {
+            return Err(Error::unsupported("unique_dim", input.dtype()));
         }
         // The error has the name of the public Python function.
         let dim = slices(args, DIM).map_err(|error| error.operator("unique"))?;
-        distinct_slices(own, dim, true)
+        distinct_slices(input, dim, true)
     })),
     derivative: Derivative::NotImplemented("unique_dim"),
     samples: &["i(2, 5, 2), 0", "i(2, 2, 5), 1"],
@@ -105,14 +105,14 @@ pub static UNIQUE_DIM: Operator = Operator {
 
 /// The dimension along which the first argument has slices to compare, or torch's error if it has none.
 fn slices(args: &Args, arg: Arg) -> Result<usize> {
-    let own = args.tensor(Arg::FIRST)?;
-    if own.rank() == 0 {
+    let input = args.tensor(Arg::FIRST)?;
+    if input.rank() == 0 {
         return Err(Error::index(format!("Dimension specified as {} but tensor has no dimensions", args.int(arg)?))
             .hint("Without dim= the only element is the answer."));
     }
     let dim = one_dim(args, arg)?;
-    let zeros = own.sizes().iter().filter(|size| **size == 0).count();
-    let refused = match own.sizes().get(dim) {
+    let zeros = input.sizes().iter().filter(|size| **size == 0).count();
+    let refused = match input.sizes().get(dim) {
         Some(0) if zeros > 1 => "Number of zero sized dimensions is more than one, so unique cannot be applied ",
         Some(1..) if zeros > 0 => "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied",
         _ => "",
@@ -124,8 +124,8 @@ fn slices(args: &Args, arg: Arg) -> Result<usize> {
 }
 
 /// Runs of equal slices, in lexicographic order, or in their order.
-fn distinct_slices(own: &Tensor, dim: usize, sorted: bool) -> Result<Output> {
-    let line = own.detach();
+fn distinct_slices(input: &Tensor, dim: usize, sorted: bool) -> Result<Output> {
+    let line = input.detach();
     let first = op!(MOVEDIM, &line, Ints::from_slice(&[dim as i64]), Ints::from_slice(&[0]))?;
     let flat = crate::convert::contiguous(&first)?;
     let n = line.sizes()[dim] as usize;
@@ -139,16 +139,16 @@ fn distinct_slices(own: &Tensor, dim: usize, sorted: bool) -> Result<Output> {
 }
 
 /// Runs of equal elements, after sorting or in their order; NaN equals nothing.
-fn distinct(own: &Tensor, sorted: bool, inverse: bool, counts: bool) -> Result<Output> {
-    let flat = crate::convert::contiguous(&own.detach())?;
+fn distinct(input: &Tensor, sorted: bool, inverse: bool, counts: bool) -> Result<Output> {
+    let flat = crate::convert::contiguous(&input.detach())?;
     let found = runs(&flat, Search::Elements { sorted, inverse })?;
     let index = create::from_slice(&found.firsts)?;
     let line = crate::view::RESHAPE.tensor([(&flat).into(), value::sizes_value(&[-1])])?;
     let values = op!(crate::index::index_select::INDEX_SELECT, &line, 0i64, &index)?;
-    let empty = || create::empty(&[0], DType::I64, own.device());
+    let empty = || create::empty(&[0], DType::I64, input.device());
     let places = if inverse {
         let flat = create::from_slice(&found.runs)?;
-        crate::view::RESHAPE.tensor([(&flat).into(), value::sizes_value(own.sizes())])?
+        crate::view::RESHAPE.tensor([(&flat).into(), value::sizes_value(input.sizes())])?
     } else {
         empty()?
     };

@@ -556,9 +556,9 @@ pub static THRESHOLD: Operator = Operator {
     dtypes: DTypes::REAL,
     tags: Tags::IDEMPOTENT,
     check: Some(|args| {
-        let own = args.tensor(INPUT)?.dtype();
-        create::check_fits(args.scalar(THRESHOLD)?, own.compute())?;
-        create::check_fits(args.scalar(VALUE)?, own)
+        let dtype = args.tensor(INPUT)?.dtype();
+        create::check_fits(args.scalar(THRESHOLD)?, dtype.compute())?;
+        create::check_fits(args.scalar(VALUE)?, dtype)
     }),
     implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x; threshold, value| if x <= threshold { value } else { x });
@@ -606,19 +606,20 @@ pub static GLU: Operator = Operator {
     >>> torch.nn.functional.glu(torch.tensor([2., 0.]))
     tensor([1.])",
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
-        if own.rank() == 0 {
+        let input = args.tensor(INPUT)?;
+        if input.rank() == 0 {
             return Err(Error::runtime("glu does not support scalars because halving size must be even"));
         }
-        let dim = rushlight_core::layout::wrap_dim(args.int(DIM)?, own.rank())?;
-        let size = own.sizes()[dim];
+        let dim = rushlight_core::layout::wrap_dim(args.int(DIM)?, input.rank())?;
+        let size = input.sizes()[dim];
         if size % 2 != 0 {
             return Err(Error::runtime(format!("Halving dimension must be even, but dimension {dim} is size {size}")));
         }
-        if !own.dtype().is_floating() {
-            return Err(Error::unsupported("glu_cpu", own.dtype()));
+        if !input.dtype().is_floating() {
+            return Err(Error::unsupported("glu_cpu", input.dtype()));
         }
-        let half = |start: isize| crate::view::strided::as_strided(own, &own.layout().slice(dim, start, size / 2, 1));
+        let half =
+            |start: isize| crate::view::strided::as_strided(input, &input.layout().slice(dim, start, size / 2, 1));
         (Expr::new(half(0)) * Expr::new(half(size / 2)).sigmoid()).done().map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,

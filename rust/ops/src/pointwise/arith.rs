@@ -270,11 +270,11 @@ pub static POSITIVE: Operator = Operator {
     tensor([ 1, -2])",
     dtypes: DTypes::NUMBERS.union(DTypes::COMPLEX32).union(DTypes::FLOAT8),
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
-        if own.dtype() == DType::Bool {
+        let input = args.tensor(INPUT)?;
+        if input.dtype() == DType::Bool {
             return Err(Error::runtime("The `+` operator, on a bool tensor is not supported."));
         }
-        Ok(Output::Tensor(own.clone()))
+        Ok(Output::Tensor(input.clone()))
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t()"],

@@ -268,12 +268,12 @@ pub static ISCLOSE: Operator = Operator {
 fn isclose(args: &Args) -> Result<Output> {
     use ISCLOSE::*;
 
-    let (own, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
+    let (input, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
     let (rtol, atol) = (args.float(RTOL)?, args.float(ATOL)?);
-    if own.dtype() != other.dtype() {
+    if input.dtype() != other.dtype() {
         return Err(Error::runtime(format!(
             "{} did not match {}",
-            own.dtype().display_name(),
+            input.dtype().display_name(),
             other.dtype().display_name()
         )));
     }
@@ -284,16 +284,16 @@ fn isclose(args: &Args) -> Result<Output> {
         return Err(Error::runtime(format!("atol must be greater than or equal to zero, but got {}", c_text(atol))));
     }
     let _off = GradMode::new(false);
-    let (x, y) = (Expr::from(own), Expr::from(other));
+    let (x, y) = (Expr::from(input), Expr::from(other));
     let mut close = x.clone().equals(y.clone());
-    if own.dtype().is_differentiable() && args.bool(EQUAL_NAN)? {
+    if input.dtype().is_differentiable() && args.bool(EQUAL_NAN)? {
         let nan = |expr: Expr| expr.call(&ISNAN, []);
         close = close.or(nan(x.clone()).and(nan(y.clone())));
     }
     if rtol == 0.0 && atol == 0.0 {
         return close.done().map(Output::Tensor);
     }
-    let to_float = |expr: Expr| if own.dtype().is_differentiable() { expr } else { expr * 1.0 };
+    let to_float = |expr: Expr| if input.dtype().is_differentiable() { expr } else { expr * 1.0 };
     let (x, y) = (to_float(x), to_float(y));
     let allowed = (y.clone() * rtol).abs() + atol;
     let error = (x - y).abs();

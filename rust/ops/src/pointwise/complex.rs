@@ -31,8 +31,8 @@ pub static CONJ_PHYSICAL: Operator = Operator {
     tensor([1.-2.j])",
     out: Out::COMPUTE_DTYPE,
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
-        if own.dtype().is_complex() { op!(CONJ_AT_ONCE, own) } else { Ok(own.clone()) }.map(Output::Tensor)
+        let input = args.tensor(INPUT)?;
+        if input.dtype().is_complex() { op!(CONJ_AT_ONCE, input) } else { Ok(input.clone()) }.map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t()"],
@@ -102,14 +102,14 @@ pub static ANGLE: Operator = Operator {
         cuda: OnCuda::Own(cuda_angle),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
-        let own = d.input(INPUT);
-        let complex = matches!(&own, Expr::Tensor(own) if own.dtype().is_complex());
+        let input = d.input(INPUT);
+        let complex = matches!(&input, Expr::Tensor(input) if input.dtype().is_complex());
         if !complex {
             return d.grad().zeros_like();
         }
         // The angle changes with a perpendicular change of the number, divided by its magnitude.
-        let size = own.clone().abs();
-        let turned = own * Expr::from(Scalar::Complex(c128::new(0.0, 1.0)));
+        let size = input.clone().abs();
+        let turned = input * Expr::from(Scalar::Complex(c128::new(0.0, 1.0)));
         size.clone().equals(0.0).choose(0.0, d.grad() * turned / (size.clone() * size))
     })]),
     samples: &["t(2, 3)", "t()"],
@@ -118,12 +118,12 @@ pub static ANGLE: Operator = Operator {
 };
 
 fn infer_angle(args: &Args) -> Result<Vec<TensorSpec>> {
-    let own = args.tensor(ANGLE::INPUT)?;
-    let dtype = match own.dtype() {
+    let input = args.tensor(ANGLE::INPUT)?;
+    let dtype = match input.dtype() {
         dtype if dtype.is_differentiable() => dtype.to_real(),
         _ => rushlight_core::dtype::default_dtype(),
     };
-    Ok(vec![TensorSpec { layout: result_layout(own.sizes(), [own.layout()]), dtype, device: own.device() }])
+    Ok(vec![TensorSpec { layout: result_layout(input.sizes(), [input.layout()]), dtype, device: input.device() }])
 }
 
 const ANGLES: Loops = loops! {
@@ -146,16 +146,16 @@ const POLAR_PAIRS: Loops = loops! {
 pub const LOOPS: [(&Operator, Loops); 3] = [(&ANGLE, ANGLES), (&COMPLEX, PAIRS), (&POLAR, POLAR_PAIRS)];
 
 fn cpu_angle(args: &Args, results: &[Tensor]) -> Result<()> {
-    let own = args.tensor(ANGLE::INPUT)?;
-    let compute = if own.dtype().is_complex() { own.dtype() } else { results[0].dtype().compute() };
-    let Some(inner_loop) = (ANGLES.cpu)(compute) else { return Err(not_implemented(args.op, own.dtype())) };
-    run_loop(&results[0], [own], compute.to_real(), compute, inner_loop)
+    let input = args.tensor(ANGLE::INPUT)?;
+    let compute = if input.dtype().is_complex() { input.dtype() } else { results[0].dtype().compute() };
+    let Some(inner_loop) = (ANGLES.cpu)(compute) else { return Err(not_implemented(args.op, input.dtype())) };
+    run_loop(&results[0], [input], compute.to_real(), compute, inner_loop)
 }
 
 fn cuda_angle(args: &Args, results: &[Tensor]) -> Result<()> {
-    let own = args.tensor(ANGLE::INPUT)?;
-    let compute = if own.dtype().is_complex() { own.dtype() } else { results[0].dtype().compute() };
-    let operands = Operands::from_slice(&[Operand::Tensor(own)]);
+    let input = args.tensor(ANGLE::INPUT)?;
+    let compute = if input.dtype().is_complex() { input.dtype() } else { results[0].dtype().compute() };
+    let operands = Operands::from_slice(&[Operand::Tensor(input)]);
     device_loops::compute_loops(&results[0], ANGLE.name, &ANGLES, &operands, compute)
 }
 

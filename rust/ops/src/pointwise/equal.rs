@@ -63,16 +63,16 @@ fn all(flags: &rushlight_autograd::Tensor) -> Result<Output> {
 fn equal(args: &Args) -> Result<Output> {
     use EQUAL::*;
 
-    let (own, other) = (args.valued(INPUT)?, args.valued(OTHER)?);
-    if own.device() != other.device() {
+    let (input, other) = (args.valued(INPUT)?, args.valued(OTHER)?);
+    if input.device() != other.device() {
         return Err(Error::runtime(format!(
             "Cannot compare two tensors on different devices. Got: {} and {}",
-            own.device(),
+            input.device(),
             other.device()
         )));
     }
-    if own.sizes() != other.sizes() {
+    if input.sizes() != other.sizes() {
         return Ok(Output::Bool(false));
     }
-    all(&op!(EQ, &own.detach(), &other.detach())?)
+    all(&op!(EQ, &input.detach(), &other.detach())?)
 }

@@ -79,20 +79,20 @@ pub static LDEXP: Operator = Operator {
     tags: Tags::BROADCASTS,
     batch_rule: BatchRule::Broadcast,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
-        let (own, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
+        let (input, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
         let two_to = |power: &Tensor| Expr::from(2.0).call(&super::power::POW_TENSOR, [power.into()]);
         if other.dtype().is_differentiable() {
-            return Ok(Output::Tensor((Expr::from(own) * two_to(other)).done()?));
+            return Ok(Output::Tensor((Expr::from(input) * two_to(other)).done()?));
         }
         // Multiplying by an integral power changes no digits. In double precision, and in two steps, no intermediate
         // value overflows unless the product does.
-        let dtype = if own.dtype().is_differentiable() { own.dtype() } else { default_dtype() };
+        let dtype = if input.dtype().is_differentiable() { input.dtype() } else { default_dtype() };
         let wide = if dtype.is_complex() { DType::C128 } else { DType::F64 };
         let limited = |power: &Tensor| -> Result<Tensor> { op!(super::clamp::CLAMP, power, -1000.0, 1000.0) };
         let power = to_dtype(other, DType::F64)?;
         let first = limited(&power)?;
         let second = limited(&(Expr::from(&power) - Expr::from(&first)).done()?)?;
-        let product = Expr::from(&to_dtype(own, wide)?) * two_to(&first) * two_to(&second);
+        let product = Expr::from(&to_dtype(input, wide)?) * two_to(&first) * two_to(&second);
         to_dtype(&product.done()?, dtype).map(Output::Tensor)
     })),
     derivative: Derivative::Formulas(&[
@@ -168,25 +168,25 @@ pub static MVLGAMMA: Operator = Operator {
     tensor([0.4516])",
     dtypes: REAL,
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, p) = (args.tensor(INPUT)?, args.int(P)?);
-        if own.dtype() == DType::Bool {
+        let (input, p) = (args.tensor(INPUT)?, args.int(P)?);
+        if input.dtype() == DType::Bool {
             return Err(Error::runtime("The input tensor may not be a boolean tensor."));
         }
         if p < 1 {
             return Err(Error::runtime("p has to be greater than or equal to 1"));
         }
-        let own = match own.dtype() {
+        let input = match input.dtype() {
             dtype if dtype.is_complex() => return Err(Error::unsupported("arange_cpu", dtype)),
-            dtype if dtype.is_floating() => own.clone(),
-            _ => crate::convert::to_dtype(own, rushlight_core::dtype::default_dtype())?,
+            dtype if dtype.is_floating() => input.clone(),
+            _ => crate::convert::to_dtype(input, rushlight_core::dtype::default_dtype())?,
         };
         // All terms at once; if they exceed the memory, the allocation returns an error.
-        let (dtype, device, p) = (own.dtype(), own.device(), p as f64);
+        let (dtype, device, p) = (input.dtype(), input.device(), p as f64);
         let range = [Scalar::ZERO, Scalar::Float(p * -0.5), Scalar::Float(-0.5)].map(Value::Scalar);
         let options = [Value::DType(dtype), Value::None, Value::Device(device), Value::None, Value::None];
         let values = range.into_iter().chain(options).collect();
         let steps = Args { op: &ARANGE_START, values }.call()?.into_tensor()?;
-        let terms = (Expr::from(&own).call(&UNSQUEEZE, [Value::Int(-1)]) + steps).call(&LGAMMA, []);
+        let terms = (Expr::from(&input).call(&UNSQUEEZE, [Value::Int(-1)]) + steps).call(&LGAMMA, []);
         let sum = terms.call(&SUM_DIM, [Ints::from_slice(&[-1]).into()]);
         (sum + p * (p - 1.0) / 4.0 * PI.ln()).done().map(Output::Tensor)
     }),

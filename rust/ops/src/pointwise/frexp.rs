@@ -40,10 +40,11 @@ pub static FREXP: Operator = Operator {
     batch_rule: BatchRule::Broadcast,
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(INPUT)?;
-            let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
-            let spec = |dtype| TensorSpec { layout: layout.clone(), dtype, device: own.device() };
-            Ok(vec![spec(own.dtype()), spec(DType::I32)])
+            let input = args.tensor(INPUT)?;
+            let layout =
+                Layout { sizes: input.sizes().clone(), strides: input.layout().preserved_strides(), offset: 0 };
+            let spec = |dtype| TensorSpec { layout: layout.clone(), dtype, device: input.device() };
+            Ok(vec![spec(input.dtype()), spec(DType::I32)])
         },
         cpu: |args, results| dispatch!(results[0].dtype(), T in [f16_, bf16_, f32, f64] => run::<T>(args, results), else => Ok(())),
         cuda: OnCuda::Own(|args, results| {

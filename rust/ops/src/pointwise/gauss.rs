@@ -32,13 +32,13 @@ pub static NDTR: Operator = Operator {
     tensor([0.5000, 0.8413])",
     dtypes: REAL,
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
-        let own = match own.dtype() {
+        let input = args.tensor(INPUT)?;
+        let input = match input.dtype() {
             dtype if dtype.is_complex() => return Err(Error::unsupported("erf_vml_cpu", dtype)),
-            dtype if dtype.is_floating() => own.clone(),
-            _ => crate::convert::to_dtype(own, rushlight_core::dtype::default_dtype())?,
+            dtype if dtype.is_floating() => input.clone(),
+            _ => crate::convert::to_dtype(input, rushlight_core::dtype::default_dtype())?,
         };
-        (Expr::from(own) * -(1.0 / SQRT_2)).call(&ERFC, []).with(&super::arith::MUL, 0.5).done().map(Output::Tensor)
+        (Expr::from(input) * -(1.0 / SQRT_2)).call(&ERFC, []).with(&super::arith::MUL, 0.5).done().map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     ..SPECIAL

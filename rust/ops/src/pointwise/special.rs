@@ -66,8 +66,8 @@ pub static LOGIT: Operator = Operator {
     }),
     check: Some(|args| match args.optional_scalar(EPS) {
         Some(eps) => {
-            let own = args.tensor(INPUT)?.dtype();
-            create::check_fits(eps, if own.is_floating() { own } else { DType::F32 })
+            let dtype = args.tensor(INPUT)?.dtype();
+            create::check_fits(eps, if dtype.is_floating() { dtype } else { DType::F32 })
         }
         None => Ok(()),
     }),

@@ -36,22 +36,22 @@ pub static LERP: Operator = Operator {
         })
     }),
     check: Some(|args| {
-        let own = args.tensor(INPUT)?.dtype();
+        let dtype = args.tensor(INPUT)?.dtype();
         for (arg, name) in [(END, "end"), (WEIGHT, "weight")] {
-            if let Some(other) = args.optional_tensor(arg).filter(|other| other.dtype() != own) {
+            if let Some(other) = args.optional_tensor(arg).filter(|other| other.dtype() != dtype) {
                 return Err(Error::runtime(format!(
                     "expected dtype {} for `{name}` but got dtype {}",
-                    own.c_name(),
+                    dtype.c_name(),
                     other.dtype().c_name()
                 )));
             }
         }
-        if !own.is_differentiable() {
+        if !dtype.is_differentiable() {
             let kernel = if args.has_tensor(WEIGHT) { "lerp_kernel_tensor" } else { "lerp_kernel_scalar" };
-            return Err(Error::unsupported(kernel, own));
+            return Err(Error::unsupported(kernel, dtype));
         }
         match args.optional_scalar(WEIGHT) {
-            Some(weight) if !own.is_complex() => rushlight_dispatch::create::check_fits(weight, own.compute()),
+            Some(weight) if !dtype.is_complex() => rushlight_dispatch::create::check_fits(weight, dtype.compute()),
             _ => Ok(()),
         }
     }),

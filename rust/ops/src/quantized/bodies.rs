@@ -130,9 +130,9 @@ pub static BODIES: &[(&Operator, QuantizedBody)] = &[
 /// The first argument and its scale and zero point; torch's error for a tensor with channels, or one that is not
 /// quantised.
 fn uniform<'a>(args: &'a Args) -> Result<(&'a Tensor, f64, i64)> {
-    let own = args.tensor(Arg::FIRST)?;
-    match own.quantizer().map(|quantizer| &**quantizer) {
-        Some(Quantizer::PerTensor { scale, zero_point }) => Ok((own, *scale, *zero_point)),
+    let input = args.tensor(Arg::FIRST)?;
+    match input.quantizer().map(|quantizer| &**quantizer) {
+        Some(Quantizer::PerTensor { scale, zero_point }) => Ok((input, *scale, *zero_point)),
         Some(Quantizer::PerChannel { .. }) => Err(with_channels(args)),
         None => Err(unsupported(args)),
     }
@@ -171,13 +171,13 @@ const NOT_SAME_DTYPE: &str = "Expected self.scalar_type() == src.scalar_type() t
 
 /// The operator over the integers of its first argument, whose quantizer its results have.
 fn every_integer(args: &Args) -> Result<Output> {
-    let own = args.tensor(Arg::FIRST)?;
-    let Some(quantizer) = own.quantizer() else { return Err(unsupported(args)) };
+    let input = args.tensor(Arg::FIRST)?;
+    let Some(quantizer) = input.quantizer() else { return Err(unsupported(args)) };
     let mut call = args.clone();
     replace_where(&mut call.values, Tensor::is_quantized, |tensor| Ok(tensor.integers()))?;
     call.call()?.map(|result| {
         // Indices have another dtype.
-        Ok(if result.dtype() == own.dtype() { result.quantized(quantizer.clone()) } else { result })
+        Ok(if result.dtype() == input.dtype() { result.quantized(quantizer.clone()) } else { result })
     })
 }
 
@@ -328,27 +328,27 @@ fn joined(args: &Args) -> Result<Output> {
 fn copy(args: &Args) -> Result<Output> {
     use COPY::*;
 
-    let own = args.tensor(INPUT)?;
+    let input = args.tensor(INPUT)?;
     let from = match args.optional_tensor(OTHER) {
         Some(from) => from.clone(),
-        None => rushlight_dispatch::create::scalar_of(args.scalar(OTHER)?, DType::F32, own.device())?,
+        None => rushlight_dispatch::create::scalar_of(args.scalar(OTHER)?, DType::F32, input.device())?,
     };
-    if !own.is_quantized() {
+    if !input.is_quantized() {
         return Err(Error::runtime(
             "Copying from quantized Tensor to non-quantized Tensor is not allowed, please use dequantize to get a float Tensor from a quantized Tensor",
         ));
     }
     let with_channels =
         |tensor: &Tensor| tensor.quantizer().map(|quantizer| matches!(**quantizer, Quantizer::PerChannel { .. }));
-    if from.is_quantized() && with_channels(own) != with_channels(&from) {
+    if from.is_quantized() && with_channels(input) != with_channels(&from) {
         return Err(Error::runtime("Quantized Copy only works with same qscheme"));
     }
     match from.quantizer() {
-        Some(quantizer) if from.dtype() == own.dtype() => {
-            let whole = op!(EXPAND, from.integers(), sizes_value(own.sizes()))?;
-            rushlight_dispatch::copy::copy(&own.integers(), &whole)?;
-            if own.quantizer().is_none_or(|of_own| **of_own != **quantizer) {
-                rushlight_dispatch::interpreter::replace_meta(own, own.quantized(quantizer.clone()).meta().clone());
+        Some(quantizer) if from.dtype() == input.dtype() => {
+            let whole = op!(EXPAND, from.integers(), sizes_value(input.sizes()))?;
+            rushlight_dispatch::copy::copy(&input.integers(), &whole)?;
+            if input.quantizer().is_none_or(|of_own| **of_own != **quantizer) {
+                rushlight_dispatch::interpreter::replace_meta(input, input.quantized(quantizer.clone()).meta().clone());
             }
         }
         Some(_) => return Err(Error::runtime(NOT_SAME_DTYPE)),
@@ -356,25 +356,25 @@ fn copy(args: &Args) -> Result<Output> {
             return Err(Error::runtime("Quantized copy only works with kFloat as source Tensor"));
         }
         None => {
-            write_numbers(own, &from)?;
+            write_numbers(input, &from)?;
         }
     }
-    own.bump_version();
-    Ok(Output::Tensor(own.clone()))
+    input.bump_version();
+    Ok(Output::Tensor(input.clone()))
 }
 
 /// `fill_`: the integer of a number everywhere.
 fn fill(args: &Args, value: Arg) -> Result<Output> {
-    let own = args.tensor(Arg::FIRST)?;
-    rushlight_dispatch::variants::check_writable(own)?;
+    let input = args.tensor(Arg::FIRST)?;
+    rushlight_dispatch::variants::check_writable(input)?;
     let number = match args.optional_tensor(value) {
         Some(tensor) => crate::convert::item(&dequantized(tensor)?)?,
         None => args.scalar(value)?,
     };
-    let number = rushlight_dispatch::create::scalar_of(number, DType::F32, own.device())?;
-    write_numbers(own, &number)?;
-    own.bump_version();
-    Ok(Output::Tensor(own.clone()))
+    let number = rushlight_dispatch::create::scalar_of(number, DType::F32, input.device())?;
+    write_numbers(input, &number)?;
+    input.bump_version();
+    Ok(Output::Tensor(input.clone()))
 }
 
 /// `ones_like` and `full_like`: the same quantizer.
@@ -384,17 +384,17 @@ fn filled_like(args: &Args, number: Scalar) -> Result<Output> {
 }
 
 /// Writes numbers, which broadcast, as the integers that stand for them.
-fn write_numbers(own: &Tensor, numbers: &Tensor) -> Result<()> {
-    let whole = op!(EXPAND, numbers, sizes_value(own.sizes()))?;
-    rushlight_dispatch::copy::copy(&own.integers(), &quantize_like(&whole, own)?.integers())
+fn write_numbers(input: &Tensor, numbers: &Tensor) -> Result<()> {
+    let whole = op!(EXPAND, numbers, sizes_value(input.sizes()))?;
+    rushlight_dispatch::copy::copy(&input.integers(), &quantize_like(&whole, input)?.integers())
 }
 
 /// A copy with another memory format or on another device; other dtypes would not be quantised.
 fn cast(args: &Args) -> Result<Output> {
     use TO_DTYPE::*;
 
-    let own = args.tensor(INPUT)?;
-    if args.dtype(DTYPE).is_some() || !own.is_quantized() {
+    let input = args.tensor(INPUT)?;
+    if args.dtype(DTYPE).is_some() || !input.is_quantized() {
         return Err(Error::runtime("Creation of quantized tensor requires quantized dtype like torch.quint8"));
     }
     every_integer(args)
@@ -404,8 +404,8 @@ fn cast(args: &Args) -> Result<Output> {
 fn equal(args: &Args) -> Result<Output> {
     use EQUAL::*;
 
-    let (own, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
-    let (Some(of_own), Some(of_other)) = (own.quantizer(), other.quantizer()) else { return Ok(Output::Bool(false)) };
+    let (input, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
+    let (Some(of_own), Some(of_other)) = (input.quantizer(), other.quantizer()) else { return Ok(Output::Bool(false)) };
     let same_list = |a: &Tensor, b: &Tensor| EQUAL.call([a.into(), b.into()]);
     let same = match (&**of_own, &**of_other) {
         (
@@ -418,8 +418,8 @@ fn equal(args: &Args) -> Result<Output> {
         }
         (of_own, of_other) => of_own == of_other,
     };
-    if !same || own.dtype() != other.dtype() {
+    if !same || input.dtype() != other.dtype() {
         return Ok(Output::Bool(false));
     }
-    EQUAL.call([own.integers().into(), other.integers().into()])
+    EQUAL.call([input.integers().into(), other.integers().into()])
 }

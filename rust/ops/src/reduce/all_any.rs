@@ -186,8 +186,8 @@ pub const ANY_TRUE: Folds = folds! {
         Bool(0); |a, x| Bool(a.0 | u8::from(x != T::default())); |a, b| Bool(a.0 | b.0); |a, _n| a)
 };
 
-fn result_dtype(own: &Tensor) -> DType {
-    if own.dtype() == DType::U8 { DType::U8 } else { DType::Bool }
+fn result_dtype(input: &Tensor) -> DType {
+    if input.dtype() == DType::U8 { DType::U8 } else { DType::Bool }
 }
 
 fn infer(args: &Args, over: ReduceDims) -> Result<Vec<TensorSpec>> {

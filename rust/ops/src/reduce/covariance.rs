@@ -70,9 +70,9 @@ pub static CORRCOEF: Operator = Operator {
             [-1.,  1.]])",
     dtypes: DTypes::NUMBERS,
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
-        check_rank(own, "corrcoef")?;
-        let covariance = cov(own, 1, None, None)?;
+        let input = args.tensor(INPUT)?;
+        check_rank(input, "corrcoef")?;
+        let covariance = cov(input, 1, None, None)?;
         if covariance.rank() == 0 {
             return (Expr::from(&covariance) / Expr::from(&covariance)).done().map(Output::Tensor);
         }
@@ -98,13 +98,13 @@ pub static CORRCOEF: Operator = Operator {
     ..Operator::BASE
 };
 
-fn check_rank(own: &Tensor, name: &str) -> Result<()> {
-    if own.rank() <= 2 {
+fn check_rank(input: &Tensor, name: &str) -> Result<()> {
+    if input.rank() <= 2 {
         return Ok(());
     }
     Err(Error::runtime(format!(
         "{name}(): expected input to have two or fewer dimensions but got an input with {} dimensions",
-        own.rank()
+        input.rank()
     )))
 }
 
@@ -138,12 +138,12 @@ fn check_weights(weights: &Tensor, name: &str, fits: fn(DType) -> bool, kind: &s
     Ok(())
 }
 
-fn cov(own: &Tensor, correction: i64, often: Option<&Tensor>, much: Option<&Tensor>) -> Result<Tensor> {
-    check_rank(own, "cov")?;
-    if own.dtype() == DType::Bool {
+fn cov(input: &Tensor, correction: i64, often: Option<&Tensor>, much: Option<&Tensor>) -> Result<Tensor> {
+    check_rank(input, "cov")?;
+    if input.dtype() == DType::Bool {
         return Err(Error::runtime("cov(): bool dtype is not supported for input"));
     }
-    let rows = if own.rank() < 2 { op!(crate::view::RESHAPE, own, sizes_value(&[1, -1]))? } else { own.clone() };
+    let rows = if input.rank() < 2 { op!(crate::view::RESHAPE, input, sizes_value(&[1, -1]))? } else { input.clone() };
     let count = rows.sizes()[1];
     if let Some(weights) = often {
         check_weights(weights, "fweights", DType::is_integral, "integral", count)?;
@@ -203,23 +203,23 @@ pub static SUM_TO_SIZE: Operator = Operator {
     tensor([[2., 2., 2.]])",
     dtypes: DTypes::COMMON,
     implementation: Implementation::CompositeImplicit(|args: &Args| {
-        let (own, sizes) = (args.tensor(INPUT)?, to_dims(args.ints(SIZE)?));
-        let extra = own.rank().checked_sub(sizes.len());
+        let (input, sizes) = (args.tensor(INPUT)?, to_dims(args.ints(SIZE)?));
+        let extra = input.rank().checked_sub(sizes.len());
         let fits = extra.is_some_and(|extra| {
-            sizes.iter().zip(&own.sizes()[extra..]).all(|(&wanted, &size)| wanted == size || wanted == 1)
+            sizes.iter().zip(&input.sizes()[extra..]).all(|(&wanted, &size)| wanted == size || wanted == 1)
         });
         if !fits {
             return Err(Error::runtime(format!(
                 "size {{{}}} is not expandable to size {{{}}}.",
                 Shape(&sizes),
-                Shape(own.sizes())
+                Shape(input.sizes())
             ))
             .hint("Each requested size must be the input's or 1; leading dimensions are summed."));
         }
         if sizes.is_empty() {
-            return op!(SUM, own).map(Output::Tensor);
+            return op!(SUM, input).map(Output::Tensor);
         }
-        super::sum_to(own, &sizes).map(Output::Tensor)
+        super::sum_to(input, &sizes).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), (1, 3)", "t(2, 3), (3,)", "t(2, 3, 4), (2, 1, 4)", "t(2, 3), (2, 3)"],

@@ -121,8 +121,8 @@ pub static RECURRENCE: Operator = Operator {
         },
         cpu: |args, results| recurrence(args, &results[0]),
         cuda: OnCuda::Own(|args, results| {
-            let own = args.tensor(INPUT)?;
-            on_cuda::recurrence(own, args.tensor(FACTOR)?, super::one_dim(args, DIM)?, &results[0])
+            let input = args.tensor(INPUT)?;
+            on_cuda::recurrence(input, args.tensor(FACTOR)?, super::one_dim(args, DIM)?, &results[0])
         }),
     }),
     derivative: Derivative::Formulas(&[
@@ -204,12 +204,12 @@ pub static LOGCUMSUMEXP: Operator = Operator {
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(INPUT)?;
+            let input = args.tensor(INPUT)?;
             super::one_dim(args, DIM)?;
-            if !own.dtype().is_differentiable() {
-                return Err(Error::unsupported("logcumsumexp_out_cpu", own.dtype()));
+            if !input.dtype().is_differentiable() {
+                return Err(Error::unsupported("logcumsumexp_out_cpu", input.dtype()));
             }
-            Ok(vec![TensorSpec::new(own.sizes(), own.dtype(), own)])
+            Ok(vec![TensorSpec::new(input.sizes(), input.dtype(), input)])
         },
         cpu: |args, results| log_sums(args, &results[0]),
         cuda: OnCuda::Own(|args, results| match results[0].dtype().is_complex() {
@@ -238,18 +238,18 @@ pub static LOGCUMSUMEXP: Operator = Operator {
 };
 
 /// Returns an error for a tensor that cannot be put before or after the operand of `diff`.
-fn check_ends(own: &Tensor, more: &Tensor, dim: i64) -> Result<()> {
-    if own.rank() != more.rank() {
+fn check_ends(input: &Tensor, more: &Tensor, dim: i64) -> Result<()> {
+    if input.rank() != more.rank() {
         return Err(Error::runtime("diff expects prepend or append to be the same dimension as input"));
     }
-    let dim = wrap_dim(dim, own.rank())?;
-    match (0..own.rank()).find(|&other| other != dim && own.sizes()[other] != more.sizes()[other]) {
+    let dim = wrap_dim(dim, input.rank())?;
+    match (0..input.rank()).find(|&other| other != dim && input.sizes()[other] != more.sizes()[other]) {
         Some(other) => Err(Error::runtime(format!(
             "diff expects the shape of tensor to prepend or append to match that of input except along the differencing dimension; input.size({other}) = {}, but got tensor.size({other}) = {}",
-            own.sizes()[other],
+            input.sizes()[other],
             more.sizes()[other]
         ))
-        .shapes([own.sizes().as_slice(), more.sizes().as_slice()])),
+        .shapes([input.sizes().as_slice(), more.sizes().as_slice()])),
         None => Ok(()),
     }
 }
@@ -269,25 +269,27 @@ pub static DIFF: Operator = Operator {
     )
     .no_alias(),
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
-        if own.rank() == 0 {
+        let input = args.tensor(INPUT)?;
+        if input.rank() == 0 {
             return Err(Error::runtime("diff expects input to be at least one-dimensional"));
         }
         let n = args.int(N)?;
         for more in [PREPEND, APPEND].into_iter().filter_map(|arg| args.optional_tensor(arg)) {
-            check_ends(own, more, args.int(DIM)?)?;
+            check_ends(input, more, args.int(DIM)?)?;
         }
         if n < 0 {
             return Err(Error::runtime(format!("order must be non-negative but got {n}")));
         }
         let axis = super::one_dim(args, DIM)?;
         if n == 0 {
-            return op!(crate::convert::CLONE, own).map(Output::Tensor);
+            return op!(crate::convert::CLONE, input).map(Output::Tensor);
         }
-        let mut joined = own.clone();
+        let mut joined = input.clone();
         if args.has(PREPEND) || args.has(APPEND) {
-            let parts =
-                [args.optional_tensor(PREPEND), Some(own), args.optional_tensor(APPEND)].into_iter().flatten().cloned();
+            let parts = [args.optional_tensor(PREPEND), Some(input), args.optional_tensor(APPEND)]
+                .into_iter()
+                .flatten()
+                .cloned();
             joined = crate::join::CAT.tensor([Value::from(parts.collect::<Vec<_>>()), axis.into()])?;
         }
         let mut times = n.min(joined.sizes()[axis] as i64) as isize;
@@ -421,16 +423,16 @@ fn cumulative(args: &Args, result: &Tensor, what: Running) -> Result<()> {
 fn infer(args: &Args) -> Result<Vec<TensorSpec>> {
     use CUMSUM::*;
 
-    let own = args.tensor(INPUT)?;
+    let input = args.tensor(INPUT)?;
     super::one_dim(args, DIM)?;
-    Ok(vec![TensorSpec::new(own.sizes(), super::sum::result_dtype(args, DTYPE)?, own)])
+    Ok(vec![TensorSpec::new(input.sizes(), super::sum::result_dtype(args, DTYPE)?, input)])
 }
 
 fn infer_best(args: &Args) -> Result<Vec<TensorSpec>> {
     use CUMMAX::*;
 
-    let own = args.tensor(INPUT)?;
-    if own.rank() == 0 && !matches!(args.int(DIM)?, -1 | 0) {
+    let input = args.tensor(INPUT)?;
+    if input.rank() == 0 && !matches!(args.int(DIM)?, -1 | 0) {
         return Err(Error::index(format!(
             "{}(): Expected reduction dim -1 or 0 for scalar but got {}",
             args.op.name,
@@ -438,13 +440,13 @@ fn infer_best(args: &Args) -> Result<Vec<TensorSpec>> {
         )));
     }
     // torch looks at the dimension only if there are elements.
-    if own.numel() > 0 {
+    if input.numel() > 0 {
         super::one_dim(args, DIM)?;
     }
-    if !args.op.dtypes.has(own.dtype()) {
-        return Err(not_implemented(args.op, own.dtype()));
+    if !args.op.dtypes.has(input.dtype()) {
+        return Err(not_implemented(args.op, input.dtype()));
     }
-    Ok(vec![TensorSpec::new(own.sizes(), own.dtype(), own), TensorSpec::new(own.sizes(), DType::I64, own)])
+    Ok(vec![TensorSpec::new(input.sizes(), input.dtype(), input), TensorSpec::new(input.sizes(), DType::I64, input)])
 }
 
 /// Runs a scan over the first argument in a result's compute dtype: `$state` is the accumulator.
@@ -540,10 +542,10 @@ fn log_add(a: c128, b: c128) -> c128 {
 fn recurrence(args: &Args, result: &Tensor) -> Result<()> {
     use RECURRENCE::*;
 
-    let (own, factor) = (args.tensor(INPUT)?, args.tensor(FACTOR)?);
+    let (input, factor) = (args.tensor(INPUT)?, args.tensor(FACTOR)?);
     let compute = result.dtype().compute();
-    let lines = lines(own, super::one_dim(args, DIM)?);
-    let (source, factors, place) = (plain(own, compute)?, plain(factor, compute)?, workplace(result, compute)?);
+    let lines = lines(input, super::one_dim(args, DIM)?);
+    let (source, factors, place) = (plain(input, compute)?, plain(factor, compute)?, workplace(result, compute)?);
     let (from, by, to) = (source.storage().pin()?, factors.storage().pin()?, place.storage().pin()?);
     dispatch!(compute, T in [f32, f64, c64, c128] => {
         let by = rushlight_par::Address(by.as_ptr().cast::<T>());
@@ -569,10 +571,10 @@ fn recurrence(args: &Args, result: &Tensor) -> Result<()> {
 fn best(args: &Args, results: &[Tensor], up: bool) -> Result<()> {
     use CUMMAX::*;
 
-    let own = args.tensor(INPUT)?;
-    let compute = own.dtype().compute();
-    let lines = lines(own, super::one_dim(args, DIM)?);
-    let (source, values) = (plain(own, compute)?, workplace(&results[0], compute)?);
+    let input = args.tensor(INPUT)?;
+    let compute = input.dtype().compute();
+    let lines = lines(input, super::one_dim(args, DIM)?);
+    let (source, values) = (plain(input, compute)?, workplace(&results[0], compute)?);
     let (from, to, places) = (source.storage().pin()?, values.storage().pin()?, results[1].storage().pin()?);
     let offset = source.layout().offset;
     dispatch!(compute, T in [u8, i8, i16, i32, i64, f32, f64, Bool] => {

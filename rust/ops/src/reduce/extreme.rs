@@ -230,8 +230,8 @@ pub static AMINMAX: Operator = Operator {
     batch_rule: BatchRule::Over(DIM),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let own = args.tensor(INPUT)?;
-            if own.numel() == 0 && !args.has(DIM) {
+            let input = args.tensor(INPUT)?;
+            if input.numel() == 0 && !args.has(DIM) {
                 return Err(Error::runtime(
                     "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.",
                 )
@@ -242,7 +242,7 @@ pub static AMINMAX: Operator = Operator {
                 Error::index(format!("aminmax: Expected reduction dim {} to have non-zero size.", over.dims.first()))
             })?;
             check_dtype(args, "aminmax_cpu")?;
-            let spec = over.spec(args, own.dtype())?;
+            let spec = over.spec(args, input.dtype())?;
             Ok(vec![spec.clone(), spec])
         },
         |args, results| {
@@ -333,8 +333,8 @@ const SHARED: Derivative =
 /// The same for a reduction of all elements; there NaN elements are included.
 pub const SHARED_ALL: Derivative =
     Derivative::Formulas(&[formula(MAX::INPUT, Saves::input(MAX::INPUT).union(Saves::RESULT), |d| {
-        let own = d.input(MAX::INPUT);
-        let same = own.clone().with(&EQ, d.result()).or(own.call(&ISNAN, []).and(d.result().call(&ISNAN, [])));
+        let input = d.input(MAX::INPUT);
+        let same = input.clone().with(&EQ, d.result()).or(input.call(&ISNAN, []).and(d.result().call(&ISNAN, [])));
         let count = same.clone().call(&super::SUM, []);
         same * (d.grad() / count)
     })]);
@@ -367,31 +367,31 @@ fn check_dtype(args: &Args, kernel: impl std::fmt::Display) -> Result<()> {
 fn infer_places(args: &Args) -> Result<Vec<TensorSpec>> {
     use MAX_DIM::*;
 
-    let own = args.tensor(INPUT)?;
+    let input = args.tensor(INPUT)?;
     let over = ReduceDims::of(args, DIM, KEEPDIM)?;
     refuse_complex(args)?;
     check_dtype(args, format_args!("{}_cpu", args.op.python_name()))?;
     over.check_not_empty(args)?;
-    Ok(vec![over.spec(args, own.dtype())?, over.spec(args, DType::I64)?])
+    Ok(vec![over.spec(args, input.dtype())?, over.spec(args, DType::I64)?])
 }
 
 fn run_places(args: &Args, results: &[rushlight_autograd::Tensor], up: bool) -> Result<()> {
     use MAX_DIM::*;
 
-    let own = args.tensor(INPUT)?;
-    if let Device::Cuda(_) = own.device() {
-        return on_cuda::best(own, ReduceDims::of(args, DIM, KEEPDIM)?.dims, results, up);
+    let input = args.tensor(INPUT)?;
+    if let Device::Cuda(_) = input.device() {
+        return on_cuda::best(input, ReduceDims::of(args, DIM, KEEPDIM)?.dims, results, up);
     }
-    let compute = own.dtype().compute();
+    let compute = input.dtype().compute();
     let fold = extremum(compute, up, false).ok_or_else(|| not_implemented(args.op, compute))?;
-    super::reduce(own, ReduceDims::of(args, DIM, KEEPDIM)?.dims, results, fold, &[])
+    super::reduce(input, ReduceDims::of(args, DIM, KEEPDIM)?.dims, results, fold, &[])
 }
 
 fn infer_all(args: &Args, kernel: &str) -> Result<Vec<TensorSpec>> {
-    let own = args.tensor(MAX::INPUT)?;
+    let input = args.tensor(MAX::INPUT)?;
     check_dtype(args, kernel)?;
     check_any(args)?;
-    Ok(vec![ReduceDims::ALL.spec(args, own.dtype())?])
+    Ok(vec![ReduceDims::ALL.spec(args, input.dtype())?])
 }
 
 fn check_any(args: &Args) -> Result<()> {
@@ -407,29 +407,29 @@ fn check_any(args: &Args) -> Result<()> {
 fn infer_values(args: &Args, kernel: &str) -> Result<Vec<TensorSpec>> {
     use AMAX::*;
 
-    let own = args.tensor(INPUT)?;
+    let input = args.tensor(INPUT)?;
     let over = ReduceDims::of(args, DIM, KEEPDIM)?;
     if super::dims(args, DIM).is_empty() {
         check_any(args)?;
     }
     over.check_not_empty(args)?;
     check_dtype(args, format_args!("{kernel}_cpu"))?;
-    Ok(vec![over.spec(args, own.dtype())?])
+    Ok(vec![over.spec(args, input.dtype())?])
 }
 
 fn infer_arg(args: &Args) -> Result<Vec<TensorSpec>> {
     use ARGMAX::*;
 
-    let own = args.tensor(INPUT)?;
+    let input = args.tensor(INPUT)?;
     refuse_complex(args)?;
-    if own.dtype() == DType::Bool {
+    if input.dtype() == DType::Bool {
         return Err(Error::runtime(format!("{}(): does not support bool input", args.op.python_name())));
     }
     check_dtype(args, format_args!("{}_cpu", args.op.python_name()))?;
     let over = ReduceDims::of(args, DIM, KEEPDIM)?;
     if args.has(DIM) {
         over.check_not_empty(args)?;
-    } else if own.numel() == 0 {
+    } else if input.numel() == 0 {
         return Err(Error::index(format!(
             "{}(): Expected reduction dim to be specified for input.numel() == 0.",
             args.op.python_name()
@@ -441,14 +441,14 @@ fn infer_arg(args: &Args) -> Result<Vec<TensorSpec>> {
 fn run_arg(args: &Args, results: &[rushlight_autograd::Tensor], up: bool) -> Result<()> {
     use ARGMAX::*;
 
-    let own = args.tensor(INPUT)?;
-    if let Device::Cuda(_) = own.device() {
-        return on_cuda::best(own, ReduceDims::of(args, DIM, KEEPDIM)?.dims, results, up);
+    let input = args.tensor(INPUT)?;
+    if let Device::Cuda(_) = input.device() {
+        return on_cuda::best(input, ReduceDims::of(args, DIM, KEEPDIM)?.dims, results, up);
     }
-    let compute = own.dtype().compute();
+    let compute = input.dtype().compute();
     let fold = extremum(compute, up, true).ok_or_else(|| not_implemented(args.op, compute))?;
     // Indices over all elements count in row-major order, which the skeleton's loops need not follow.
-    let flat = if args.has(DIM) { own.clone() } else { crate::convert::contiguous(own)? };
+    let flat = if args.has(DIM) { input.clone() } else { crate::convert::contiguous(input)? };
     super::reduce(&flat, ReduceDims::of(args, DIM, KEEPDIM)?.dims, results, fold, &[])
 }
 

@@ -34,15 +34,15 @@ Floats count as float64, integers as int64. The order of elements has no effect,
     batch_rule: BatchRule::Over(DIM),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let own = args.tensor(INPUT)?;
+            let input = args.tensor(INPUT)?;
             let over = ReduceDims::of(args, DIM, KEEPDIM)?;
-            if own.numel() == 0 {
+            if input.numel() == 0 {
                 if super::dims(args, DIM).is_empty() {
                     return Err(Error::runtime(
                         "hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.",
                     ));
                 }
-                if let Some(dim) = (0..own.rank()).find(|&dim| over.has(dim) && own.sizes()[dim] == 0) {
+                if let Some(dim) = (0..input.rank()).find(|&dim| over.has(dim) && input.sizes()[dim] == 0) {
                     return Err(Error::index(format!(
                         "hash_tensor: Expected reduction dim {dim} to have non-zero size."
                     )));

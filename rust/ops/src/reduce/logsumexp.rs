@@ -47,8 +47,8 @@ pub static LOGSUMEXP: Operator = Operator {
             Ok(vec![over.spec(args, dtype)?])
         },
         |args, results| {
-            let own = args.tensor(INPUT)?;
-            if results[0].dtype().is_complex() || matches!(own.device(), Device::Cuda(_)) {
+            let input = args.tensor(INPUT)?;
+            if results[0].dtype().is_complex() || matches!(input.device(), Device::Cuda(_)) {
                 return copy::copy(&results[0], &composed(args, results[0].dtype().compute())?);
             }
             super::run(
@@ -74,22 +74,22 @@ pub static LOGSUMEXP: Operator = Operator {
 fn composed(args: &Args, compute: DType) -> Result<Tensor> {
     use LOGSUMEXP::*;
 
-    let own = to_dtype(&args.tensor(INPUT)?.detach(), compute)?;
+    let input = to_dtype(&args.tensor(INPUT)?.detach(), compute)?;
     let dims = || Value::Ints(args.ints(DIM).unwrap_or_default().into());
     let keepdim = args.bool(KEEPDIM)?;
     let sum = |terms: Expr| terms.exp().call(&SUM_DIM, [dims(), keepdim.into()]).log();
-    if own.numel() == 0 {
-        return sum(Expr::from(&own)).done();
+    if input.numel() == 0 {
+        return sum(Expr::from(&input)).done();
     }
-    let real = if compute.is_complex() { op!(REAL, &own)? } else { own.clone() };
+    let real = if compute.is_complex() { op!(REAL, &input)? } else { input.clone() };
     let top = op!(AMAX, real, dims(), true)?;
     let top = Expr::from(&top).isfinite().choose(&top, 0.0).done()?;
-    let sum = sum(Expr::from(&own) - &top).done()?;
+    let sum = sum(Expr::from(&input) - &top).done()?;
     let top = op!(RESHAPE, top, sizes_value(sum.sizes()))?;
     (Expr::from(&sum) + &top).done()
 }
 
 fn result_dtype(args: &Args) -> Result<DType> {
-    let own = args.tensor(LOGSUMEXP::INPUT)?.dtype();
-    Ok(if own.is_differentiable() { own } else { default_dtype() })
+    let dtype = args.tensor(LOGSUMEXP::INPUT)?.dtype();
+    Ok(if dtype.is_differentiable() { dtype } else { default_dtype() })
 }

@@ -79,20 +79,20 @@ impl ReduceDims {
 
     /// A result of these dimensions.
     pub fn spec(self, args: &Args, dtype: DType) -> Result<TensorSpec> {
-        let own = args.tensor(Arg::FIRST)?;
-        Ok(TensorSpec::new(&self.sizes(own.sizes()), dtype, own))
+        let input = args.tensor(Arg::FIRST)?;
+        Ok(TensorSpec::new(&self.sizes(input.sizes()), dtype, input))
     }
 
     /// Returns an error if an element is to be selected from none.
     pub fn check_not_empty(self, args: &Args) -> Result<()> {
-        let own = args.tensor(Arg::FIRST)?;
+        let input = args.tensor(Arg::FIRST)?;
         let name = args.op.python_name();
-        if own.numel() > 0 {
+        if input.numel() > 0 {
             return Ok(());
         }
-        if let Some(dim) = (0..own.rank()).find(|&dim| self.has(dim) && own.sizes()[dim] == 0) {
+        if let Some(dim) = (0..input.rank()).find(|&dim| self.has(dim) && input.sizes()[dim] == 0) {
             return Err(Error::index(format!("{name}(): Expected reduction dim {dim} to have non-zero size."))
-                .shapes([own.sizes().as_slice()])
+                .shapes([input.sizes().as_slice()])
                 .axis(dim));
         }
         Ok(())

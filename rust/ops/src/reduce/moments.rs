@@ -146,9 +146,9 @@ fn correction(args: &Args) -> f64 {
 }
 
 fn infer(args: &Args, with_mean: bool) -> Result<Vec<TensorSpec>> {
-    let own = args.tensor(VAR_CORRECTION::INPUT)?;
+    let input = args.tensor(VAR_CORRECTION::INPUT)?;
     let name = args.op.python_name();
-    if !own.dtype().is_differentiable() {
+    if !input.dtype().is_differentiable() {
         let who = if with_mean { name } else { "std and var" };
         return Err(Error::runtime(format!("{who} only support floating point and complex dtypes"))
             .hint("Use x.float() to convert integers to floats."));
@@ -157,37 +157,37 @@ fn infer(args: &Args, with_mean: bool) -> Result<Vec<TensorSpec>> {
     if let Some(correction) = args.optional_scalar(VAR_CORRECTION::CORRECTION) {
         create::check_fits(correction, DType::F64)?;
     }
-    if (own.numel() > 0 || over.sizes(own.sizes()).iter().product::<isize>() > 0)
-        && over.count(own.sizes()) as f64 <= correction(args)
+    if (input.numel() > 0 || over.sizes(input.sizes()).iter().product::<isize>() > 0)
+        && over.count(input.sizes()) as f64 <= correction(args)
     {
         interpreter::warn(&format!(
             "{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel divided by output numel)."
         ))?;
     }
-    let mut specs = vec![over.spec(args, own.dtype().to_real())?];
+    let mut specs = vec![over.spec(args, input.dtype().to_real())?];
     if with_mean {
-        specs.push(over.spec(args, own.dtype())?);
+        specs.push(over.spec(args, input.dtype())?);
     }
     Ok(specs)
 }
 
 fn run(args: &Args, results: &[Tensor], root: bool) -> Result<()> {
-    let own = args.tensor(VAR_CORRECTION::INPUT)?;
+    let input = args.tensor(VAR_CORRECTION::INPUT)?;
     let dims = over(args)?.dims;
     let numbers = [correction(args), f64::from(u8::from(root)), 1.0];
     let with_mean = results.len() == 2;
-    let compute = own.dtype().compute();
-    if let Device::Cuda(_) = own.device() {
+    let compute = input.dtype().compute();
+    if let Device::Cuda(_) = input.device() {
         return compose(args, results, root);
     }
     let Some(fold) = moments(compute.to_real(), with_mean) else {
-        return Err(not_implemented(args.op, own.dtype()));
+        return Err(not_implemented(args.op, input.dtype()));
     };
     let numbers = &numbers[..if with_mean { 3 } else { 2 }];
-    if !own.dtype().is_complex() {
-        return super::reduce(own, dims, results, fold, numbers);
+    if !input.dtype().is_complex() {
+        return super::reduce(input, dims, results, fold, numbers);
     }
-    run_complex(own, dims, results, numbers)
+    run_complex(input, dims, results, numbers)
 }
 
 /// `run` from other operators: the mean, and then the squares of the distances from it.
@@ -195,11 +195,11 @@ fn compose(args: &Args, results: &[Tensor], root: bool) -> Result<()> {
     use VAR_CORRECTION::*;
 
     let _off = rushlight_autograd::modes::GradMode::new(false);
-    let own = to_dtype(&args.tensor(INPUT)?.detach(), args.tensor(INPUT)?.dtype().compute())?;
+    let input = to_dtype(&args.tensor(INPUT)?.detach(), args.tensor(INPUT)?.dtype().compute())?;
     let (dims, over) = (super::dims(args, DIM), over(args)?);
-    let mean = op!(super::sum::MEAN_DIM, &own, dims.clone(), true)?;
-    let distance = Expr::from(&own) - &mean;
-    let squares = match own.dtype().is_complex() {
+    let mean = op!(super::sum::MEAN_DIM, &input, dims.clone(), true)?;
+    let distance = Expr::from(&input) - &mean;
+    let squares = match input.dtype().is_complex() {
         true => {
             let size = distance.call(&crate::pointwise::sign::ABS, []);
             size.clone() * size
@@ -207,7 +207,7 @@ fn compose(args: &Args, results: &[Tensor], root: bool) -> Result<()> {
         false => distance.clone() * distance,
     };
     let sum = squares.call(&super::sum::SUM_DIM, [dims.into(), args.bool(KEEPDIM)?.into()]);
-    let variance = sum / (over.count(own.sizes()) as f64 - correction(args)).max(0.0);
+    let variance = sum / (over.count(input.sizes()) as f64 - correction(args)).max(0.0);
     copy::copy(&results[0], &if root { variance.sqrt() } else { variance }.done()?)?;
     match results.get(1) {
         Some(result) => {
@@ -219,22 +219,22 @@ fn compose(args: &Args, results: &[Tensor], root: bool) -> Result<()> {
 }
 
 /// The variance of complex numbers is the sum of those of their real and of their imaginary parts.
-fn run_complex(own: &Tensor, dims: DimSet, results: &[Tensor], numbers: &[f64]) -> Result<()> {
-    let real = own.dtype().to_real();
+fn run_complex(input: &Tensor, dims: DimSet, results: &[Tensor], numbers: &[f64]) -> Result<()> {
+    let real = input.dtype().to_real();
     let Some(fold) = moments(real.compute(), false) else { return Ok(()) };
     let part = |at: isize| -> Result<Tensor> {
-        let mut half = own.layout().parts(2);
+        let mut half = input.layout().parts(2);
         half.offset += at;
-        let out = create::empty(results[0].sizes(), real, own.device())?;
-        super::reduce_layout(own, &half, real, dims, std::slice::from_ref(&out), fold, &[numbers[0], 0.0])?;
+        let out = create::empty(results[0].sizes(), real, input.device())?;
+        super::reduce_layout(input, &half, real, dims, std::slice::from_ref(&out), fold, &[numbers[0], 0.0])?;
         Ok(out)
     };
     let _off = rushlight_autograd::modes::GradMode::new(false);
     let sum = Expr::from(part(0)?) + part(1)?;
     let spread = if numbers[1] != 0.0 { sum.sqrt() } else { sum };
     copy::copy(&results[0], &spread.done()?)?;
-    match (results.get(1), (super::sum::MEANS.cpu)(own.dtype().compute())) {
-        (Some(mean), Some(fold)) => super::reduce(own, dims, std::slice::from_ref(mean), fold, &[]),
+    match (results.get(1), (super::sum::MEANS.cpu)(input.dtype().compute())) {
+        (Some(mean), Some(fold)) => super::reduce(input, dims, std::slice::from_ref(mean), fold, &[]),
         _ => Ok(()),
     }
 }

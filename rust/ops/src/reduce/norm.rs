@@ -141,7 +141,7 @@ pub static RENORM: Operator = Operator {
     out: Out::EXACT,
     dtypes: DTypes::INEXACT,
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
+        let input = args.tensor(INPUT)?;
         let (p, maxnorm) = (args.scalar(P)?, args.scalar(MAXNORM)?);
         for (number, name) in [(p, "p"), (maxnorm, "maxnorm")] {
             if number.is_complex() {
@@ -157,19 +157,19 @@ pub static RENORM: Operator = Operator {
             let maxnorm = crate::create::c_text(maxnorm);
             return Err(Error::runtime(format!("renorm: expected maxnorm to be >= 0 but got {maxnorm}")));
         }
-        if own.rank() < 2 {
+        if input.rank() < 2 {
             return Err(Error::runtime(format!(
                 "renorm: input needs at least 2 dimensions, got {} dimensions",
-                own.rank()
+                input.rank()
             )));
         }
         let kept = super::one_dim(args, DIM)?;
-        let dims: Ints = (0..own.rank() as i64).filter(|&dim| dim != kept as i64).collect();
-        let wide = if own.dtype().is_half() { Some(DType::F32) } else { None };
-        let norm = VECTOR_NORM.tensor([own.into(), p.into(), dims.into(), true.into(), wide.into()])?;
+        let dims: Ints = (0..input.rank() as i64).filter(|&dim| dim != kept as i64).collect();
+        let wide = if input.dtype().is_half() { Some(DType::F32) } else { None };
+        let norm = VECTOR_NORM.tensor([input.into(), p.into(), dims.into(), true.into(), wide.into()])?;
         let long = Expr::from(&norm).above(maxnorm);
         let factor = long.choose(Expr::from(maxnorm) / (Expr::from(norm) + 1e-7), 1.0);
-        let shrunk = crate::convert::to_dtype(&(factor * own).done()?, own.dtype())?;
+        let shrunk = crate::convert::to_dtype(&(factor * input).done()?, input.dtype())?;
         crate::convert::contiguous(&shrunk).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
@@ -203,11 +203,11 @@ pub fn real_order(ord: Scalar) -> Result<f64> {
 fn infer(args: &Args) -> Result<Vec<TensorSpec>> {
     use VECTOR_NORM::*;
 
-    let own = args.tensor(INPUT)?;
-    if !own.dtype().is_differentiable() {
+    let input = args.tensor(INPUT)?;
+    if !input.dtype().is_differentiable() {
         return Err(Error::runtime(format!(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got {}",
-            own.dtype().display_name()
+            input.dtype().display_name()
         ))
         .hint("Use x.float() to convert integers to floats."));
     }
@@ -218,17 +218,17 @@ fn infer(args: &Args) -> Result<Vec<TensorSpec>> {
                 asked.display_name()
             )));
         }
-        if asked.is_complex() != own.dtype().is_complex() {
-            let kind = if own.dtype().is_complex() { "complex" } else { "real" };
+        if asked.is_complex() != input.dtype().is_complex() {
+            let kind = if input.dtype().is_complex() { "complex" } else { "real" };
             return Err(Error::runtime(format!(
                 "linalg.vector_norm: dtype should be {kind} for {kind} inputs, but got {}",
                 asked.display_name()
             )));
         }
-        if promote(asked, own.dtype())? != asked {
+        if promote(asked, input.dtype())? != asked {
             return Err(Error::runtime(format!(
                 "linalg.vector_norm: the dtype of the input ({}) should be convertible without narrowing to the specified dtype ({})",
-                own.dtype().display_name(),
+                input.dtype().display_name(),
                 asked.display_name()
             ))
             .hint("Convert the result instead: x.norm().to(dtype)."));
@@ -236,29 +236,29 @@ fn infer(args: &Args) -> Result<Vec<TensorSpec>> {
     }
     let ord = real_order(args.scalar(ORD)?)?;
     let over = ReduceDims::of(args, DIM, KEEPDIM)?;
-    if own.numel() == 0 && (ord < 0.0 || ord == f64::INFINITY) {
+    if input.numel() == 0 && (ord < 0.0 || ord == f64::INFINITY) {
         if super::dims(args, DIM).is_empty() {
             return Err(Error::runtime(format!(
                 "linalg.vector_norm cannot compute the {ord} norm on an empty tensor because the operation does not have an identity"
             )));
         }
-        if let Some(dim) = (0..own.rank()).find(|&dim| over.has(dim) && own.sizes()[dim] == 0) {
+        if let Some(dim) = (0..input.rank()).find(|&dim| over.has(dim) && input.sizes()[dim] == 0) {
             return Err(Error::runtime(format!(
                 "linalg.vector_norm cannot compute the {ord} norm on the dimension {dim}because this dimension is empty and the operation does not have an identity"
             )));
         }
     }
-    Ok(vec![over.spec(args, args.dtype(DTYPE).unwrap_or(own.dtype()).to_real())?])
+    Ok(vec![over.spec(args, args.dtype(DTYPE).unwrap_or(input.dtype()).to_real())?])
 }
 
 fn run(args: &Args, results: &[Tensor]) -> Result<()> {
     use VECTOR_NORM::*;
 
-    let own = args.tensor(INPUT)?;
+    let input = args.tensor(INPUT)?;
     let ord = args.scalar(ORD)?.f64();
     // The norm of one element is its magnitude; its powers might overflow or underflow in the dtype.
-    let ord = if own.numel() == results[0].numel() && ord != 0.0 { 1.0 } else { ord };
-    let compute = args.dtype(DTYPE).unwrap_or(own.dtype()).compute();
+    let ord = if input.numel() == results[0].numel() && ord != 0.0 { 1.0 } else { ord };
+    let compute = args.dtype(DTYPE).unwrap_or(input.dtype()).compute();
     super::fold(args, ReduceDims::of(args, DIM, KEEPDIM)?, results, folds_of(ord), compute, &[ord])
 }
 

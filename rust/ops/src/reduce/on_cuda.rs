@@ -3,20 +3,20 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::DimSet;
 use rushlight_core::{DType, Result};
-use rushlight_cuda::lines::{self, Accumulation, Shape};
+use rushlight_cuda::cumulative::{self, Accumulation, Lines};
 use rushlight_cuda::softmax::{self, Softmax};
 use rushlight_dispatch::operands::{lines as lines_of, plain, plain_workplace, settle};
 
 use crate::held::Held;
 
 /// The shape of a tensor as lines along a dimension.
-pub fn shape(tensor: &Tensor, dim: usize) -> Shape {
+pub fn shape(tensor: &Tensor, dim: usize) -> Lines {
     let lines = lines_of(tensor, dim);
-    Shape { outer: lines.outer, n: lines.n, inner: lines.inner }
+    Lines { outer: lines.outer, n: lines.n, inner: lines.inner }
 }
 
 /// Accumulates lines of row-major inputs of one shape into row-major results, of which the first may be missing.
-fn run(what: Accumulation, results: [Option<&Tensor>; 2], inputs: &[&Tensor], shape: Shape, each: bool) -> Result<()> {
+fn run(what: Accumulation, results: [Option<&Tensor>; 2], inputs: &[&Tensor], shape: Lines, each: bool) -> Result<()> {
     if shape.outer * shape.n * shape.inner == 0 {
         return Ok(());
     }
@@ -28,7 +28,7 @@ fn run(what: Accumulation, results: [Option<&Tensor>; 2], inputs: &[&Tensor], sh
         held.optional(inputs.get(1).copied())?,
     ];
     // SAFETY: operands are row-major and of one shape, and their storages are held for the stream.
-    unsafe { lines::accumulate(held.card, held.stream, what, operands, shape, each) }
+    unsafe { cumulative::accumulate(held.card, held.stream, what, operands, shape, each) }
 }
 
 /// The dtype in which results of a dtype are accumulated.
@@ -49,47 +49,47 @@ pub enum Running {
 }
 
 /// Cumulative results along a dimension, in the result's dtype.
-pub fn cumulative(own: &Tensor, dim: usize, result: &Tensor, what: Running) -> Result<()> {
-    let source = plain(own, own.dtype())?;
+pub fn cumulative(input: &Tensor, dim: usize, result: &Tensor, what: Running) -> Result<()> {
+    let source = plain(input, input.dtype())?;
     let place = plain_workplace(result, result.dtype())?;
-    let (element, compute, sum) = (own.dtype(), result.dtype().compute(), accumulator(result.dtype()));
+    let (element, compute, sum) = (input.dtype(), result.dtype().compute(), accumulator(result.dtype()));
     let result_dtype = result.dtype();
     let what = match what {
         Running::Sum => Accumulation::Sum { element, compute, sum, result: result_dtype },
         Running::Product => Accumulation::Product { element, compute, sum, result: result_dtype },
         Running::LogSum => Accumulation::LogSum { element, compute, sum, result: result_dtype },
     };
-    run(what, [Some(&place), None], &[&source], shape(own, dim), true)?;
+    run(what, [Some(&place), None], &[&source], shape(input, dim), true)?;
     settle(&place, result)
 }
 
 /// Along a dimension, each result is an element plus a factor times the result before it.
-pub fn recurrence(own: &Tensor, factor: &Tensor, dim: usize, result: &Tensor) -> Result<()> {
+pub fn recurrence(input: &Tensor, factor: &Tensor, dim: usize, result: &Tensor) -> Result<()> {
     let dtype = result.dtype();
-    let (source, factors, place) = (plain(own, dtype)?, plain(factor, dtype)?, plain_workplace(result, dtype)?);
+    let (source, factors, place) = (plain(input, dtype)?, plain(factor, dtype)?, plain_workplace(result, dtype)?);
     let what = Accumulation::Recurrence { element: dtype, compute: dtype.compute() };
-    run(what, [Some(&place), None], &[&source, &factors], shape(own, dim), true)?;
+    run(what, [Some(&place), None], &[&source, &factors], shape(input, dim), true)?;
     settle(&place, result)
 }
 
 /// The best element so far along a dimension, and its index: the last of equal ones.
-pub fn cumulative_best(own: &Tensor, dim: usize, results: &[Tensor], up: bool) -> Result<()> {
-    let source = plain(own, own.dtype())?;
-    let places = [plain_workplace(&results[0], own.dtype())?, plain_workplace(&results[1], DType::I64)?];
-    let what = Accumulation::Best { element: own.dtype(), compute: own.dtype().compute(), up, first: false };
-    run(what, [Some(&places[0]), Some(&places[1])], &[&source], shape(own, dim), true)?;
+pub fn cumulative_best(input: &Tensor, dim: usize, results: &[Tensor], up: bool) -> Result<()> {
+    let source = plain(input, input.dtype())?;
+    let places = [plain_workplace(&results[0], input.dtype())?, plain_workplace(&results[1], DType::I64)?];
+    let what = Accumulation::Best { element: input.dtype(), compute: input.dtype().compute(), up, first: false };
+    run(what, [Some(&places[0]), Some(&places[1])], &[&source], shape(input, dim), true)?;
     places.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
 }
 
 /// The best elements along a dimension, or of all, and their indices: the first of equal ones. Results are new and row-major;
 /// there may be indices alone.
-pub fn best(own: &Tensor, dims: DimSet, results: &[Tensor], up: bool) -> Result<()> {
-    let source = plain(own, own.dtype())?;
+pub fn best(input: &Tensor, dims: DimSet, results: &[Tensor], up: bool) -> Result<()> {
+    let source = plain(input, input.dtype())?;
     let shape = match dims {
-        DimSet::All => Shape { outer: 1, n: own.numel(), inner: 1 },
-        _ => shape(own, dims.first()),
+        DimSet::All => Lines { outer: 1, n: input.numel(), inner: 1 },
+        _ => shape(input, dims.first()),
     };
-    let what = Accumulation::Best { element: own.dtype(), compute: own.dtype().compute(), up, first: true };
+    let what = Accumulation::Best { element: input.dtype(), compute: input.dtype().compute(), up, first: true };
     let both = match results {
         [values, places, ..] => [Some(values), Some(places)],
         [places] => [None, Some(places)],

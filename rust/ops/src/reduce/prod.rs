@@ -81,7 +81,7 @@ pub const PRODUCTS: Folds = folds! {
 fn gradient(d: &BackwardContext, dim: Option<i64>) -> Expr {
     use PROD::*;
 
-    let own = d.input(INPUT);
+    let input = d.input(INPUT);
     let (grad, result) = match dim {
         Some(_) => {
             let restored = |value| restored(d, value, PROD_DIM::DIM, PROD_DIM::KEEPDIM);
@@ -92,32 +92,32 @@ fn gradient(d: &BackwardContext, dim: Option<i64>) -> Expr {
     if d.rank(INPUT) == 0 {
         return grad;
     }
-    match has_zero(own.clone()) {
-        Ok(false) => grad * (result / own).conj(),
-        Ok(true) => others(d, dim, own, grad),
+    match has_zero(input.clone()) {
+        Ok(false) => grad * (result / input).conj(),
+        Ok(true) => others(d, dim, input, grad),
         Err(error) => Expr::failed(error),
     }
 }
 
 /// On `meta` any element may be zero.
-fn has_zero(own: Expr) -> Result<bool> {
-    let all = Expr::from(vmap::samples(&own.done()?)?).call(&super::all_any::ALL, []).done()?;
+fn has_zero(input: Expr) -> Result<bool> {
+    let all = Expr::from(vmap::samples(&input.done()?)?).call(&super::all_any::ALL, []).done()?;
     Ok(all.device() == Device::Meta || !crate::convert::item(&all)?.truth())
 }
 
-fn others(d: &BackwardContext, dim: Option<i64>, own: Expr, grad: Expr) -> Expr {
-    let product = |own: Expr, dim: i64| -> Result<Tensor> {
-        let own = own.done()?;
-        let axis = rushlight_core::layout::wrap_dim(dim, own.rank())?;
-        let before = super::cumulative::product_before(&own, axis)?;
-        let turned = super::cumulative::flipped(&own, axis)?;
+fn others(d: &BackwardContext, dim: Option<i64>, input: Expr, grad: Expr) -> Expr {
+    let product = |input: Expr, dim: i64| -> Result<Tensor> {
+        let input = input.done()?;
+        let axis = rushlight_core::layout::wrap_dim(dim, input.rank())?;
+        let before = super::cumulative::product_before(&input, axis)?;
+        let turned = super::cumulative::flipped(&input, axis)?;
         let after = super::cumulative::flipped(&super::cumulative::product_before(&turned, axis)?, axis)?;
         (Expr::from(before) * after).conj().done()
     };
     match dim {
-        Some(dim) => grad * Expr::new(product(own, dim)),
+        Some(dim) => grad * Expr::new(product(input, dim)),
         None => {
-            let flat = own.call(&crate::view::RESHAPE, [value::sizes_value(&[-1])]);
+            let flat = input.call(&crate::view::RESHAPE, [value::sizes_value(&[-1])]);
             let product =
                 Expr::new(product(flat, 0)).call(&crate::view::RESHAPE, [value::sizes_value(d.sizes(PROD::INPUT))]);
             grad * product

@@ -178,16 +178,16 @@ fn total(d: &BackwardContext, value: Expr) -> Expr {
 fn infer(args: &Args) -> Result<Vec<TensorSpec>> {
     use SOFTMAX::*;
 
-    let own = args.tensor(INPUT)?;
+    let input = args.tensor(INPUT)?;
     let dim = super::one_dim(args, DIM)?;
-    let dtype = args.dtype(DTYPE).unwrap_or(own.dtype());
+    let dtype = args.dtype(DTYPE).unwrap_or(input.dtype());
     if !DTypes::FLOATS.has(dtype) {
-        let place = if dim + 1 < own.rank() { "" } else { "_lastdim" };
+        let place = if dim + 1 < input.rank() { "" } else { "_lastdim" };
         return Err(Error::unsupported(&format!("{}{place}_kernel_impl", args.op.python_name()), dtype)
             .hint("Use floats, or set dtype: softmax(x, dim, dtype=torch.float32)."));
     }
-    crate::convert::note_dropped(own.dtype(), dtype)?;
-    Ok(vec![TensorSpec::new(own.sizes(), dtype, own)])
+    crate::convert::note_dropped(input.dtype(), dtype)?;
+    Ok(vec![TensorSpec::new(input.sizes(), dtype, input)])
 }
 
 fn infer_backward(args: &Args) -> Result<Vec<TensorSpec>> {
@@ -205,10 +205,10 @@ fn infer_backward(args: &Args) -> Result<Vec<TensorSpec>> {
 fn run(args: &Args, result: &Tensor, log: bool) -> Result<()> {
     use SOFTMAX::*;
 
-    let own = args.tensor(INPUT)?;
-    let lines = lines(own, super::one_dim(args, DIM)?);
+    let input = args.tensor(INPUT)?;
+    let lines = lines(input, super::one_dim(args, DIM)?);
     let compute = result.dtype().compute();
-    let (source, place) = (plain(own, compute)?, workplace(result, compute)?);
+    let (source, place) = (plain(input, compute)?, workplace(result, compute)?);
     let (from, to) = (source.storage().pin()?, place.storage().pin()?);
     let offset = source.layout().offset;
     // SAFETY: both are contiguous, of one shape and of the compute dtype.
@@ -259,9 +259,9 @@ fn run_backward(args: &Args, result: &Tensor, log: bool) -> Result<()> {
 fn run_on_cuda(args: &Args, result: &Tensor, logarithm: bool) -> Result<()> {
     use SOFTMAX::*;
 
-    let own = args.tensor(INPUT)?;
+    let input = args.tensor(INPUT)?;
     let dim = super::one_dim(args, DIM)?;
-    on_cuda::softmax(false, logarithm, result, [own, own], dim, result.dtype().compute())
+    on_cuda::softmax(false, logarithm, result, [input, input], dim, result.dtype().compute())
 }
 
 fn run_backward_on_cuda(args: &Args, result: &Tensor, logarithm: bool) -> Result<()> {

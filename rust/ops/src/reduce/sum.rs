@@ -95,25 +95,25 @@ pub static NANSUM: Operator = Operator {
     batch_rule: BatchRule::Over(DIM),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let own = args.tensor(INPUT)?.dtype();
-            if own.is_complex() {
+            let dtype = args.tensor(INPUT)?.dtype();
+            if dtype.is_complex() {
                 return Err(Error::runtime("nansum on CPU does not support complex inputs"));
             }
-            if let Some(asked) = args.dtype(DTYPE).filter(|asked| own.is_floating() && asked.is_complex()) {
+            if let Some(asked) = args.dtype(DTYPE).filter(|asked| dtype.is_floating() && asked.is_complex()) {
                 return Err(not_implemented(args.op, asked));
             }
             infer(args, ReduceDims::of(args, DIM, KEEPDIM)?, DTYPE)
         },
         |args, results| {
-            let (own, over) = (args.tensor(INPUT)?, ReduceDims::of(args, DIM, KEEPDIM)?);
-            if results[0].dtype().is_floating() && own.dtype().is_floating() {
+            let (input, over) = (args.tensor(INPUT)?, ReduceDims::of(args, DIM, KEEPDIM)?);
+            if results[0].dtype().is_floating() && input.dtype().is_floating() {
                 return run(args, over, results, NAN_SUMS);
             }
             // No other dtype has NaN, so it is replaced before the elements are converted.
             let mut args = args.clone();
-            if own.dtype().is_floating() {
-                let lost = Expr::from(own).call(&crate::pointwise::compare::ISNAN, []);
-                args.set(INPUT, Value::Own(lost.choose(0.0, Expr::from(own)).done()?));
+            if input.dtype().is_floating() {
+                let lost = Expr::from(input).call(&crate::pointwise::compare::ISNAN, []);
+                args.set(INPUT, Value::Own(lost.choose(0.0, Expr::from(input)).done()?));
             }
             run(&args, over, results, SUMS)
         },
@@ -208,11 +208,11 @@ pub static NANMEAN: Operator = Operator {
     tensor(1.5000)",
     dtypes: DTypes::FLOATS,
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
-        if !own.dtype().is_differentiable() {
+        let input = args.tensor(INPUT)?;
+        if !input.dtype().is_differentiable() {
             return Err(Error::runtime(format!(
                 "nanmean(): expected input to have floating point or complex dtype but got {}",
-                own.dtype().display_name()
+                input.dtype().display_name()
             )));
         }
         if let Some(asked) = args.dtype(DTYPE).filter(|asked| !asked.is_differentiable()) {
@@ -222,11 +222,11 @@ pub static NANMEAN: Operator = Operator {
             )));
         }
         let keepdim = args.bool(KEEPDIM)?;
-        let real = Expr::new(handled::detach(own)).call(&crate::pointwise::compare::ISNAN, []);
+        let real = Expr::new(handled::detach(input)).call(&crate::pointwise::compare::ISNAN, []);
         let count = real
             .call(&crate::pointwise::logical::LOGICAL_NOT, [])
             .call(&SUM_DIM, [super::dims(args, DIM).into(), keepdim.into()]);
-        let total = op!(NANSUM, own, super::dims(args, DIM), keepdim, args.dtype(DTYPE))?;
+        let total = op!(NANSUM, input, super::dims(args, DIM), keepdim, args.dtype(DTYPE))?;
         (Expr::from(total) / count).done().map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
@@ -252,14 +252,14 @@ pub static TRACE: Operator = Operator {
     dtypes: DTypes::COMMON,
     autocast: Autocast::Fp32.on_cpu_alone(),
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
-        if own.rank() != 2 {
-            return Err(Error::runtime(format!("trace: expected a matrix, but got tensor with dim {}", own.rank())));
+        let input = args.tensor(INPUT)?;
+        if input.rank() != 2 {
+            return Err(Error::runtime(format!("trace: expected a matrix, but got tensor with dim {}", input.rank())));
         }
-        if !args.op.dtypes.has(own.dtype()) {
-            return Err(Error::unsupported("trace", own.dtype()));
+        if !args.op.dtypes.has(input.dtype()) {
+            return Err(Error::unsupported("trace", input.dtype()));
         }
-        Expr::from(own).call(&crate::view::diagonal::DIAGONAL, []).call(&SUM, []).done().map(Output::Tensor)
+        Expr::from(input).call(&crate::view::diagonal::DIAGONAL, []).call(&SUM, []).done().map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 3)", "t(2, 4)"],
@@ -294,9 +294,9 @@ pub const MEANS: Folds = folds! {
 pub fn result_dtype(args: &Args, arg: Arg) -> Result<DType> {
     use SUM::*;
 
-    let own = args.tensor(INPUT)?.dtype();
-    let exact = own.is_integral() || own == DType::Bool;
-    let dtype = args.dtype(arg).unwrap_or(if exact { DType::I64 } else { own });
+    let input = args.tensor(INPUT)?.dtype();
+    let exact = input.is_integral() || input == DType::Bool;
+    let dtype = args.dtype(arg).unwrap_or(if exact { DType::I64 } else { input });
     if !dtype.is_differentiable() && args.tensor(INPUT)?.requires_grad() && rushlight_autograd::modes::grad_enabled() {
         return Err(Error::runtime(format!("Autograd not support dtype: {}", dtype.display_name()))
             .hint("Integers have no gradient: use x.detach() to remove the history."));
@@ -305,8 +305,8 @@ pub fn result_dtype(args: &Args, arg: Arg) -> Result<DType> {
 }
 
 fn mean_dtype(args: &Args, arg: Arg) -> Result<DType> {
-    let (asked, own) = (args.dtype(arg), args.tensor(MEAN::INPUT)?.dtype());
-    let dtype = asked.unwrap_or(own);
+    let (asked, given) = (args.dtype(arg), args.tensor(MEAN::INPUT)?.dtype());
+    let dtype = asked.unwrap_or(given);
     if !dtype.is_differentiable() {
         let which = if asked.is_some() { "Optional" } else { "Input" };
         return Err(Error::runtime(format!(

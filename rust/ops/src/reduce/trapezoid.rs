@@ -19,23 +19,23 @@ enum Spacing<'a> {
 }
 
 /// The sums of neighbouring samples.
-fn sides(own: &Tensor, dim: usize) -> Result<Expr> {
-    let count = own.sizes()[dim];
-    let side = |start: isize| sliced(own, dim, start, (count - 1).max(0), 1).map(Expr::from);
+fn sides(input: &Tensor, dim: usize) -> Result<Expr> {
+    let count = input.sizes()[dim];
+    let side = |start: isize| sliced(input, dim, start, (count - 1).max(0), 1).map(Expr::from);
     Ok(side(count.min(1))? + side(0)?)
 }
 
 /// The distances between neighbouring places. As in torch, `dim` counts from the front, in places of a higher rank too.
-fn steps(own: &Tensor, places: &Tensor, dim: usize, name: &str) -> Result<Expr> {
+fn steps(input: &Tensor, places: &Tensor, dim: usize, name: &str) -> Result<Expr> {
     let places = if places.rank() == 1 {
-        if places.sizes()[0] != own.sizes()[dim] {
+        if places.sizes()[0] != input.sizes()[dim] {
             return Err(Error::runtime(format!("{name}: There must be one `x` value for each sample point")));
         }
-        let mut shape = vec![1; own.rank()];
+        let mut shape = vec![1; input.rank()];
         shape[dim] = places.sizes()[0];
         op!(crate::view::RESHAPE, places, sizes_value(&shape))?
-    } else if places.rank() < own.rank() {
-        let mut shape = vec![1; own.rank() - places.rank()];
+    } else if places.rank() < input.rank() {
+        let mut shape = vec![1; input.rank() - places.rank()];
         shape.extend(places.sizes());
         op!(crate::view::RESHAPE, places, sizes_value(&shape))?
     } else {
@@ -44,59 +44,59 @@ fn steps(own: &Tensor, places: &Tensor, dim: usize, name: &str) -> Result<Expr> 
     op!(DIFF, &places, 1i64, dim as i64).map(Expr::from)
 }
 
-fn refuse_bool(name: &str, own: &Tensor, spacing: &Spacing) -> Result<()> {
+fn refuse_bool(name: &str, input: &Tensor, spacing: &Spacing) -> Result<()> {
     let is_bool = |tensor: &Tensor| tensor.dtype() == DType::Bool;
     match spacing {
-        Spacing::Even(_) if is_bool(own) => {
+        Spacing::Even(_) if is_bool(input) => {
             Err(Error::runtime(format!("{name}: received a bool input for `y`, but bool is not supported")))
         }
-        Spacing::At(places) if is_bool(own) || is_bool(places) => {
+        Spacing::At(places) if is_bool(input) || is_bool(places) => {
             Err(Error::runtime(format!("{name}: received a bool input for `x` or `y`, but bool is not supported")))
         }
         _ => Ok(()),
     }
 }
 
-fn integral(own: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
-    refuse_bool("trapezoid", own, &spacing)?;
-    if own.rank() == 0 {
+fn integral(input: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
+    refuse_bool("trapezoid", input, &spacing)?;
+    if input.rank() == 0 {
         let dim = if matches!(spacing, Spacing::At(_)) { wrap_dim(dim, 0)? as i64 } else { dim };
         return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions")));
     }
-    let dim = wrap_dim(dim, own.rank())?;
-    if own.sizes()[dim] == 0 {
-        let mut sizes = own.sizes().clone();
+    let dim = wrap_dim(dim, input.rank())?;
+    if input.sizes()[dim] == 0 {
+        let mut sizes = input.sizes().clone();
         sizes.remove(dim);
-        return create::zeros(&sizes, own.dtype(), own.device()).map(Output::Tensor);
+        return create::zeros(&sizes, input.dtype(), input.device()).map(Output::Tensor);
     }
     let sum = |samples: Expr| samples.call(&SUM_DIM, [Ints::from_slice(&[dim as i64]).into()]);
     let integral = match spacing {
         Spacing::Even(step) => {
-            let end = |at: i64| op!(SELECT, own, dim as i64, at).map(Expr::from);
-            (sum(Expr::from(own)) - (end(0)? + end(-1)?) * 0.5) * step
+            let end = |at: i64| op!(SELECT, input, dim as i64, at).map(Expr::from);
+            (sum(Expr::from(input)) - (end(0)? + end(-1)?) * 0.5) * step
         }
         Spacing::At(places) => {
-            let steps = steps(own, places, dim, "trapezoid")?;
-            sum(sides(own, dim)? * steps) / 2.0
+            let steps = steps(input, places, dim, "trapezoid")?;
+            sum(sides(input, dim)? * steps) / 2.0
         }
     };
     integral.done().map(Output::Tensor)
 }
 
-fn running(own: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
-    refuse_bool("cumulative_trapezoid", own, &spacing)?;
-    if own.rank() == 0 {
+fn running(input: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
+    refuse_bool("cumulative_trapezoid", input, &spacing)?;
+    if input.rank() == 0 {
         return Err(
             Error::index("slice() cannot be applied to a 0-dim tensor.").hint("Use x.reshape(1) to add a dimension.")
         );
     }
-    let at = wrap_dim(dim, own.rank())?;
+    let at = wrap_dim(dim, input.rank())?;
     let sum = |areas: Expr| areas.call(&CUMSUM, [Value::Int(at as i64)]);
     let integral = match spacing {
-        Spacing::Even(step) => sum(sides(own, at)? * (step / 2.0)),
+        Spacing::Even(step) => sum(sides(input, at)? * (step / 2.0)),
         Spacing::At(places) => {
-            let steps = steps(own, places, at, "cumulative_trapezoid")?;
-            sum(sides(own, at)? * steps) / 2.0
+            let steps = steps(input, places, at, "cumulative_trapezoid")?;
+            sum(sides(input, at)? * steps) / 2.0
         }
     };
     integral.done().map(Output::Tensor)

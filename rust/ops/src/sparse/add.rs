@@ -47,52 +47,52 @@ fn dense_second() -> Error {
     Error::runtime("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
 }
 
-fn check_sizes(own: &Tensor, other: &Tensor) -> Result<()> {
-    if own.sizes() == other.sizes() {
+fn check_sizes(input: &Tensor, other: &Tensor) -> Result<()> {
+    if input.sizes() == other.sizes() {
         return Ok(());
     }
     Err(Error::runtime(format!(
         "add: expected 'self' and 'other' to have same size, but self has size {} while other has size {} (FYI: dense-sparse addition does not currently support broadcasting)",
-        Shape(own.sizes()),
+        Shape(input.sizes()),
         Shape(other.sizes())
     )))
 }
 
 /// `dense += factor * sparse`: changes only the elements at the sparse tensor's indices.
 pub fn into_dense(args: &Args, sign: i64) -> Result<Output> {
-    let (own, other) = (args.tensor(ADD::INPUT)?, args.tensor(ADD::OTHER)?);
-    check_sizes(own, other)?;
-    if own.device() == Device::Meta || own.is_lazy_conj() {
+    let (input, other) = (args.tensor(ADD::INPUT)?, args.tensor(ADD::OTHER)?);
+    check_sizes(input, other)?;
+    if input.device() == Device::Meta || input.is_lazy_conj() {
         return Err(Error::not_implemented(
             "a sparse tensor is added in place to dense tensors whose elements lie in their own memory",
         ));
     }
-    variants::check_in_place(args.op, own, own.sizes(), promote(own.dtype(), other.dtype())?)?;
+    variants::check_in_place(args.op, input, input.sizes(), promote(input.dtype(), other.dtype())?)?;
     let factor = factor(args, sign)?;
     let parts = entries(other, "add")?;
     let change = node::InPlaceCall::begin(args)?;
     {
         let _off = rushlight_autograd::modes::GradMode::new(false);
         // Another handle on the elements: the change is counted once, and recorded as this call.
-        let elements = Tensor::new(own.storage().clone(), own.layout().clone(), own.dtype(), own.device());
+        let elements = Tensor::new(input.storage().clone(), input.layout().clone(), input.dtype(), input.device());
         convert::add_scaled(&elements, &parts.indices, &parts.values.detach(), factor)?;
     }
     change.finish()
 }
 
-fn of_sparse(own: &Tensor, other: &Tensor, factor: Scalar) -> Result<Tensor> {
+fn of_sparse(input: &Tensor, other: &Tensor, factor: Scalar) -> Result<Tensor> {
     if !other.is_sparse() {
-        if own.compressed_parts().is_none() {
+        if input.compressed_parts().is_none() {
             return Err(dense_second());
         }
         let other = if factor.is_one() { other.clone() } else { op!(MUL, other, factor)? };
-        return op!(ADD, &convert::TO_DENSE.tensor([own.into()])?, &other);
+        return op!(ADD, &convert::TO_DENSE.tensor([input.into()])?, &other);
     }
-    let (first, second) = (entries(own, "add")?, entries(other, "add")?);
-    if own.sizes() != other.sizes() {
+    let (first, second) = (entries(input, "add")?, entries(other, "add")?);
+    if input.sizes() != other.sizes() {
         return Err(Error::runtime(format!(
             "add: expected sizes of 'self' and 'other' to match, but {} != {}",
-            Shape(own.sizes()),
+            Shape(input.sizes()),
             Shape(other.sizes())
         )));
     }
@@ -102,7 +102,7 @@ fn of_sparse(own: &Tensor, other: &Tensor, factor: Scalar) -> Result<Tensor> {
             "add: expected 'self' and 'other' to have same number of sparse dimensions, but {a} != {b}"
         )));
     }
-    let dtype = promote(own.dtype(), other.dtype())?;
+    let dtype = promote(input.dtype(), other.dtype())?;
     let left = SparseParts { values: to_dtype(&first.values, dtype)?, ..(*first).clone() };
     let mut values = to_dtype(&second.values, dtype)?;
     if !factor.is_one() {
@@ -110,10 +110,11 @@ fn of_sparse(own: &Tensor, other: &Tensor, factor: Scalar) -> Result<Tensor> {
     }
     let right = SparseParts { values, ..(*second).clone() };
     // The lists of a device stay there, as in torch.
-    let in_rows =
-        own.device() == Device::Cpu && first.values.layout().is_contiguous() && second.values.layout().is_contiguous();
-    let sum = if in_rows { merged(&left, &right)? } else { behind(&left, &right, own)? };
-    in_format_of(own, sum)
+    let in_rows = input.device() == Device::Cpu
+        && first.values.layout().is_contiguous()
+        && second.values.layout().is_contiguous();
+    let sum = if in_rows { merged(&left, &right)? } else { behind(&left, &right, input)? };
+    in_format_of(input, sum)
 }
 
 fn cat(a: &Tensor, b: &Tensor, dim: i64) -> Result<Tensor> {
@@ -121,13 +122,13 @@ fn cat(a: &Tensor, b: &Tensor, dim: i64) -> Result<Tensor> {
 }
 
 /// The entries of both, concatenated; coalesced if there were more of them than elements.
-fn behind(left: &SparseParts, right: &SparseParts, own: &Tensor) -> Result<SparseParts> {
+fn behind(left: &SparseParts, right: &SparseParts, input: &Tensor) -> Result<SparseParts> {
     let both = SparseParts {
         indices: cat(&left.indices, &right.indices, 1)?,
         values: cat(&left.values, &right.values, 0)?,
         coalesced: false,
     };
-    if both.values.sizes()[0] as usize > own.numel() { coalesce::coalesced(&both, own.sizes()) } else { Ok(both) }
+    if both.values.sizes()[0] as usize > input.numel() { coalesce::coalesced(&both, input.sizes()) } else { Ok(both) }
 }
 
 /// Merges both sorted lists; entries with equal indices are added. The result is sorted if both were.

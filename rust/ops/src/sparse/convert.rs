@@ -129,12 +129,12 @@ pub static TO_DENSE: Operator = Operator {
     name: "to_dense",
     signature: "(Tensor self, bool masked_grad=True) -> Tensor",
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
-        let own = args.tensor(INPUT)?;
-        if !own.is_sparse() {
-            return Ok(Output::Tensor(own.detach()));
+        let input = args.tensor(INPUT)?;
+        if !input.is_sparse() {
+            return Ok(Output::Tensor(input.detach()));
         }
-        let parts = entries(own, "to_dense")?;
-        let whole = create::zeros(own.sizes(), own.dtype(), own.device())?;
+        let parts = entries(input, "to_dense")?;
+        let whole = create::zeros(input.sizes(), input.dtype(), input.device())?;
         scatter(&whole, &parts.indices, &parts.values)?;
         Ok(Output::Tensor(whole))
     })),
@@ -160,29 +160,29 @@ pub static MASKED: Operator = Operator {
     name: "sparse_mask",
     signature: "(Tensor self, Tensor mask) -> Tensor",
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
-        let (own, mask) = (args.tensor(INPUT)?, args.tensor(MASK)?);
+        let (input, mask) = (args.tensor(INPUT)?, args.tensor(MASK)?);
         if !mask.is_sparse() {
             return Err(Error::runtime("sparse_mask(): the mask must be a sparse tensor"));
         }
         let places = entries(mask, "sparse_mask")?;
-        if own.sizes() != mask.sizes() {
+        if input.sizes() != mask.sizes() {
             return Err(Error::runtime(format!(
                 "sparse_mask(): operands have incompatible sizes; self has size {} but mask has size {}",
-                rushlight_core::layout::Shape(own.sizes()),
+                rushlight_core::layout::Shape(input.sizes()),
                 rushlight_core::layout::Shape(mask.sizes())
             )));
         }
-        let values = if own.is_sparse() {
-            found(own, &*entries(own, "sparse_mask")?, &places)?
+        let values = if input.is_sparse() {
+            found(input, &*entries(input, "sparse_mask")?, &places)?
         } else {
-            taken(own, &places.indices)?
+            taken(input, &places.indices)?
         };
         with_values(mask, &places, values).map(Output::Tensor)
     })),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         let gradient = || -> Result<Tensor> {
-            let (own, grad) = (d.input(INPUT).done()?, d.grad().done()?);
-            if own.is_sparse() { op!(MASKED, &grad, &sorted(&own)?) } else { dense(&grad) }
+            let (input, grad) = (d.input(INPUT).done()?, d.grad().done()?);
+            if input.is_sparse() { op!(MASKED, &grad, &sorted(&input)?) } else { dense(&grad) }
         };
         Expr::new(gradient())
     })]),
@@ -191,12 +191,12 @@ pub static MASKED: Operator = Operator {
 };
 
 /// The values of a sparse tensor at the indices of another, of which it may lack some.
-fn found(own: &Tensor, held: &SparseParts, places: &SparseParts) -> Result<Tensor> {
+fn found(input: &Tensor, held: &SparseParts, places: &SparseParts) -> Result<Tensor> {
     if held.indices.sizes()[0] != places.indices.sizes()[0] {
-        return taken(&dense(own)?, &places.indices);
+        return taken(&dense(input)?, &places.indices);
     }
-    let held = coalesce::coalesced(held, own.sizes())?;
-    let keys_of = |parts: &SparseParts| to_vec::<i64>(&coalesce::keys(parts, own.sizes())?);
+    let held = coalesce::coalesced(held, input.sizes())?;
+    let keys_of = |parts: &SparseParts| to_vec::<i64>(&coalesce::keys(parts, input.sizes())?);
     let (keys, wanted) = (keys_of(&held)?, keys_of(places)?);
     let count = keys.len() as i64;
     // A zero follows the last value.
@@ -205,12 +205,12 @@ fn found(own: &Tensor, held: &SparseParts, places: &SparseParts) -> Result<Tenso
     block[0] = 1;
     let none = create::zeros(&block, held.values.dtype(), held.values.device())?;
     let values = op!(crate::join::CAT, vec![held.values.detach(), none], 0i64)?;
-    op!(crate::index::index_select::INDEX_SELECT, &values, 0i64, &placed(&numbers, own.device())?)
+    op!(crate::index::index_select::INDEX_SELECT, &values, 0i64, &placed(&numbers, input.device())?)
 }
 
 /// A sparse tensor with unique indices, in a recorded call. Those of compressed tensors always are.
-pub fn sorted(own: &Tensor) -> Result<Tensor> {
-    if own.compressed_parts().is_some() { Ok(own.clone()) } else { op!(COALESCE, own) }
+pub fn sorted(input: &Tensor) -> Result<Tensor> {
+    if input.compressed_parts().is_some() { Ok(input.clone()) } else { op!(COALESCE, input) }
 }
 
 #[operator]
@@ -218,9 +218,9 @@ pub static COALESCE: Operator = Operator {
     name: "coalesce",
     signature: "(Tensor self) -> Tensor",
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
-        let own = args.tensor(INPUT)?;
-        let parts = parts(own, "coalesce")?;
-        build(own.sizes(), coalesce::coalesced(&parts, own.sizes())?).map(Output::Tensor)
+        let input = args.tensor(INPUT)?;
+        let parts = parts(input, "coalesce")?;
+        build(input.sizes(), coalesce::coalesced(&parts, input.sizes())?).map(Output::Tensor)
     })),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad())]),
     node: "CoalesceBackward0",
@@ -280,11 +280,11 @@ pub static TO_SPARSE: Operator = Operator {
     ..BASE
 };
 
-fn to_sparse(own: &Tensor, wanted: Option<i64>) -> Result<Tensor> {
-    if own.is_sparse() {
-        return Ok(own.clone());
+fn to_sparse(input: &Tensor, wanted: Option<i64>) -> Result<Tensor> {
+    if input.is_sparse() {
+        return Ok(input.clone());
     }
-    let rank = own.rank() as i64;
+    let rank = input.rank() as i64;
     let dims = wanted.unwrap_or(rank);
     if rank > 0 && dims == 0 {
         return Err(Error::runtime("dense_to_sparse: sparse_dim argument must be in >0 when self.dim()>0"));
@@ -295,31 +295,31 @@ fn to_sparse(own: &Tensor, wanted: Option<i64>) -> Result<Tensor> {
         )));
     }
     let found = if dims == rank {
-        op!(crate::index::nonzero::NONZERO, own)?
+        op!(crate::index::nonzero::NONZERO, input)?
     } else {
         let blocks: Vec<i64> = (dims..rank).collect();
-        let any = op!(crate::reduce::all_any::ANY_DIMS, own, &*blocks)?;
+        let any = op!(crate::reduce::all_any::ANY_DIMS, input, &*blocks)?;
         op!(crate::index::nonzero::NONZERO, any)?
     };
     let indices = contiguous(&crate::view::transpose::reversed(&found)?)?;
-    let values = taken(own, &indices)?;
-    build(own.sizes(), SparseParts { indices, values, coalesced: true })
+    let values = taken(input, &indices)?;
+    build(input.sizes(), SparseParts { indices, values, coalesced: true })
 }
 
 /// `Tensor.copy_` of a sparse tensor to another.
 pub fn copy(args: &Args) -> Result<Output> {
     use crate::convert::copy::COPY::*;
 
-    let (own, from) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
-    if own.compressed_parts().is_some() || from.compressed_parts().is_some() {
-        return compressed::parts::copied(own, from).map(Output::Tensor);
+    let (input, from) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
+    if input.compressed_parts().is_some() || from.compressed_parts().is_some() {
+        return compressed::parts::copied(input, from).map(Output::Tensor);
     }
-    match (own.is_sparse(), from.parts()) {
-        (true, Some(_)) => moved(from, own.dtype(), own.device()).map(Output::Tensor),
+    match (input.is_sparse(), from.parts()) {
+        (true, Some(_)) => moved(from, input.dtype(), input.device()).map(Output::Tensor),
         _ => Err(Error::runtime(format!(
             "copy_() between dense and sparse Tensors is not implemented! Found self type = torch.{}{}Tensor and src type = torch.{}{}Tensor",
-            if own.is_sparse() { "sparse." } else { "" },
-            own.dtype().display_name(),
+            if input.is_sparse() { "sparse." } else { "" },
+            input.dtype().display_name(),
             if from.is_sparse() { "sparse." } else { "" },
             from.dtype().display_name()
         ))
@@ -338,10 +338,10 @@ pub(super) fn add_scaled(dense: &Tensor, indices: &Tensor, values: &Tensor, fact
 
 /// Removes all elements in place: `zero_`.
 pub fn zero(args: &Args) -> Result<Output> {
-    let own = args.tensor(crate::create::fill::ZERO_::INPUT)?;
-    if let Some(held) = own.compressed_parts() {
-        return compressed::parts::none(own, &held, own.dtype(), own.device()).map(Output::Tensor);
+    let input = args.tensor(crate::create::fill::ZERO_::INPUT)?;
+    if let Some(held) = input.compressed_parts() {
+        return compressed::parts::none(input, &held, input.dtype(), input.device()).map(Output::Tensor);
     }
-    let places = parts(own, "zero_")?;
-    empty(own.sizes(), places.indices.sizes()[0] as usize, own.dtype(), own.device()).map(Output::Tensor)
+    let places = parts(input, "zero_")?;
+    empty(input.sizes(), places.indices.sizes()[0] as usize, input.dtype(), input.device()).map(Output::Tensor)
 }

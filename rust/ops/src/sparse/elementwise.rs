@@ -24,16 +24,16 @@ use crate::view::expand::EXPAND;
 pub fn over_values(args: &Args, coalesced: bool) -> Result<Output> {
     use crate::convert::CLONE::*;
 
-    let own = args.tensor(INPUT)?;
-    if own.parts().is_none() {
+    let input = args.tensor(INPUT)?;
+    if input.parts().is_none() {
         return on_stored(args, INPUT, args.op.python_name()).map(Output::Tensor);
     }
-    let mut parts = (*parts(own, args.op.python_name())?).clone();
+    let mut parts = (*parts(input, args.op.python_name())?).clone();
     if coalesced {
-        parts = coalesce::coalesced(&parts, own.sizes())?;
+        parts = coalesce::coalesced(&parts, input.sizes())?;
     }
     let values = on_values(args, INPUT, &parts.values)?;
-    with_values(own, &parts, values).map(Output::Tensor)
+    with_values(input, &parts, values).map(Output::Tensor)
 }
 
 fn on_values(args: &Args, arg: Arg, values: &Tensor) -> Result<Tensor> {
@@ -48,10 +48,10 @@ fn on_stored(args: &Args, arg: Arg, name: &str) -> Result<Tensor> {
     with_stored(own, name, on_values(args, arg, &stored_values(own, name)?)?)
 }
 
-fn with_stored(own: &Tensor, name: &str, values: Tensor) -> Result<Tensor> {
-    match own.compressed_parts() {
-        Some(held) => compressed::parts::with_values(own, &held, &values),
-        None => with_values(own, &*parts(own, name)?, values),
+fn with_stored(input: &Tensor, name: &str, values: Tensor) -> Result<Tensor> {
+    match input.compressed_parts() {
+        Some(held) => compressed::parts::with_values(input, &held, &values),
+        None => with_values(input, &*parts(input, name)?, values),
     }
 }
 
@@ -101,17 +101,17 @@ fn check_sizes(a: &Tensor, b: &Tensor) -> Result<()> {
     )))
 }
 
-fn times_dense(own: &Tensor, dense: &Tensor) -> Result<Output> {
-    let dense = match dense.layout().broadcast_to(own.sizes()) {
-        Ok(_) => op!(EXPAND, dense, sizes_value(own.sizes()))?,
+fn times_dense(input: &Tensor, dense: &Tensor) -> Result<Output> {
+    let dense = match dense.layout().broadcast_to(input.sizes()) {
+        Ok(_) => op!(EXPAND, dense, sizes_value(input.sizes()))?,
         Err(_) => {
-            check_sizes(own, dense)?;
+            check_sizes(input, dense)?;
             dense.clone()
         }
     };
-    let held = entries(own, "mul")?;
+    let held = entries(input, "mul")?;
     let values = op!(MUL, &held.values, &taken(&dense, &held.indices)?)?;
-    with_values(own, &held, values).map(Output::Tensor)
+    with_values(input, &held, values).map(Output::Tensor)
 }
 
 /// The product at the indices that both have.
@@ -166,18 +166,18 @@ pub fn div(args: &Args) -> Result<Output> {
 pub fn norm(args: &Args) -> Result<Output> {
     use crate::reduce::norm::NORM::*;
 
-    let own = args.tensor(INPUT)?;
+    let input = args.tensor(INPUT)?;
     let dims = args.optional_ints(DIM).unwrap_or(&[]);
-    if own.compressed_parts().is_some() {
+    if input.compressed_parts().is_some() {
         return Err(match dims {
-            [] => unsupported("norm.out", own),
+            [] => unsupported("norm.out", input),
             _ => Error::runtime(format!(
                 "resize_reduction: support for output with {} layout is not implemented yet",
-                own.layout_name()
+                input.layout_name()
             )),
         });
     }
-    if !dims.is_empty() && dims.len() != own.rank() {
+    if !dims.is_empty() && dims.len() != input.rank() {
         return Err(Error::runtime(
             "norm_sparse currently only supports full reductions, so 'dim' must either be empty or contain all dimensions of the input",
         ));
@@ -188,14 +188,14 @@ pub fn norm(args: &Args) -> Result<Output> {
     if args.dtype(DTYPE).is_some() {
         return Err(Error::runtime("norm_sparse currently does not support 'dtype' argument"));
     }
-    if !own.dtype().is_differentiable() {
+    if !input.dtype().is_differentiable() {
         return Err(Error::runtime(format!(
             "norm(): input dtype should be either floating point or complex. Got {} instead.",
-            own.dtype().display_name()
+            input.dtype().display_name()
         )));
     }
     let mut inner = args.clone();
-    inner.set(INPUT, Value::Own(op!(VALUES, &op!(COALESCE, own)?)?));
+    inner.set(INPUT, Value::Own(op!(VALUES, &op!(COALESCE, input)?)?));
     inner.set(DIM, Value::None);
     inner.call()
 }
@@ -204,12 +204,12 @@ pub fn norm(args: &Args) -> Result<Output> {
 pub fn view_as_real(args: &Args) -> Result<Output> {
     use crate::view::complex::VIEW_AS_REAL::*;
 
-    let own = args.tensor(INPUT)?;
-    let parts = parts(own, "view_as_real")?;
-    if !own.dtype().is_complex() {
+    let input = args.tensor(INPUT)?;
+    let parts = parts(input, "view_as_real")?;
+    if !input.dtype().is_complex() {
         return Err(Error::runtime("view_as_real is only supported for complex tensors"));
     }
-    let sizes: Vec<isize> = own.sizes().iter().copied().chain([2]).collect();
+    let sizes: Vec<isize> = input.sizes().iter().copied().chain([2]).collect();
     let values = on_values(args, INPUT, &parts.values)?;
     build(&sizes, SparseParts { values, ..(*parts).clone() }).map(Output::Tensor)
 }
@@ -218,12 +218,12 @@ pub fn view_as_real(args: &Args) -> Result<Output> {
 pub fn threshold_backward(args: &Args) -> Result<Output> {
     use crate::pointwise::activation_backward::THRESHOLD_BACKWARD::*;
 
-    let (grad, own) = (args.tensor(GRAD_OUTPUT)?, args.tensor(INPUT)?);
-    let values = stored_values(own, "threshold_backward")?;
+    let (grad, input) = (args.tensor(GRAD_OUTPUT)?, args.tensor(INPUT)?);
+    let values = stored_values(input, "threshold_backward")?;
     let mut inner = args.clone();
     inner.set(GRAD_OUTPUT, Value::Own(op!(crate::create::constant::ONES_LIKE, &values)?));
     inner.set(INPUT, Value::Own(values));
-    let mask = with_stored(own, "threshold_backward", inner.call()?.into_tensor()?)?;
+    let mask = with_stored(input, "threshold_backward", inner.call()?.into_tensor()?)?;
     op!(MUL, grad, &mask).map(Output::Tensor)
 }
 
@@ -239,7 +239,7 @@ pub fn floor_divide(args: &Args) -> Result<Output> {
 
 /// Numbers at the indices of a compressed tensor, or in all places of a dense one: `full_like`, `randn_like` and their kin.
 pub fn filled_like(args: &Args) -> Result<Output> {
-    let own = args.tensor(Arg::FIRST)?;
+    let input = args.tensor(Arg::FIRST)?;
     let options = Options::of_any_layout(args)?;
     let (filler, fills_compressed) = match args.op.python_name() {
         "rand_like" => ("uniform_", false),
@@ -251,27 +251,27 @@ pub fn filled_like(args: &Args) -> Result<Output> {
     if let Some([_, layout, ..]) = args.op.schema().options {
         inner.set(layout, Value::None);
     }
-    if own.compressed_parts().is_none() {
+    if input.compressed_parts().is_none() {
         if options.layout.as_deref() != Some("strided") {
-            return Err(unsupported(filler, own));
+            return Err(unsupported(filler, input));
         }
-        inner.set(Arg::FIRST, Value::Own(create::empty(own.sizes(), own.dtype(), own.device())?));
+        inner.set(Arg::FIRST, Value::Own(create::empty(input.sizes(), input.dtype(), input.device())?));
         return inner.call();
     }
-    check_same_layout(own, options.layout.as_deref())?;
+    check_same_layout(input, options.layout.as_deref())?;
     if !fills_compressed {
-        return Err(unsupported(filler, own));
+        return Err(unsupported(filler, input));
     }
     on_stored(&inner, Arg::FIRST, args.op.python_name()).map(Output::Tensor)
 }
 
 /// Returns torch's error for a compressed tensor whose kin is to have another layout.
-fn check_same_layout(own: &Tensor, asked: Option<&str>) -> Result<()> {
-    match asked.filter(|asked| own.compressed_parts().is_some() && *asked != own.python_layout()) {
+fn check_same_layout(input: &Tensor, asked: Option<&str>) -> Result<()> {
+    match asked.filter(|asked| input.compressed_parts().is_some() && *asked != input.python_layout()) {
         None => Ok(()),
         Some(asked) => Err(Error::runtime(format!(
             "empty_like with different sparse layout is not supported (self is {} but you requested {})",
-            own.layout_name(),
+            input.layout_name(),
             layout_in_errors(asked)
         ))),
     }
@@ -279,42 +279,42 @@ fn check_same_layout(own: &Tensor, asked: Option<&str>) -> Result<()> {
 
 /// A tensor without entries, in another's sizes: `zeros_like`.
 pub fn zeros_like(args: &Args) -> Result<Output> {
-    let own = args.tensor(crate::create::constant::EMPTY_LIKE::INPUT)?;
+    let input = args.tensor(crate::create::constant::EMPTY_LIKE::INPUT)?;
     let options = Options::of_any_layout(args)?;
     // torch makes zeros in another sparse layout, but nothing that it leaves open.
     let asked = options.layout.as_deref();
     if asked == Some("strided") || args.op.name == "empty_like" {
-        check_same_layout(own, asked)?;
+        check_same_layout(input, asked)?;
     }
-    let (dtype, device) = (options.dtype.unwrap_or(own.dtype()), options.device.unwrap_or(own.device()));
+    let (dtype, device) = (options.dtype.unwrap_or(input.dtype()), options.device.unwrap_or(input.device()));
     let made = match options.layout.as_deref() {
-        Some("strided") => create::zeros(own.sizes(), dtype, device)?,
-        Some(layout) if layout != own.python_layout() => empty_in(layout, own.sizes(), dtype, device)?,
-        _ => none_like(own, dtype, device)?,
+        Some("strided") => create::zeros(input.sizes(), dtype, device)?,
+        Some(layout) if layout != input.python_layout() => empty_in(layout, input.sizes(), dtype, device)?,
+        _ => none_like(input, dtype, device)?,
     };
     options.finish(made)
 }
 
 /// A tensor without entries in the sizes and the layout of another.
-fn none_like(own: &Tensor, dtype: DType, device: Device) -> Result<Tensor> {
-    if let Some(held) = own.compressed_parts() {
-        return compressed::parts::none(own, &held, dtype, device);
+fn none_like(input: &Tensor, dtype: DType, device: Device) -> Result<Tensor> {
+    if let Some(held) = input.compressed_parts() {
+        return compressed::parts::none(input, &held, dtype, device);
     }
-    let sparse_dims = parts(own, "zeros_like")?.indices.sizes()[0] as usize;
-    empty(own.sizes(), sparse_dims, dtype, device)
+    let sparse_dims = parts(input, "zeros_like")?.indices.sizes()[0] as usize;
+    empty(input.sizes(), sparse_dims, dtype, device)
 }
 
 /// Casts to another dtype, or moves to another device. On `meta` a sparse tensor has no entries.
 pub fn cast(args: &Args) -> Result<Output> {
     use crate::convert::TO_DTYPE::*;
 
-    let own = args.tensor(INPUT)?;
-    let (dtype, device) = (args.dtype(DTYPE).unwrap_or(own.dtype()), args.device(DEVICE).unwrap_or(own.device()));
-    match (own.device(), device) {
-        (from, to) if from == to => moved(own, dtype, device),
+    let input = args.tensor(INPUT)?;
+    let (dtype, device) = (args.dtype(DTYPE).unwrap_or(input.dtype()), args.device(DEVICE).unwrap_or(input.device()));
+    match (input.device(), device) {
+        (from, to) if from == to => moved(input, dtype, device),
         (Device::Meta, _) => Err(Error::not_implemented("Cannot copy out of meta tensor; no data!")),
-        (_, Device::Meta) => none_like(own, dtype, device),
-        _ => moved(own, dtype, device),
+        (_, Device::Meta) => none_like(input, dtype, device),
+        _ => moved(input, dtype, device),
     }
     .map(Output::Tensor)
 }

@@ -14,8 +14,8 @@ pub fn named(tensor: &Tensor) -> &'static str {
 }
 
 /// torch's refusal of a product of two matrices in these layouts, into a result in a third.
-fn check(result: &str, own: &Tensor, other: &Tensor) -> Result<()> {
-    let (a, b) = (named(own), named(other));
+fn check(result: &str, input: &Tensor, other: &Tensor) -> Result<()> {
+    let (a, b) = (named(input), named(other));
     let sentence = match (result, a, b) {
         ("Strided", "Sparse", "Strided") => return Ok(()),
         ("Sparse", "Sparse" | "Strided", "Sparse" | "Strided") => {
@@ -50,9 +50,9 @@ pub fn refused(args: &Args, target: &Tensor) -> Option<Error> {
 }
 
 /// A new product, or torch's words for why there is none: the engine's own refusal is about a step inside it.
-pub fn in_words<T>(result: &str, own: &Tensor, other: &Tensor, product: Result<T>) -> Result<T> {
+pub fn in_words<T>(result: &str, input: &Tensor, other: &Tensor, product: Result<T>) -> Result<T> {
     product.map_err(|error| match result {
         "SparseBsr" | "SparseBsc" => no_blocks("empty", result),
-        _ => check(result, own, other).err().unwrap_or(error),
+        _ => check(result, input, other).err().unwrap_or(error),
     })
 }

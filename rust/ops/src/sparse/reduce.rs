@@ -37,10 +37,10 @@ pub fn any(args: &Args) -> Result<Output> {
 pub fn along(args: &Args) -> Result<Output> {
     use SUM_DIM::*;
 
-    let own = args.tensor(INPUT)?;
+    let input = args.tensor(INPUT)?;
     let over = ReduceDims::of(args, DIM, KEEPDIM)?;
     let dtype = args.dtype(DTYPE).map_or(Value::None, Value::from);
-    if let Some(held) = own.compressed_parts() {
+    if let Some(held) = input.compressed_parts() {
         let format = held.format;
         if format.columns || format.blocks {
             return Err(Error::runtime(format!(
@@ -51,41 +51,41 @@ pub fn along(args: &Args) -> Result<Output> {
         if !over.keepdim {
             return Err(Error::runtime("reduction operations on CSR tensors with keepdim=False is unsupported"));
         }
-        let sums = reduced(own, &*entries(own, "sum")?, over, dtype)?;
-        let sizes = over.sizes(own.sizes());
+        let sums = reduced(input, &*entries(input, "sum")?, over, dtype)?;
+        let sizes = over.sizes(input.sizes());
         let parts = compressed::parts::compress(&sums, &sizes, format, held.batch_dims(), [1, 1])?;
         return compressed::parts::build(&sizes, parts).map(Output::Tensor);
     }
     // No dimensions are none here, and all of a dense tensor.
     if args.optional_ints(DIM).is_some_and(<[i64]>::is_empty) {
-        let dtype = args.dtype(DTYPE).unwrap_or(if own.dtype().is_floating() || own.dtype().is_complex() {
-            own.dtype()
+        let dtype = args.dtype(DTYPE).unwrap_or(if input.dtype().is_floating() || input.dtype().is_complex() {
+            input.dtype()
         } else {
             DType::I64
         });
-        return op!(TO_DTYPE, own, dtype).map(Output::Tensor);
+        return op!(TO_DTYPE, input, dtype).map(Output::Tensor);
     }
-    let held = entries(own, "sum")?;
+    let held = entries(input, "sum")?;
     let sparse_dims = held.indices.sizes()[0] as usize;
-    let sizes = over.sizes(own.sizes());
+    let sizes = over.sizes(input.sizes());
     if (0..sparse_dims).all(|dim| over.has(dim)) {
         let along: Vec<i64> = [0]
             .into_iter()
-            .chain((sparse_dims..own.rank()).filter(|&dim| over.has(dim)).map(|dim| (dim - sparse_dims + 1) as i64))
+            .chain((sparse_dims..input.rank()).filter(|&dim| over.has(dim)).map(|dim| (dim - sparse_dims + 1) as i64))
             .collect();
         let whole = op!(SUM_DIM, &held.values.detach(), &*along, false, dtype)?;
         return op!(RESHAPE, &whole, sizes_value(&sizes)).map(Output::Tensor);
     }
-    let sums = reduced(own, &held, over, dtype)?;
+    let sums = reduced(input, &held, over, dtype)?;
     build(&sizes, super::coalesce::coalesced(&sums, &sizes)?).map(Output::Tensor)
 }
 
 /// The entries with their reduced dimensions dropped, or zero if these are kept; the indices repeat.
-fn reduced(own: &Tensor, held: &SparseParts, over: ReduceDims, dtype: Value) -> Result<SparseParts> {
+fn reduced(input: &Tensor, held: &SparseParts, over: ReduceDims, dtype: Value) -> Result<SparseParts> {
     let (sparse_dims, count) = (held.indices.sizes()[0] as usize, held.indices.sizes()[1]);
     // The dtype of a sum, also if no dense dimension is summed: a dimension of size one is.
     let of_values: Dims = held.values.sizes().iter().copied().chain([1]).collect();
-    let along: Vec<i64> = (sparse_dims..own.rank())
+    let along: Vec<i64> = (sparse_dims..input.rank())
         .filter(|&dim| over.has(dim))
         .map(|dim| (dim - sparse_dims + 1) as i64)
         .chain([held.values.rank() as i64])
@@ -93,10 +93,10 @@ fn reduced(own: &Tensor, held: &SparseParts, over: ReduceDims, dtype: Value) -> 
     let values = op!(RESHAPE, &held.values.detach(), sizes_value(&of_values))?;
     let values = op!(SUM_DIM, &values, &*along, false, dtype)?;
     let mut shape = Dims::from_slice(&[count]);
-    shape.extend((sparse_dims..own.rank()).filter_map(|dim| match (over.has(dim), over.keepdim) {
+    shape.extend((sparse_dims..input.rank()).filter_map(|dim| match (over.has(dim), over.keepdim) {
         (true, true) => Some(1),
         (true, false) => None,
-        (false, _) => Some(own.sizes()[dim]),
+        (false, _) => Some(input.sizes()[dim]),
     }));
     let values = op!(RESHAPE, &values, sizes_value(&shape))?;
     let none = zeros(&[1, count], held.indices.dtype(), held.indices.device())?;

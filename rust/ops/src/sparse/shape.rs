@@ -28,19 +28,19 @@ fn sparse_dims(parts: &SparseParts) -> usize {
 }
 
 /// The indices along a dimension, checked.
-fn along(own: &Tensor, parts: &SparseParts, dim: usize) -> Result<Vec<i64>> {
+fn along(input: &Tensor, parts: &SparseParts, dim: usize) -> Result<Vec<i64>> {
     let places = to_vec::<i64>(&selected(&parts.indices, 0, dim as isize)?)?;
-    check_places(&places, dim, own.sizes()[dim])?;
+    check_places(&places, dim, input.sizes()[dim])?;
     Ok(places)
 }
 
 /// A sparse tensor's parts and sizes with its dimensions permuted, in which the sparse ones stay first.
-fn reordered(own: &Tensor, parts: &SparseParts, order: &[usize]) -> Result<Tensor> {
+fn reordered(input: &Tensor, parts: &SparseParts, order: &[usize]) -> Result<Tensor> {
     let sparse = sparse_dims(parts);
-    let sizes: Dims = order.iter().map(|&dim| own.sizes()[dim]).collect();
+    let sizes: Dims = order.iter().map(|&dim| input.sizes()[dim]).collect();
     let same = order.iter().enumerate().all(|(place, &dim)| place == dim);
     let rows: Vec<i64> = order[..sparse].iter().map(|&dim| dim as i64).collect();
-    let indices = op!(INDEX_SELECT, &parts.indices, 0i64, &placed(&rows, own.device())?)?;
+    let indices = op!(INDEX_SELECT, &parts.indices, 0i64, &placed(&rows, input.device())?)?;
     let of_values: Vec<usize> = std::iter::once(0).chain(order[sparse..].iter().map(|&dim| dim - sparse + 1)).collect();
     let values = copy::clone(&contiguous(&permuted(&parts.values.detach(), &of_values)?)?)?;
     build(&sizes, SparseParts { indices, values, coalesced: parts.coalesced && same })
@@ -48,34 +48,34 @@ fn reordered(own: &Tensor, parts: &SparseParts, order: &[usize]) -> Result<Tenso
 
 /// `transpose`, `swapaxes`.
 pub fn transpose(args: &Args, [first, second]: [Arg; 2]) -> Result<Output> {
-    let own = args.tensor(Arg::FIRST)?;
-    let (first, second) = (wrap_dim(args.int(first)?, own.rank())?, wrap_dim(args.int(second)?, own.rank())?);
-    if let Some(held) = own.compressed_parts() {
-        return compressed::shape::transposed(own, &held, first, second).map(Output::Tensor);
+    let input = args.tensor(Arg::FIRST)?;
+    let (first, second) = (wrap_dim(args.int(first)?, input.rank())?, wrap_dim(args.int(second)?, input.rank())?);
+    if let Some(held) = input.compressed_parts() {
+        return compressed::shape::transposed(input, &held, first, second).map(Output::Tensor);
     }
-    if own.rank() == 0 {
-        return Ok(Output::Tensor(own.clone()));
+    if input.rank() == 0 {
+        return Ok(Output::Tensor(input.clone()));
     }
-    let parts = parts(own, "transpose")?;
+    let parts = parts(input, "transpose")?;
     let sparse = sparse_dims(&parts);
     if first != second && (first >= sparse || second >= sparse) {
         return Err(Error::runtime(format!(
             "sparse transpose: transposed dimensions must be sparse Got sparse_dim: {sparse}, d0: {first}, d1: {second}"
         )));
     }
-    let mut order: Vec<usize> = (0..own.rank()).collect();
+    let mut order: Vec<usize> = (0..input.rank()).collect();
     order.swap(first, second);
-    reordered(own, &parts, &order).map(Output::Tensor)
+    reordered(input, &parts, &order).map(Output::Tensor)
 }
 
 /// `t`.
 pub fn t(args: &Args) -> Result<Output> {
-    let own = args.tensor(crate::view::transpose::T::INPUT)?;
-    if let Some(held) = own.compressed_parts() {
-        return compressed::shape::transposed(own, &held, 0, 1).map(Output::Tensor);
+    let input = args.tensor(crate::view::transpose::T::INPUT)?;
+    if let Some(held) = input.compressed_parts() {
+        return compressed::shape::transposed(input, &held, 0, 1).map(Output::Tensor);
     }
-    let parts = parts(own, "t")?;
-    let (sparse, rank) = (sparse_dims(&parts), own.rank());
+    let parts = parts(input, "t")?;
+    let (sparse, rank) = (sparse_dims(&parts), input.rank());
     if sparse > 2 || sparse < rank {
         return Err(Error::runtime(format!(
             "t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got {sparse} sparse and {} dense dimensions",
@@ -83,42 +83,42 @@ pub fn t(args: &Args) -> Result<Output> {
         )));
     }
     let order: Vec<usize> = (0..rank).rev().collect();
-    reordered(own, &parts, &order).map(Output::Tensor)
+    reordered(input, &parts, &order).map(Output::Tensor)
 }
 
 /// `permute`, whose order was checked.
 pub fn permute(args: &Args) -> Result<Output> {
     use crate::view::transpose::PERMUTE::*;
 
-    let own = args.tensor(INPUT)?;
-    let parts = parts(own, "permute")?;
-    let order = crate::view::transpose::order(args.ints(DIMS)?, own.rank())?;
+    let input = args.tensor(INPUT)?;
+    let parts = parts(input, "permute")?;
+    let order = crate::view::transpose::order(args.ints(DIMS)?, input.rank())?;
     let sparse = sparse_dims(&parts);
     if order[..sparse].iter().any(|&dim| dim >= sparse) {
         return Err(Error::runtime(
             "permute(sparse_coo): transpositions between sparse and dense dimensions are not allowed.Only transpositions within sparse and dense dimensions are supported.",
         ));
     }
-    reordered(own, &parts, &order).map(Output::Tensor)
+    reordered(input, &parts, &order).map(Output::Tensor)
 }
 
 /// Some entries, by their numbers, with other indices along one dimension, or without that dimension.
 fn entries(
-    own: &Tensor,
+    input: &Tensor,
     parts: &SparseParts,
     numbers: &[i64],
     dim: usize,
     places: Option<&[i64]>,
     size: isize,
 ) -> Result<Tensor> {
-    let numbers_ = placed(numbers, own.device())?;
+    let numbers_ = placed(numbers, input.device())?;
     let taken = op!(INDEX_SELECT, &parts.indices, 1i64, &numbers_)?;
     let values = op!(INDEX_SELECT, &parts.values.detach(), 0i64, &numbers_)?;
-    let mut sizes = own.sizes().clone();
+    let mut sizes = input.sizes().clone();
     let mut rows = (0..sparse_dims(parts)).map(|row| selected(&taken, 0, row as isize)).collect::<Result<Vec<_>>>()?;
     match places {
         Some(places) => {
-            rows[dim] = placed(places, own.device())?;
+            rows[dim] = placed(places, input.device())?;
             sizes[dim] = size;
         }
         None => {
@@ -146,28 +146,28 @@ fn in_order(tensor: Tensor, still: bool) -> Tensor {
 pub fn select(args: &Args) -> Result<Output> {
     use crate::view::narrow::SELECT::*;
 
-    let own = args.tensor(INPUT)?;
-    select_at(own.layout(), args.int(DIM)?, args.int(INDEX)?)?;
-    if let Some(held) = own.compressed_parts() {
-        return compressed::shape::select(own, &held, args.int(DIM)?, args.int(INDEX)?).map(Output::Tensor);
+    let input = args.tensor(INPUT)?;
+    select_at(input.layout(), args.int(DIM)?, args.int(INDEX)?)?;
+    if let Some(held) = input.compressed_parts() {
+        return compressed::shape::select(input, &held, args.int(DIM)?, args.int(INDEX)?).map(Output::Tensor);
     }
-    let parts = parts(own, "select")?;
-    let dim = wrap_dim(args.int(DIM)?, own.rank())?;
+    let parts = parts(input, "select")?;
+    let dim = wrap_dim(args.int(DIM)?, input.rank())?;
     let index = args.int(INDEX)?;
-    let index = if index < 0 { index + own.sizes()[dim] as i64 } else { index };
+    let index = if index < 0 { index + input.sizes()[dim] as i64 } else { index };
     let sparse = sparse_dims(&parts);
     if dim >= sparse {
         let values = contiguous(&selected(&parts.values.detach(), dim - sparse + 1, index as isize)?)?;
-        let mut sizes = own.sizes().clone();
+        let mut sizes = input.sizes().clone();
         sizes.remove(dim);
         let values = copy::clone(&values)?;
         return build(&sizes, SparseParts { values, ..(*parts).clone() }).map(Output::Tensor);
     }
-    let places = along(own, &parts, dim)?;
+    let places = along(input, &parts, dim)?;
     let count = places.iter().filter(|&&place| place == index).count();
     let mut numbers = list(count)?;
     numbers.extend(places.iter().enumerate().filter(|(_, place)| **place == index).map(|(number, _)| number as i64));
-    let found = entries(own, &parts, &numbers, dim, None, 0)?;
+    let found = entries(input, &parts, &numbers, dim, None, 0)?;
     Ok(Output::Tensor(in_order(found, parts.coalesced)))
 }
 
@@ -175,10 +175,10 @@ pub fn select(args: &Args) -> Result<Output> {
 pub fn slice(args: &Args) -> Result<Output> {
     use crate::view::narrow::SLICE::*;
 
-    let own = args.tensor(INPUT)?;
-    let parts = parts(own, "slice")?;
-    let layout = crate::view::narrow::slice(own.layout(), args)?;
-    let dim = wrap_dim(args.int(DIM)?, own.rank())?;
+    let input = args.tensor(INPUT)?;
+    let parts = parts(input, "slice")?;
+    let layout = crate::view::narrow::slice(input.layout(), args)?;
+    let dim = wrap_dim(args.int(DIM)?, input.rank())?;
     let (start, length, step) = (args.int(START)?, args.int(LENGTH)?, args.int(STEP)?);
     let sparse = sparse_dims(&parts);
     if dim >= sparse {
@@ -187,7 +187,7 @@ pub fn slice(args: &Args) -> Result<Output> {
         let values = copy::clone(&contiguous(&values)?)?;
         return build(&layout.sizes, SparseParts { values, ..(*parts).clone() }).map(Output::Tensor);
     }
-    let places = along(own, &parts, dim)?;
+    let places = along(input, &parts, dim)?;
     let place_of = |&place: &i64| {
         // A step of zero, which a slice of at most one element may have, is equivalent to one.
         let (way, step) = (place - start, if step == 0 { 1 } else { step });
@@ -201,7 +201,7 @@ pub fn slice(args: &Args) -> Result<Output> {
             moved.push(at);
         }
     }
-    let found = entries(own, &parts, &numbers, dim, Some(&moved), length as isize)?;
+    let found = entries(input, &parts, &numbers, dim, Some(&moved), length as isize)?;
     Ok(Output::Tensor(in_order(found, parts.coalesced && step > 0)))
 }
 
@@ -227,18 +227,18 @@ pub fn embedding(args: &Args) -> Result<Output> {
 pub fn index_select(args: &Args) -> Result<Output> {
     use INDEX_SELECT::*;
 
-    let (own, index) = (args.tensor(INPUT)?, args.tensor(INDEX)?);
-    let parts = parts(own, "index_select")?;
-    let dim = wrap_dim(args.int(DIM)?, own.rank())?;
+    let (input, index) = (args.tensor(INPUT)?, args.tensor(INDEX)?);
+    let parts = parts(input, "index_select")?;
+    let dim = wrap_dim(args.int(DIM)?, input.rank())?;
     if index.is_sparse() || index.rank() != 1 || index.dtype() != DType::I64 {
         return Err(Error::index("index_select() argument index must be 1-D strided (non-sparse) long-tensor."));
     }
-    let (size, mut wanted) = (own.sizes()[dim] as i64, to_vec::<i64>(index)?);
+    let (size, mut wanted) = (input.sizes()[dim] as i64, to_vec::<i64>(index)?);
     for place in &mut wanted {
         if !(-size..size).contains(place) {
             return Err(Error::index(format!(
                 "index_select(): index contains {place} that is out of range for tensor of size {} at dimension {dim}",
-                Shape(own.sizes())
+                Shape(input.sizes())
             )));
         }
         *place = place.rem_euclid(size);
@@ -246,12 +246,12 @@ pub fn index_select(args: &Args) -> Result<Output> {
     let sparse = sparse_dims(&parts);
     if dim >= sparse {
         let at = (dim - sparse + 1) as i64;
-        let values = op!(INDEX_SELECT, &parts.values.detach(), at, &placed(&wanted, own.device())?)?;
-        let mut sizes = own.sizes().clone();
+        let values = op!(INDEX_SELECT, &parts.values.detach(), at, &placed(&wanted, input.device())?)?;
+        let mut sizes = input.sizes().clone();
         sizes[dim] = wanted.len() as isize;
         return build(&sizes, SparseParts { values, ..(*parts).clone() }).map(Output::Tensor);
     }
-    let places = along(own, &parts, dim)?;
+    let places = along(input, &parts, dim)?;
     let mut by_place = collected(places.iter().enumerate().map(|(number, &place)| (place, number as i64)))?;
     by_place.sort_unstable();
     let at = |place: i64| {
@@ -266,7 +266,7 @@ pub fn index_select(args: &Args) -> Result<Output> {
             moved.push(name as i64);
         }
     }
-    let found = entries(own, &parts, &numbers, dim, Some(&moved), wanted.len() as isize)?;
+    let found = entries(input, &parts, &numbers, dim, Some(&moved), wanted.len() as isize)?;
     Ok(Output::Tensor(in_order(found, parts.coalesced && dim == 0)))
 }
 
@@ -274,14 +274,14 @@ pub fn index_select(args: &Args) -> Result<Output> {
 pub fn unbind(args: &Args) -> Result<Output> {
     use crate::view::split::UNBIND::*;
 
-    let own = args.tensor(INPUT)?;
-    if own.rank() == 0 {
+    let input = args.tensor(INPUT)?;
+    if input.rank() == 0 {
         return Err(Error::index("Dimension specified as 0 but tensor has no dimensions")
             .hint("A 0-d tensor has one element: use x.item()."));
     }
-    let dim = wrap_dim(args.int(DIM)?, own.rank())?;
-    crate::view::split::check_piece_count(own.sizes()[dim] as i64)?;
-    (0..own.sizes()[dim]).map(|index| selected(own, dim, index)).collect::<Result<_>>().map(Output::List)
+    let dim = wrap_dim(args.int(DIM)?, input.rank())?;
+    crate::view::split::check_piece_count(input.sizes()[dim] as i64)?;
+    (0..input.sizes()[dim]).map(|index| selected(input, dim, index)).collect::<Result<_>>().map(Output::List)
 }
 
 /// `cat`.
@@ -386,16 +386,16 @@ pub fn stack(args: &Args) -> Result<Output> {
 pub fn unsqueeze(args: &Args) -> Result<Output> {
     use crate::view::squeeze::UNSQUEEZE::*;
 
-    let own = args.tensor(INPUT)?;
-    parts(own, "unsqueeze")?;
-    raised(own, wrap_dim(args.int(DIM)?, own.rank() + 1)?).map(Output::Tensor)
+    let input = args.tensor(INPUT)?;
+    parts(input, "unsqueeze")?;
+    raised(input, wrap_dim(args.int(DIM)?, input.rank() + 1)?).map(Output::Tensor)
 }
 
 /// A sparse tensor with a new dimension of size one; a dense tensor unchanged.
-fn raised(own: &Tensor, dim: usize) -> Result<Tensor> {
-    let Some(parts) = own.parts() else { return Ok(own.clone()) };
+fn raised(input: &Tensor, dim: usize) -> Result<Tensor> {
+    let Some(parts) = input.parts() else { return Ok(input.clone()) };
     let sparse = sparse_dims(&parts);
-    let mut sizes = own.sizes().clone();
+    let mut sizes = input.sizes().clone();
     sizes.insert(dim, 1);
     if dim > sparse {
         let values = op!(crate::view::squeeze::UNSQUEEZE, parts.values.detach(), (dim - sparse + 1) as i64)?;
@@ -403,9 +403,9 @@ fn raised(own: &Tensor, dim: usize) -> Result<Tensor> {
     }
     let count = parts.indices.sizes()[1];
     if count == 0 {
-        return empty(&sizes, sparse + 1, own.dtype(), own.device());
+        return empty(&sizes, sparse + 1, input.dtype(), input.device());
     }
     let mut rows = (0..sparse).map(|row| selected(&parts.indices, 0, row as isize)).collect::<Result<Vec<_>>>()?;
-    rows.insert(dim, zeros(&[count], DType::I64, own.device())?);
+    rows.insert(dim, zeros(&[count], DType::I64, input.device())?);
     build(&sizes, SparseParts { indices: op!(STACK, rows, 0i64)?, ..(*parts).clone() })
 }

@@ -34,20 +34,20 @@ pub static SPARSE_SPARSE_MATMUL: Operator = Operator {
     kernel_name: "sparse_matmul",
     sparse: Sparse::Supported,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
-        let (own, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
-        check_factors(own, other)?;
-        if own.dtype() != other.dtype() {
+        let (input, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
+        check_factors(input, other)?;
+        if input.dtype() != other.dtype() {
             return Err(Error::runtime(format!(
                 "mat1 dtype {} does not match mat2 dtype {}",
-                own.dtype().display_name(),
+                input.dtype().display_name(),
                 other.dtype().display_name()
             ))
             .hint("Convert one of them: x.to(other.dtype)."));
         }
-        let (a, b) = (Entries::of(own)?, Entries::of(other)?);
-        let sizes = [own.sizes()[0], other.sizes()[1]];
-        dispatch!(own.dtype(), T in [f32, f64, c64, c128] => a.times::<T>(&b, &sizes).map(Output::Tensor),
-            else => Err(not_implemented(args.op, own.dtype())))
+        let (a, b) = (Entries::of(input)?, Entries::of(other)?);
+        let sizes = [input.sizes()[0], other.sizes()[1]];
+        dispatch!(input.dtype(), T in [f32, f64, c64, c128] => a.times::<T>(&b, &sizes).map(Output::Tensor),
+            else => Err(not_implemented(args.op, input.dtype())))
     })),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(INPUT).union(Saves::input(OTHER)).union(Saves::RESULT), |d| {
@@ -62,13 +62,13 @@ pub static SPARSE_SPARSE_MATMUL: Operator = Operator {
 };
 
 /// Checks that two matrices can be multiplied.
-pub fn check_factors(own: &Tensor, other: &Tensor) -> Result<()> {
-    for (matrix, name) in [(own, "self"), (other, "mat2")] {
+pub fn check_factors(input: &Tensor, other: &Tensor) -> Result<()> {
+    for (matrix, name) in [(input, "self"), (other, "mat2")] {
         if matrix.rank() != 2 {
             return Err(Error::runtime(format!("{name} must be a matrix")));
         }
     }
-    let (a, b) = (own.sizes(), other.sizes());
+    let (a, b) = (input.sizes(), other.sizes());
     if a[1] == b[0] {
         return Ok(());
     }

@@ -27,16 +27,16 @@ pub static VIEW_AS_REAL: Operator = Operator {
     tags: Tags::STRIDE_DEPENDENT,
     sparse: Sparse::ExplicitAutograd,
     implementation: Implementation::ViewDtype(|args| {
-        let own = args.tensor(INPUT)?;
-        if !own.dtype().is_complex() {
+        let input = args.tensor(INPUT)?;
+        if !input.dtype().is_complex() {
             return Err(Error::runtime("view_as_real is only supported for complex tensors"));
         }
-        if own.is_lazy_conj() {
+        if input.is_lazy_conj() {
             return Err(Error::runtime(
                 "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the conjugate tensor so you can view it as real, use self.resolve_conj(); however, be warned that the resulting tensor will NOT alias the original.",
             ));
         }
-        Ok(TensorMeta { dtype: own.dtype().to_real(), ..own.meta_with(own.layout().pairs()) })
+        Ok(TensorMeta { dtype: input.dtype().to_real(), ..input.meta_with(input.layout().pairs()) })
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         match d.grad().done().and_then(|grad| crate::convert::contiguous(&grad)) {
@@ -62,14 +62,14 @@ pub static VIEW_AS_COMPLEX: Operator = Operator {
     autocast: Autocast::Fp32.on_cpu_alone(),
     tags: Tags::STRIDE_DEPENDENT,
     implementation: Implementation::ViewDtype(|args| {
-        let own = args.tensor(INPUT)?;
-        if own.is_lazy_conj() {
+        let input = args.tensor(INPUT)?;
+        if input.is_lazy_conj() {
             return Err(Error::runtime(
                 "view_as_complex doesn't work on unresolved negatives: self.resolve_neg() first",
             ));
         }
-        let dtype = match own.dtype() {
-            DType::F16 | DType::F32 | DType::F64 => own.dtype().to_complex(),
+        let dtype = match input.dtype() {
+            DType::F16 | DType::F32 | DType::F64 => input.dtype().to_complex(),
             other => {
                 return Err(Error::runtime(format!(
                     "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: {}",
@@ -78,7 +78,7 @@ pub static VIEW_AS_COMPLEX: Operator = Operator {
                 .hint("Convert it first: x.float()."));
             }
         };
-        Ok(TensorMeta { dtype, ..own.meta_with(paired(own.layout())?) })
+        Ok(TensorMeta { dtype, ..input.meta_with(paired(input.layout())?) })
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad().call(&VIEW_AS_REAL, []))]),
     samples: &["t(3, 2)", "t(2)"],
@@ -123,14 +123,14 @@ pub static REAL: Operator = Operator {
     tensor([1.])",
     dtypes: DTypes::ALL,
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
-        if !own.dtype().is_complex() {
-            return Ok(Output::Tensor(own.clone()));
+        let input = args.tensor(INPUT)?;
+        if !input.dtype().is_complex() {
+            return Ok(Output::Tensor(input.clone()));
         }
-        if own.is_lazy_conj() {
-            return op!(REAL, op!(LAZY_CONJ, own)?).map(Output::Tensor);
+        if input.is_lazy_conj() {
+            return op!(REAL, op!(LAZY_CONJ, input)?).map(Output::Tensor);
         }
-        op!(SELECT, op!(VIEW_AS_REAL, own)?, -1i64, 0i64).map(Output::Tensor)
+        op!(SELECT, op!(VIEW_AS_REAL, input)?, -1i64, 0i64).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)"],
@@ -149,14 +149,14 @@ pub static IMAG: Operator = Operator {
     tensor([2.])",
     dtypes: DTypes::COMPLEX.union(DTypes::COMPLEX32),
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
-        if !own.dtype().is_complex() {
+        let input = args.tensor(INPUT)?;
+        if !input.dtype().is_complex() {
             return Err(Error::runtime("imag is not implemented for tensors with non-complex dtypes."));
         }
-        if own.is_lazy_conj() {
-            return op!(LAZY_NEG, op!(IMAG, op!(LAZY_CONJ, own)?)?).map(Output::Tensor);
+        if input.is_lazy_conj() {
+            return op!(LAZY_NEG, op!(IMAG, op!(LAZY_CONJ, input)?)?).map(Output::Tensor);
         }
-        op!(SELECT, op!(VIEW_AS_REAL, own)?, -1i64, 1i64).map(Output::Tensor)
+        op!(SELECT, op!(VIEW_AS_REAL, input)?, -1i64, 1i64).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)"],
@@ -166,9 +166,9 @@ pub static IMAG: Operator = Operator {
 
 /// The opposite mark on the same elements.
 fn turned(args: &Args) -> Result<TensorMeta> {
-    let own = args.tensor(LAZY_CONJ::INPUT)?;
-    let form = if own.is_lazy_conj() { Form::Plain } else { Form::LazyConj };
-    Ok(TensorMeta { form, ..own.meta().clone() })
+    let input = args.tensor(LAZY_CONJ::INPUT)?;
+    let form = if input.is_lazy_conj() { Form::Plain } else { Form::LazyConj };
+    Ok(TensorMeta { form, ..input.meta().clone() })
 }
 
 #[operator]
@@ -259,8 +259,8 @@ pub static RESOLVE_CONJ: Operator = Operator {
     False",
     dtypes: DTypes::ALL,
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
-        if own.dtype().is_complex() { resolve(own) } else { Ok(own.clone()) }.map(Output::Tensor)
+        let input = args.tensor(INPUT)?;
+        if input.dtype().is_complex() { resolve(input) } else { Ok(input.clone()) }.map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t()"],
@@ -278,8 +278,8 @@ pub static RESOLVE_NEG: Operator = Operator {
     tensor([-2.])",
     dtypes: DTypes::ALL,
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
-        if own.dtype().is_complex() { Ok(own.clone()) } else { resolve(own) }.map(Output::Tensor)
+        let input = args.tensor(INPUT)?;
+        if input.dtype().is_complex() { Ok(input.clone()) } else { resolve(input) }.map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t()"],

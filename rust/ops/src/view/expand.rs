@@ -104,8 +104,8 @@ pub static BROADCAST_TO: Operator = Operator {
 fn layout(args: &Args) -> Result<Layout> {
     use EXPAND::*;
 
-    let own = args.tensor(INPUT)?;
-    stretched(own.layout(), || own.dtype().class_name(own.device()), to_dims(args.ints(SIZE)?))
+    let input = args.tensor(INPUT)?;
+    stretched(input.layout(), || input.dtype().class_name(input.device()), to_dims(args.ints(SIZE)?))
 }
 
 /// A layout expanded to `sizes`, or torch's error, which names the tensor's class.

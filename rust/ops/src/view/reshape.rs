@@ -95,8 +95,8 @@ pub static UNSAFE_VIEW: Operator = Operator {
     dtypes: DTypes::ALL,
     tags: Tags::STRIDE_DEPENDENT,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
-        let own = args.tensor(INPUT)?;
-        Ok(Output::Tensor(Tensor::with_meta(own.meta_with(layout(args)?))))
+        let input = args.tensor(INPUT)?;
+        Ok(Output::Tensor(Tensor::with_meta(input.meta_with(layout(args)?))))
     })),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         d.grad().call(&RESHAPE, [sizes_value(d.sizes(INPUT))])
@@ -120,12 +120,12 @@ pub static COPIED: Operator = Operator {
     batch_rule: BatchRule::Custom(reshaped),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let own = args.tensor(INPUT)?;
-            Ok(vec![TensorSpec::new(&infer_size(args.ints(SIZE)?, own.numel())?, own.dtype(), own)])
+            let input = args.tensor(INPUT)?;
+            Ok(vec![TensorSpec::new(&infer_size(args.ints(SIZE)?, input.numel())?, input.dtype(), input)])
         },
         |args, results| {
-            let own = args.tensor(INPUT)?;
-            copy::copy_to_view(&results[0], &Layout::contiguous(own.sizes()), own)
+            let input = args.tensor(INPUT)?;
+            copy::copy_to_view(&results[0], &Layout::contiguous(input.sizes()), input)
         },
     )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
@@ -148,18 +148,19 @@ pub static VIEW_DTYPE: Operator = Operator {
     dtypes: DTypes::ALL,
     tags: Tags::STRIDE_DEPENDENT,
     implementation: Implementation::ViewDtype(|args| {
-        let own = args.tensor(INPUT)?;
-        let dtype = args.dtype(DTYPE).unwrap_or(own.dtype());
-        if own.is_lazy_conj() {
+        let input = args.tensor(INPUT)?;
+        let dtype = args.dtype(DTYPE).unwrap_or(input.dtype());
+        if input.is_lazy_conj() {
             let kind =
-                if own.dtype().is_complex() { "conjugate view tensors" } else { "tensors with negative bit set" };
+                if input.dtype().is_complex() { "conjugate view tensors" } else { "tensors with negative bit set" };
             return Err(Error::runtime(format!(
                 "torch.Tensor.view is not supported for {kind} when converting to a different dtype."
             ))
             .hint("Use x.resolve_conj() or x.resolve_neg() to get a tensor that stores its elements."));
         }
-        let layout = retyped(own.layout(), own.dtype().size() as isize, dtype.size() as isize, own.dtype(), dtype)?;
-        Ok(TensorMeta { dtype, ..own.meta_with(layout) })
+        let layout =
+            retyped(input.layout(), input.dtype().size() as isize, dtype.size() as isize, input.dtype(), dtype)?;
+        Ok(TensorMeta { dtype, ..input.meta_with(layout) })
     }),
     derivative: Derivative::NonDifferentiable("its result has the bits of another dtype"),
     samples: &["t(2, 4), torch.uint8"],

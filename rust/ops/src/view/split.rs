@@ -22,16 +22,16 @@ pub static SPLIT: Operator = Operator {
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))",
     dtypes: DTypes::ALL,
     implementation: Implementation::MultiView(|args| {
-        let own = args.tensor(INPUT)?.layout();
-        if own.rank() == 0 {
+        let layout = args.tensor(INPUT)?.layout();
+        if layout.rank() == 0 {
             return Err(Error::runtime("split expects at least a 1-dimensional tensor"));
         }
         let step = args.int(SPLIT_SIZE)?;
         if step < 0 {
             return Err(Error::runtime(format!("split expects split_size be non-negative, but got split_size={step}")));
         }
-        let dim = wrap_dim(args.int(DIM)?, own.rank())?;
-        pieces_of(own, dim, step as isize)
+        let dim = wrap_dim(args.int(DIM)?, layout.rank())?;
+        pieces_of(layout, dim, step as isize)
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| rejoin(d, d.int(DIM)))]),
     samples: &["t(5), 2", "t(2, 6), 3, 1", "t(4, 3), 4", "t(4, 3), 9, -1"],
@@ -419,14 +419,14 @@ pub static UNBIND: Operator = Operator {
     dtypes: DTypes::ALL,
     sparse: Sparse::CompositeImplicit,
     implementation: Implementation::MultiView(|args| {
-        let own = args.tensor(INPUT)?.layout();
-        let dim = wrap_dim(args.int(DIM)?, own.rank())?;
-        if own.rank() == 0 {
+        let layout = args.tensor(INPUT)?.layout();
+        let dim = wrap_dim(args.int(DIM)?, layout.rank())?;
+        if layout.rank() == 0 {
             return Err(Error::index("Dimension specified as 0 but tensor has no dimensions")
                 .hint("A 0-d tensor has one element: use x.item()."));
         }
-        check_piece_count(own.sizes[dim] as i64)?;
-        Ok((0..own.sizes[dim]).map(|index| own.select(dim, index)).collect())
+        check_piece_count(layout.sizes[dim] as i64)?;
+        Ok((0..layout.sizes[dim]).map(|index| layout.select(dim, index)).collect())
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         Expr::new(d.all_grads().and_then(|grads| op!(STACK, grads, d.int(DIM))))

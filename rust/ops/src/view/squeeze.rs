@@ -42,9 +42,9 @@ pub static SQUEEZE_DIM: Operator = Operator {
     torch.Size([2, 3])",
     dtypes: DTypes::ALL,
     implementation: Implementation::View(|args| {
-        let own = args.tensor(INPUT)?.layout();
-        let dim = wrap_dim(args.int(DIM)?, own.rank())?;
-        Ok(own.squeeze(|d| d == dim))
+        let layout = args.tensor(INPUT)?.layout();
+        let dim = wrap_dim(args.int(DIM)?, layout.rank())?;
+        Ok(layout.squeeze(|d| d == dim))
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, restore)]),
     samples: &["t(2, 1, 3), 1", "t(2, 1, 3), 0", "t(2, 1), -1"],
@@ -65,13 +65,13 @@ pub static SQUEEZE_DIMS: Operator = Operator {
     torch.Size([2])",
     dtypes: DTypes::ALL,
     implementation: Implementation::View(|args| {
-        let own = args.tensor(INPUT)?.layout();
+        let layout = args.tensor(INPUT)?.layout();
         let dims = args.ints(DIM)?;
         if dims.is_empty() {
-            return Ok(own.clone());
+            return Ok(layout.clone());
         }
-        let dims = DimSet::of(dims, own.rank())?;
-        Ok(own.squeeze(|dim| dims.has(dim)))
+        let dims = DimSet::of(dims, layout.rank())?;
+        Ok(layout.squeeze(|dim| dims.has(dim)))
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, restore)]),
     samples: &["t(1, 2, 1), (0, 2)", "t(1, 2, 1), (0, 1)"],
@@ -93,9 +93,9 @@ pub static SQUEEZED: Operator = Operator {
     dtypes: DTypes::ALL,
     tags: Tags::STRIDE_DEPENDENT,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
-        let own = args.tensor(INPUT)?;
-        let dim = wrap_dim(args.int(DIM)?, own.rank())?;
-        Ok(Output::Tensor(Tensor::with_meta(own.meta_with(own.layout().squeeze(|d| d == dim)))))
+        let input = args.tensor(INPUT)?;
+        let dim = wrap_dim(args.int(DIM)?, input.rank())?;
+        Ok(Output::Tensor(Tensor::with_meta(input.meta_with(input.layout().squeeze(|d| d == dim)))))
     })),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, restore)]),
     samples: &["t(1, 3), 0"],

@@ -46,9 +46,9 @@ The view must stay within the storage. In backward the gradients of indices that
 fn layout(args: &Args) -> Result<Layout> {
     use AS_STRIDED::*;
 
-    let own = args.tensor(INPUT)?;
+    let input = args.tensor(INPUT)?;
     let (sizes, strides) = (to_dims(args.ints(SIZE)?), to_dims(args.ints(STRIDE)?));
-    let offset = args.optional_int(STORAGE_OFFSET).map_or(own.layout().offset, |offset| offset as isize);
+    let offset = args.optional_int(STORAGE_OFFSET).map_or(input.layout().offset, |offset| offset as isize);
     if sizes.len() == strides.len() && sizes.iter().any(|&size| size < 0) {
         return Err(Error::runtime(format!(
             "Storage size calculation overflowed with sizes={} and strides={}",
@@ -58,8 +58,8 @@ fn layout(args: &Args) -> Result<Layout> {
     }
     let layout = Layout { sizes, strides, offset };
     // The last sample of a batched tensor must fit too.
-    let samples = own.batch_dims().iter().map(|axis| (axis.size, axis.stride));
-    layout.check_within(own.storage().len(), own.dtype().size(), samples).map_err(|error| {
+    let samples = input.batch_dims().iter().map(|axis| (axis.size, axis.stride));
+    layout.check_within(input.storage().len(), input.dtype().size(), samples).map_err(|error| {
         // torch has no negative strides at all.
         match layout.sizes.len() == layout.strides.len() && layout.strides.iter().any(|&stride| stride < 0) {
             true => Error::runtime(format!(
@@ -122,7 +122,7 @@ pub static EMBED: Operator = Operator {
     dtypes: DTypes::ALL,
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
-            let (own, whole) = (args.tensor(INPUT)?, to_dims(args.ints(SIZE)?));
+            let (input, whole) = (args.tensor(INPUT)?, to_dims(args.ints(SIZE)?));
             let held = rushlight_core::layout::checked_numel(&whole)? as isize;
             let place = place(args)?;
             let fits = place.sizes.len() == place.strides.len()
@@ -134,16 +134,20 @@ pub static EMBED: Operator = Operator {
             if !fits {
                 return Err(Error::runtime(format!("_embed: places outside of a tensor of {held} elements")));
             }
-            Ok(vec![TensorSpec::new(&whole, own.dtype(), own)])
+            Ok(vec![TensorSpec::new(&whole, input.dtype(), input)])
         },
         |args, results| {
-            let (own, whole) = (args.tensor(INPUT)?, &results[0]);
+            let (input, whole) = (args.tensor(INPUT)?, &results[0]);
             create::fill(whole, rushlight_core::Scalar::ZERO)?;
             let place = place(args)?;
-            if place.overlaps() && matches!(own.device(), Device::Cuda(_)) {
-                return add_at(whole, &place, own);
+            if place.overlaps() && matches!(input.device(), Device::Cuda(_)) {
+                return add_at(whole, &place, input);
             }
-            if place.overlaps() { copy::accumulate(whole, &place, own) } else { copy::copy_to_view(whole, &place, own) }
+            if place.overlaps() {
+                copy::accumulate(whole, &place, input)
+            } else {
+                copy::copy_to_view(whole, &place, input)
+            }
         },
     )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
@@ -161,13 +165,13 @@ pub static EMBED: Operator = Operator {
 };
 
 /// Adds elements to a view of a row-major tensor, in which elements may repeat, at the numbers of the view's elements.
-fn add_at(whole: &Tensor, place: &Layout, own: &Tensor) -> Result<()> {
+fn add_at(whole: &Tensor, place: &Layout, input: &Tensor) -> Result<()> {
     let numbers = create::from_slice(&(0..whole.numel() as i64).collect::<Vec<_>>())?;
     let numbers = crate::convert::to_device(&numbers, whole.device())?;
     let numbers = crate::convert::contiguous(&Tensor::view_of(&numbers, place.clone()))?;
     let flat = |tensor: &Tensor| op!(super::RESHAPE, tensor.detach(), sizes_value(&[-1]));
     let sum =
-        Expr::from(flat(whole)?).index_put_add(vec![flat(&numbers)?], Ints::from_slice(&[0]), flat(own)?).done()?;
+        Expr::from(flat(whole)?).index_put_add(vec![flat(&numbers)?], Ints::from_slice(&[0]), flat(input)?).done()?;
     copy::copy(&flat(whole)?, &sum)
 }
 

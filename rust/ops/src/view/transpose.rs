@@ -67,8 +67,8 @@ pub static SWAPAXES: Operator = Operator {
 };
 
 fn exchanged(args: &Args, [first, second]: [Arg; 2]) -> Result<Layout> {
-    let own = args.tensor(Arg::FIRST)?.layout();
-    Ok(own.transpose(wrap_dim(args.int(first)?, own.rank())?, wrap_dim(args.int(second)?, own.rank())?))
+    let layout = args.tensor(Arg::FIRST)?.layout();
+    Ok(layout.transpose(wrap_dim(args.int(first)?, layout.rank())?, wrap_dim(args.int(second)?, layout.rank())?))
 }
 
 fn exchange_back(d: &BackwardContext, dims: [Arg; 2]) -> Expr {
@@ -89,10 +89,10 @@ pub static T: Operator = Operator {
     dtypes: DTypes::ALL,
     sparse: Sparse::ExplicitAutograd,
     implementation: Implementation::View(|args| {
-        let own = args.tensor(INPUT)?.layout();
-        match own.rank() {
-            0 | 1 => Ok(own.clone()),
-            2 => Ok(own.transpose(0, 1)),
+        let layout = args.tensor(INPUT)?.layout();
+        match layout.rank() {
+            0 | 1 => Ok(layout.clone()),
+            2 => Ok(layout.transpose(0, 1)),
             rank => Err(Error::runtime(format!("t() expects a tensor with <= 2 dimensions, but self is {rank}D"))),
         }
     }),
@@ -105,13 +105,13 @@ pub static T: Operator = Operator {
 
 /// `T` for frequent internal use on matrices: the same view behind a node of the same name, without the steps of a call
 /// and without the data of an operator's node.
-pub fn across(own: &Tensor) -> Result<Tensor> {
-    if own.rank() != 2 || !own.is_plain() || !interceptors::active(&T).is_empty() {
-        return op!(T, own);
+pub fn across(input: &Tensor) -> Result<Tensor> {
+    if input.rank() != 2 || !input.is_plain() || !interceptors::active(&T).is_empty() {
+        return op!(T, input);
     }
-    let view = Tensor::view_of(own, own.layout().transpose(0, 1));
-    if own.is_tracked() && rushlight_autograd::modes::recording() {
-        rushlight_autograd::record(Across, &[Some(own)], &[&view])?;
+    let view = Tensor::view_of(input, input.layout().transpose(0, 1));
+    if input.is_tracked() && rushlight_autograd::modes::recording() {
+        rushlight_autograd::record(Across, &[Some(input)], &[&view])?;
     }
     Ok(view)
 }
@@ -158,8 +158,8 @@ pub static PERMUTE: Operator = Operator {
     dtypes: DTypes::ALL,
     sparse: Sparse::ExplicitAutograd,
     implementation: Implementation::View(|args| {
-        let own = args.tensor(INPUT)?.layout();
-        Ok(own.permute(&order(args.ints(DIMS)?, own.rank())?))
+        let layout = args.tensor(INPUT)?.layout();
+        Ok(layout.permute(&order(args.ints(DIMS)?, layout.rank())?))
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         let rank = d.rank(INPUT);

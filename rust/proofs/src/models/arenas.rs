@@ -25,14 +25,14 @@ const SIZE: usize = 2 * sys::PAGE;
 
 /// A slot, and whether some process or message beside the owner holds it.
 #[derive(Clone)]
-struct Held {
+struct SharedSlot {
     slot: Slot,
     elsewhere: Arc<AtomicBool>,
 }
 
-impl Held {
-    fn new(slot: Slot) -> Held {
-        Held { slot, elsewhere: Arc::new(AtomicBool::new(true)) }
+impl SharedSlot {
+    fn new(slot: Slot) -> SharedSlot {
+        SharedSlot { slot, elsewhere: Arc::new(AtomicBool::new(true)) }
     }
 
     /// What a holder says just before it lets go. Others come between the two steps: what it did before the first has happened.
@@ -48,7 +48,7 @@ fn take(arena: &mut Arena) -> Option<Slot> {
 }
 
 /// The owner looks for free slots, twice, while others do as they like; then nothing is lost.
-fn reclaim(arena: &mut Arena, held: &Held) {
+fn reclaim(arena: &mut Arena, held: &SharedSlot) {
     for _ in 0..2 {
         arena.reclaim().expect("the kernel answers");
         look(arena, held);
@@ -56,7 +56,7 @@ fn reclaim(arena: &mut Arena, held: &Held) {
 }
 
 /// Nothing that another process holds is free: no model has more than two slots, and they are the first.
-fn look(arena: &mut Arena, held: &Held) {
+fn look(arena: &mut Arena, held: &SharedSlot) {
     let found = [(); 2].map(|()| take(arena).expect("there is a free slot"));
     assert!(!found.contains(&held.slot) || !held.elsewhere.load(SeqCst), "used while it is held elsewhere");
     found.into_iter().for_each(|slot| arena.release(slot));
@@ -79,11 +79,11 @@ fn receive(message: OwnedFd, slots: &[Slot]) -> Arena {
     arena
 }
 
-fn owner() -> (Arena, Held, OwnedFd) {
+fn owner() -> (Arena, SharedSlot, OwnedFd) {
     let mut arena = Arena::create(SIZE).expect("memory is there");
     let slot = take(&mut arena).expect("it is empty");
     let message = arena.lend(std::iter::once(slot)).expect("a descriptor is free");
-    (arena, Held::new(slot), message)
+    (arena, SharedSlot::new(slot), message)
 }
 
 /// The arena as a forked child finds it: claims by the same open file description. `lease` is what `last_lease` gave in
@@ -162,7 +162,7 @@ fn renews() {
     let mut arena = Arena::create(SIZE).expect("memory is there");
     let [first, second] = [(); 2].map(|()| take(&mut arena).expect("it is empty"));
     let message = arena.lend([first, second].into_iter()).expect("a descriptor is free");
-    let held = Held::new(second);
+    let held = SharedSlot::new(second);
     let there = held.clone();
     let receiver = thread::spawn(move || {
         let mut arena = receive(message, &[first, second]);
@@ -201,7 +201,7 @@ fn map_stays() {
 fn forked() {
     let mut arena = Arena::create(SIZE).expect("memory is there");
     let slot = take(&mut arena).expect("it is empty");
-    let held = Held::new(slot);
+    let held = SharedSlot::new(slot);
     let there = held.clone();
     let mut own = inherited(sys::last_lease(), slot);
     let child = thread::spawn(move || {
@@ -219,7 +219,7 @@ fn forked() {
 fn child_sends() {
     let mut arena = Arena::create(SIZE).expect("memory is there");
     let slot = take(&mut arena).expect("it is empty");
-    let held = Held::new(slot);
+    let held = SharedSlot::new(slot);
     let there = held.clone();
     let mut own = inherited(sys::last_lease(), slot);
     let child = thread::spawn(move || {

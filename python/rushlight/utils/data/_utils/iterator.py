@@ -68,7 +68,7 @@ class _BaseDataLoaderIter:
         self._randomness = self._position.randomness
         self._indices = self._position.tasks(loader)
         self._num_yielded = self._position.batches
-        self._num_dealt = 0
+        self._num_drawn = 0
         self._num_samples = self._position.samples  # before the next task
         self._drawn: Any = None  # the next task, until it is sent or carried out
         self._broken: str | None = None  # what was raised while indices were drawn
@@ -150,9 +150,9 @@ class _BaseDataLoaderIter:
                 indices = list(indices)
             # A dataset gets the batch in the form of the sampler: a list, a tuple or a tensor.
             is_batch = self._loader._auto_collation or isinstance(indices, list)
-            task = Task(self._num_dealt, indices, self._num_samples, len(indices) if is_batch else 1)
+            task = Task(self._num_drawn, indices, self._num_samples, len(indices) if is_batch else 1)
             self._num_samples += task.size
-            self._num_dealt += 1
+            self._num_drawn += 1
             self._drawn = task
         except StopIteration:
             raise

@@ -16,11 +16,11 @@ _FIELDS = ("version", "seed", "epoch", "batches", "samples", "shuffle")
 class Position:
     """The position in one pass of a loader. `seed` is the seed of a reproducible loader, None for others."""
 
-    def __init__(self, seed=None, epoch: int = 0, batches: int = 0, samples: int = 0, shuffle=None) -> None:
+    def __init__(self, seed=None, epoch: int = 0, batches: int = 0, samples: int = 0, order_seed=None) -> None:
         self.seed = seed
         self.epoch = epoch
         self.batches, self.samples = batches, samples
-        self.shuffle = shuffle  # the seed of the order of the pass, if there is one
+        self.order_seed = order_seed  # that of the order of the pass, if there is one
         self.started = False
 
     def begin(self, loader) -> "Position":
@@ -38,7 +38,7 @@ class Position:
     def finish(self) -> None:
         self.epoch += 1
         self.batches = self.samples = 0
-        self.shuffle = None
+        self.order_seed = None
         self.started = False
 
     @property
@@ -52,7 +52,7 @@ class Position:
         source = self._rest(loader)
         if self.randomness is None:
             if (shuffler := _shuffler(loader)) is not None:
-                shuffler.resume(self.shuffle)
+                shuffler.resume(self.order_seed)
             return iter(source)
         order = self.randomness.order()
         for sampler in _samplers(loader):
@@ -74,9 +74,9 @@ class Position:
     def state(self, loader) -> dict[str, Any]:
         if loader.reproducible and self.seed is None:
             self.seed = draw_seed(loader.generator)
-        if self.started and self.shuffle is None and (shuffler := _shuffler(loader)) is not None:
-            self.shuffle = shuffler.known_seed()
-        return dict(zip(_FIELDS, (_VERSION, self.seed, self.epoch, self.batches, self.samples, self.shuffle)))
+        if self.started and self.order_seed is None and (shuffler := _shuffler(loader)) is not None:
+            self.order_seed = shuffler.known_seed()
+        return dict(zip(_FIELDS, (_VERSION, self.seed, self.epoch, self.batches, self.samples, self.order_seed)))
 
     @classmethod
     def restored(cls, state: dict[str, Any], loader) -> "Position":
@@ -97,7 +97,7 @@ class Position:
         was_drawn = values["shuffle"] is not None
         if was_drawn != shuffles and (was_drawn or (values["batches"] and not loader.reproducible)):
             raise ValueError(f"the state is that of a DataLoader {'with' if was_drawn else 'without'} shuffle=True")
-        return cls(**values)
+        return cls(*values.values())
 
 
 class _SkipFirst:

@@ -1,5 +1,5 @@
 //! What the matrix product is made of: elements and what they are summed in, how operands are packed, and the functions
-//! that multiply them. The types name each other; what they do stands in files of their own, and `elements` ties both together.
+//! that multiply them. The types name each other; what they do stands in files of their own, and `dtypes` ties both together.
 
 use num_complex::Complex;
 use rushlight_core::Result;

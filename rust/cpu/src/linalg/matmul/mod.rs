@@ -11,8 +11,8 @@
 //! Half precision is summed in float32 and rounded once; integers wrap.
 
 mod driver;
+mod dtypes;
 pub(crate) mod element;
-mod elements;
 pub(crate) mod gemm;
 pub(crate) mod kernel;
 pub(crate) mod pack;

@@ -220,15 +220,15 @@ impl<'a> Channels<'a> {
 }
 
 /// The tensor with its channels as the last dimension, if its strides say that order.
-fn channels_last(own: &Tensor) -> Result<Option<Tensor>> {
-    let rank = own.rank();
+fn channels_last(input: &Tensor) -> Result<Option<Tensor>> {
+    let rank = input.rank();
     let order: Vec<usize> = [0].into_iter().chain(2..rank).chain([1]).collect();
-    let layout = own.layout();
+    let layout = input.layout();
     let last = has_channels_last(layout) || (!layout.is_contiguous() && layout.permute(&order).is_contiguous());
     if !last || !matches!(rank, 4 | 5) {
         return Ok(None);
     }
-    op!(PERMUTE, own, order.into_iter().map(|dim| dim as i64).collect::<Ints>()).map(Some)
+    op!(PERMUTE, input, order.into_iter().map(|dim| dim as i64).collect::<Ints>()).map(Some)
 }
 
 #[operator]
@@ -245,8 +245,8 @@ ones are updated in place, else with the running ones.
             [ 1.0000]])",
     dtypes: DTypes::FLOATS,
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, training) = (args.tensor(INPUT)?, args.bool(TRAINING)?);
-        let sizes = own.sizes();
+        let (input, training) = (args.tensor(INPUT)?, args.bool(TRAINING)?);
+        let sizes = input.sizes();
         if training && sizes.len() > 1 && sizes[0].wrapping_mul(product(&sizes[2..])) == 1 {
             return Err(Error::value(format!(
                 "Expected more than 1 value per channel when training, got input size torch.Size({})",
@@ -269,11 +269,11 @@ ones are updated in place, else with the running ones.
             }
         }
         channels.check_batch()?;
-        if own.numel() == 0 {
+        if input.numel() == 0 {
             return channels.of_nothing().map(Output::Tensor);
         }
-        if own.rank() < 2 {
-            wrap_dim(1, own.rank())?;
+        if input.rank() < 2 {
+            wrap_dim(1, input.rank())?;
         }
         let out = if training { channels.by_batch()?.out } else { channels.by_running(true)? };
         Ok(Output::Tensor(out))
@@ -355,8 +355,8 @@ pub static INSTANCE_NORM: Operator = Operator {
     tensor([[[-1.0000,  1.0000]]])",
     dtypes: DTypes::FLOATS,
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, use_own) = (args.tensor(INPUT)?, args.bool(USE_INPUT_STATS)?);
-        let sizes = own.sizes();
+        let (input, use_own) = (args.tensor(INPUT)?, args.bool(USE_INPUT_STATS)?);
+        let sizes = input.sizes();
         if use_own && (sizes.len() < 2 || product(&sizes[2..]) == 1) {
             return Err(Error::value(format!(
                 "Expected more than 1 spatial element when training, got input size torch.Size({})",
@@ -383,7 +383,7 @@ pub static INSTANCE_NORM: Operator = Operator {
             ));
         }
         channels.check(sizes[0])?;
-        check_floating(own, "batch_norm")?;
+        check_floating(input, "batch_norm")?;
         let out = if use_own { channels.by_sample()?.out } else { channels.by_running(false)? };
         Ok(Output::Tensor(out))
     }),

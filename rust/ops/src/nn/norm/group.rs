@@ -16,21 +16,21 @@ use crate::expr_ext::ExprExt;
 fn params(args: &Args) -> Result<NormParams> {
     use GROUP_NORM::*;
 
-    let (own, groups) = (args.tensor(INPUT)?, args.int(NUM_GROUPS)?);
-    if own.rank() < 2 {
+    let (input, groups) = (args.tensor(INPUT)?, args.int(NUM_GROUPS)?);
+    if input.rank() < 2 {
         return Err(Error::runtime(format!(
             "Expected at least 2 dimensions for input tensor but received {}",
-            own.rank()
+            input.rank()
         )));
     }
     if groups <= 0 {
         return Err(Error::runtime(format!("Expected num groups to be greater than 0, got {groups}")));
     }
-    let (batch, channels) = (own.sizes()[0], own.sizes()[1]);
+    let (batch, channels) = (input.sizes()[0], input.sizes()[1]);
     let groups = groups as isize;
-    if batch * channels / groups * product(&own.sizes()[2..]) == 1 {
+    if batch * channels / groups * product(&input.sizes()[2..]) == 1 {
         let mut sizes = vec![batch * channels / groups, groups];
-        sizes.extend(&own.sizes()[2..]);
+        sizes.extend(&input.sizes()[2..]);
         return Err(Error::value(format!(
             "Expected more than 1 value per channel when training, got input size {}",
             Shape(&sizes)
@@ -39,13 +39,13 @@ fn params(args: &Args) -> Result<NormParams> {
     if channels % groups != 0 {
         return Err(Error::runtime(format!(
             "Expected number of channels in input to be divisible by num_groups, but got input of shape {} and num_groups={groups}",
-            Shape(own.sizes())
+            Shape(input.sizes())
         )));
     }
-    check_params(own, [args.optional_tensor(WEIGHT), args.optional_tensor(BIAS)], channels)?;
-    check_mixed(own, &[args.optional_tensor(WEIGHT), args.optional_tensor(BIAS)])?;
-    check_floating(own, "GroupNormKernelImpl")?;
-    let run = product(&own.sizes()[2..]);
+    check_params(input, [args.optional_tensor(WEIGHT), args.optional_tensor(BIAS)], channels)?;
+    check_mixed(input, &[args.optional_tensor(WEIGHT), args.optional_tensor(BIAS)])?;
+    check_floating(input, "GroupNormKernelImpl")?;
+    let run = product(&input.sizes()[2..]);
     Ok(NormParams {
         view: [batch, groups, channels / groups, run],
         pooled: false,
@@ -55,7 +55,7 @@ fn params(args: &Args) -> Result<NormParams> {
 }
 
 /// Scale and shift have a number for each channel. torch's sentence about the shift shows the scale's shape if there is one.
-fn check_params(own: &Tensor, [weight, bias]: [Option<&Tensor>; 2], channels: isize) -> Result<()> {
+fn check_params(input: &Tensor, [weight, bias]: [Option<&Tensor>; 2], channels: isize) -> Result<()> {
     for (name, param) in [("weight", weight), ("bias", bias)] {
         if let Some(param) = param
             && param.sizes().as_slice() != [channels]
@@ -63,7 +63,7 @@ fn check_params(own: &Tensor, [weight, bias]: [Option<&Tensor>; 2], channels: is
             return Err(Error::runtime(format!(
                 "Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of shape {} and input of shape {}",
                 Shape(weight.unwrap_or(param).sizes()),
-                Shape(own.sizes())
+                Shape(input.sizes())
             )));
         }
     }
@@ -121,7 +121,7 @@ pub static NATIVE_GROUP_NORM: Operator = Operator {
     (tensor([[-1.,  1.]]), tensor([[2.]]), tensor([[1.]]))",
     dtypes: DTypes::FLOATS,
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
+        let input = args.tensor(INPUT)?;
         let [samples, channels, run, groups] =
             [args.int(N)?, args.int(C)?, args.int(HXW)?, args.int(GROUP)?].map(|size| size as isize);
         if groups <= 0 {
@@ -130,19 +130,19 @@ pub static NATIVE_GROUP_NORM: Operator = Operator {
         if channels % groups != 0 {
             return Err(Error::runtime(format!(
                 "Expected number of channels in input to be divisible by num_groups, but got input of shape {} and num_groups={groups}",
-                Shape(own.sizes())
+                Shape(input.sizes())
             )));
         }
-        check_params(own, [args.optional_tensor(WEIGHT), args.optional_tensor(BIAS)], channels)?;
-        check_mixed(own, &[args.optional_tensor(WEIGHT), args.optional_tensor(BIAS)])?;
-        check_floating(own, "GroupNormKernelImpl")?;
+        check_params(input, [args.optional_tensor(WEIGHT), args.optional_tensor(BIAS)], channels)?;
+        check_mixed(input, &[args.optional_tensor(WEIGHT), args.optional_tensor(BIAS)])?;
+        check_floating(input, "GroupNormKernelImpl")?;
         let params = NormParams {
             view: [samples, groups, channels / groups, run],
             pooled: false,
             centred: true,
             eps: args.float(EPS)?,
         };
-        let normal = params.run(&NORMALIZE_GROUP, own, args.optional_tensor(WEIGHT), args.optional_tensor(BIAS))?;
+        let normal = params.run(&NORMALIZE_GROUP, input, args.optional_tensor(WEIGHT), args.optional_tensor(BIAS))?;
         let rstd = (Expr::from(&normal.variance) + params.eps).rsqrt().done()?;
         let statistics = [statistic(args, &[WEIGHT, BIAS], &normal.mean)?, statistic(args, &[WEIGHT, BIAS], &rstd)?];
         Ok(Output::Tuple([normal.out].into_iter().chain(statistics).collect()))

@@ -18,7 +18,7 @@ use crate::reduce::sum::MEAN_DIM;
 fn check_shape(args: &Args, star: &str, parameters: &[(&str, Arg)]) -> Result<Vec<isize>> {
     use LAYER_NORM::*;
 
-    let (own, shape) = (args.tensor(INPUT)?, to_dims(args.ints(NORMALIZED_SHAPE)?));
+    let (input, shape) = (args.tensor(INPUT)?, to_dims(args.ints(NORMALIZED_SHAPE)?));
     if shape.is_empty() {
         return Err(Error::runtime(
             "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = []",
@@ -35,21 +35,21 @@ fn check_shape(args: &Args, star: &str, parameters: &[(&str, Arg)]) -> Result<Ve
             )));
         }
     }
-    if !own.sizes().ends_with(&shape) {
+    if !input.sizes().ends_with(&shape) {
         let listed: Vec<String> = shape.iter().map(isize::to_string).collect();
         return Err(Error::runtime(format!(
             "Given normalized_shape={}, expected input with shape [{star}{}], but got input of size{}",
             Shape(&shape),
             listed.join(", "),
-            Shape(own.sizes())
+            Shape(input.sizes())
         )));
     }
     Ok(shape.to_vec())
 }
 
 /// Lines of the last dimensions, whose sizes are `shape`.
-fn lines(own: &Tensor, shape: &[isize], centred: bool, eps: f64) -> NormParams {
-    let others = &own.sizes()[..own.rank() - shape.len()];
+fn lines(input: &Tensor, shape: &[isize], centred: bool, eps: f64) -> NormParams {
+    let others = &input.sizes()[..input.rank() - shape.len()];
     NormParams { view: [product(others), 1, product(shape), 1], pooled: false, centred, eps }
 }
 
@@ -57,11 +57,11 @@ fn layer_norm(args: &Args) -> Result<(Normal, Vec<isize>)> {
     use LAYER_NORM::*;
 
     let shape = check_shape(args, "*, ", &[("weight", WEIGHT), ("bias", BIAS)])?;
-    let own = args.tensor(INPUT)?;
-    check_mixed(own, &[args.optional_tensor(WEIGHT), args.optional_tensor(BIAS)])?;
-    check_floating(own, "LayerNormKernelImpl")?;
-    let params = lines(own, &shape, true, args.float(EPS)?);
-    Ok((params.run(&NORMALIZE_LAYER, own, args.optional_tensor(WEIGHT), args.optional_tensor(BIAS))?, shape))
+    let input = args.tensor(INPUT)?;
+    check_mixed(input, &[args.optional_tensor(WEIGHT), args.optional_tensor(BIAS)])?;
+    check_floating(input, "LayerNormKernelImpl")?;
+    let params = lines(input, &shape, true, args.float(EPS)?);
+    Ok((params.run(&NORMALIZE_LAYER, input, args.optional_tensor(WEIGHT), args.optional_tensor(BIAS))?, shape))
 }
 
 #[operator]
@@ -165,8 +165,8 @@ pub static RMS_NORM: Operator = Operator {
             return Err(Error::value(format!("Input tensor must have at least {least} dimensions, but got {rank}")));
         }
         let shape = check_shape(args, "*", &[("weight", WEIGHT)])?;
-        let own = args.tensor(INPUT)?;
-        let dtype = own.dtype();
+        let input = args.tensor(INPUT)?;
+        let dtype = input.dtype();
         let eps = args.optional_scalar(EPS).map(Scalar::f64).unwrap_or(match wide(dtype).to_real() {
             DType::F64 => f64::EPSILON,
             _ => f64::from(f32::EPSILON),
@@ -184,13 +184,13 @@ pub static RMS_NORM: Operator = Operator {
         }
         if dtype.is_complex() {
             let last: Ints = (1..=shape.len() as i64).rev().map(|n| -n).collect();
-            let mean = op!(MEAN_DIM, &Expr::from(own).square().done()?, last, true)?;
-            let normal = Expr::from(own) * (Expr::from(mean) + eps).rsqrt();
+            let mean = op!(MEAN_DIM, &Expr::from(input).square().done()?, last, true)?;
+            let normal = Expr::from(input) * (Expr::from(mean) + eps).rsqrt();
             let scaled = if let Some(weight) = weight { normal * Expr::from(weight) } else { normal };
             return scaled.done().map(Output::Tensor);
         }
-        let normal = lines(own, &shape, false, eps).run(&NORMALIZE_LAYER, own, weight, None)?;
-        crate::convert::in_format_of(&normal.out, own).map(Output::Tensor)
+        let normal = lines(input, &shape, false, eps).run(&NORMALIZE_LAYER, input, weight, None)?;
+        crate::convert::in_format_of(&normal.out, input).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["real(2, 3), (3,)", "real(2, 3, 4), (3, 4), real(3, 4), 0.1"],

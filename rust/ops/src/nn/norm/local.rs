@@ -26,41 +26,42 @@ pub static LOCAL_RESPONSE_NORM: Operator = Operator {
              [0.3636]]])",
     dtypes: DTypes::FLOATS,
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, size) = (args.tensor(INPUT)?, args.int(SIZE)?);
-        if own.rank() < 3 {
+        let (input, size) = (args.tensor(INPUT)?, args.int(SIZE)?);
+        if input.rank() < 3 {
             return Err(Error::value(format!(
                 "Expected 3D or higher dimensionality                          input (got {} dimensions)",
-                own.rank()
+                input.rank()
             )));
         }
         if size <= 0 {
             return Err(Error::runtime("kernel size should be greater than zero"));
         }
-        if own.numel() == 0 {
-            return Ok(Output::Tensor(own.clone()));
+        if input.numel() == 0 {
+            return Ok(Output::Tensor(input.clone()));
         }
-        if !own.dtype().is_floating() && own.dtype() != DType::I64 {
-            let kernel = if own.rank() == 3 { "avg_pool2d" } else { "avg_pool3d_out_frame" };
-            return Err(Error::unsupported(kernel, own.dtype()));
+        if !input.dtype().is_floating() && input.dtype() != DType::I64 {
+            let kernel = if input.rank() == 3 { "avg_pool2d" } else { "avg_pool3d_out_frame" };
+            return Err(Error::unsupported(kernel, input.dtype()));
         }
         // Zeros before and behind the channels replace missing neighbours.
-        let mut pad: Ints = std::iter::repeat_n(0, 2 * (own.rank() - 2)).collect();
+        let mut pad: Ints = std::iter::repeat_n(0, 2 * (input.rank() - 2)).collect();
         pad.extend([size / 2, (size - 1) / 2]);
-        let squares = Expr::from(own).square();
+        let squares = Expr::from(input).square();
         // torch averages squares of images and volumes with volume pooling, which mixed precision does in float32.
-        let single = autocast::lower(autocast::Processor::Host).is_some() && own.rank() > 3 && own.dtype().is_half();
+        let single =
+            autocast::lower(autocast::Processor::Host).is_some() && input.rank() > 3 && input.dtype().is_half();
         let squares = if single { Expr::new(to_dtype(&squares.done()?, DType::F32)) } else { squares };
         let squares = squares.call(&crate::join::pad::CONSTANT_PAD, [pad.into()]);
         let windows = squares.call(&crate::view::unfold::UNFOLD, [1i64.into(), size.into(), 1i64.into()]);
         let last = Ints::from_slice(&[-1]);
-        let mean = if own.dtype().is_floating() {
+        let mean = if input.dtype().is_floating() {
             windows.call(&MEAN_DIM, [last.into()])
         } else {
             windows.call(&SUM_DIM, [last.into()]).with(&DIV_TRUNC, size)
         };
         let divisor =
             (mean * args.float(ALPHA)? + args.float(K)?).with(&crate::pointwise::power::POW, args.float(BETA)?);
-        (Expr::from(own) / divisor).done().map(Output::Tensor)
+        (Expr::from(input) / divisor).done().map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 4, 3), 2", "t(2, 5, 2, 2), 3, 1.0, 0.5, 2.0"],

@@ -29,8 +29,8 @@ fn wide(dtype: DType) -> DType {
     if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype }
 }
 
-fn check_floating(own: &Tensor, kernel: &str) -> Result<()> {
-    if own.dtype().is_floating() { Ok(()) } else { Err(Error::unsupported(kernel, own.dtype())) }
+fn check_floating(input: &Tensor, kernel: &str) -> Result<()> {
+    if input.dtype().is_floating() { Ok(()) } else { Err(Error::unsupported(kernel, input.dtype())) }
 }
 
 fn product(sizes: &[isize]) -> isize {
@@ -62,7 +62,7 @@ fn check_mixed(input: &Tensor, parameters: &[Option<&Tensor>]) -> Result<()> {
 /// A statistic in the dtype that torch's native operators return: that of the first parameter whose dtype differs from
 /// the input's, else the input's.
 fn statistic(args: &Args, parameters: &[Arg], tensor: &Tensor) -> Result<Tensor> {
-    let own = args.tensor(Arg::FIRST)?.dtype();
+    let input = args.tensor(Arg::FIRST)?.dtype();
     let mut dtypes = parameters.iter().filter_map(|&arg| args.optional_tensor(arg)).map(Tensor::dtype);
-    to_dtype(tensor, dtypes.find(|&dtype| dtype != own).unwrap_or(own))
+    to_dtype(tensor, dtypes.find(|&dtype| dtype != input).unwrap_or(input))
 }

@@ -46,10 +46,10 @@ const NORMALIZE: Operator = Operator {
     batch_rule: BatchRule::Custom(batched_normalize),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (own, params) = (args.tensor(INPUT)?, NormParams::read(args, INPUT, [VIEW, POOLED, CENTRED, EPS])?);
+            let (input, params) = (args.tensor(INPUT)?, NormParams::read(args, INPUT, [VIEW, POOLED, CENTRED, EPS])?);
             check_parameters(args, &[WEIGHT, BIAS], &params)?;
-            let statistic = TensorSpec::new(params.statistics(), wide(own.dtype()), own);
-            Ok(vec![TensorSpec::new(own.sizes(), own.dtype(), own), statistic.clone(), statistic])
+            let statistic = TensorSpec::new(params.statistics(), wide(input.dtype()), input);
+            Ok(vec![TensorSpec::new(input.sizes(), input.dtype(), input), statistic.clone(), statistic])
         },
         cpu: |args, results| match wide(args.tensor(INPUT)?.dtype()) {
             DType::F32 => forward::<f32>(args, results),
@@ -206,13 +206,13 @@ fn forward<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
     use NORMALIZE::*;
 
     let params = NormParams::read(args, INPUT, [VIEW, POOLED, CENTRED, EPS])?;
-    let own = args.tensor(INPUT)?;
-    if own.numel() == 0 {
+    let given = args.tensor(INPUT)?;
+    if given.numel() == 0 {
         return results[1..].iter().try_for_each(|statistic| create::fill(statistic, Scalar::Int(0)));
     }
-    let input = plain(own, T::DTYPE)?;
-    let weight = parameter(args.optional_tensor(WEIGHT), 1, own, &params, T::DTYPE)?;
-    let bias = parameter(args.optional_tensor(BIAS), 0, own, &params, T::DTYPE)?;
+    let input = plain(given, T::DTYPE)?;
+    let weight = parameter(args.optional_tensor(WEIGHT), 1, given, &params, T::DTYPE)?;
+    let bias = parameter(args.optional_tensor(BIAS), 0, given, &params, T::DTYPE)?;
     let out = workplace(&results[0], T::DTYPE)?;
     {
         let pins = (input.storage().pin()?, weight.storage().pin()?, bias.storage().pin()?);
@@ -235,13 +235,13 @@ fn backward<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
     use NORMALIZE_BACKWARD::*;
 
     let params = NormParams::read(args, INPUT, [VIEW, POOLED, CENTRED, EPS])?;
-    let own = args.tensor(INPUT)?;
-    if own.numel() == 0 {
+    let given = args.tensor(INPUT)?;
+    if given.numel() == 0 {
         return results[1..].iter().try_for_each(|gradient| create::fill(gradient, Scalar::Int(0)));
     }
-    let (grad, input) = (plain(args.tensor(GRAD)?, T::DTYPE)?, plain(own, T::DTYPE)?);
+    let (grad, input) = (plain(args.tensor(GRAD)?, T::DTYPE)?, plain(given, T::DTYPE)?);
     let (mean, variance) = (plain(args.tensor(MEAN)?, T::DTYPE)?, plain(args.tensor(VARIANCE)?, T::DTYPE)?);
-    let weight = parameter(args.optional_tensor(WEIGHT), 1, own, &params, T::DTYPE)?;
+    let weight = parameter(args.optional_tensor(WEIGHT), 1, given, &params, T::DTYPE)?;
     let to_input = workplace(&results[0], T::DTYPE)?;
     {
         let pins = [&grad, &input, &mean, &variance, &weight, &to_input, &results[1], &results[2]];

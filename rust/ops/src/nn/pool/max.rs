@@ -142,8 +142,8 @@ sizes, strides, paddings and dilations of windows, if each value lies in its win
     batch_rule: BatchRule::LeadingDims,
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (own, places, like) = (args.tensor(INPUT)?, args.tensor(PLACES)?, args.tensor(LIKE)?);
-            let spec = TensorSpec::new(like.sizes(), own.dtype(), own);
+            let (input, places, like) = (args.tensor(INPUT)?, args.tensor(PLACES)?, args.tensor(LIKE)?);
+            let spec = TensorSpec::new(like.sizes(), input.dtype(), input);
             // Only the windows of `max_pool3d` keep the order of volumes.
             Ok(vec![match args.int(DIMS)? {
                 3 if has_channels_last(places.layout()) => spec.formatted(like.layout()),

@@ -88,8 +88,8 @@ pub static SPREAD: Operator = Operator {
     batch_rule: BatchRule::LeadingDims,
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (own, like) = (args.tensor(INPUT)?, args.tensor(LIKE)?);
-            let spec = TensorSpec::new(like.sizes(), own.dtype(), own);
+            let (input, like) = (args.tensor(INPUT)?, args.tensor(LIKE)?);
+            let spec = TensorSpec::new(like.sizes(), input.dtype(), input);
             Ok(vec![formatted(spec, like.layout(), args.ints(OUTPUT)?.len())])
         },
         cpu: |args, results| {

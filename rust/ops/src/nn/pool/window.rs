@@ -93,10 +93,10 @@ pub static ADAPTIVE: Operator = Operator {
     batch_rule: BatchRule::LeadingDims,
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (own, specs) = (args.tensor(INPUT)?.layout(), infer(args, OUTPUT)?);
+            let (layout, specs) = (args.tensor(INPUT)?.layout(), infer(args, OUTPUT)?);
             Ok(specs
                 .into_iter()
-                .map(|spec| super::formatted(spec, own, args.ints(OUTPUT).map_or(0, <[i64]>::len)))
+                .map(|spec| super::formatted(spec, layout, args.ints(OUTPUT).map_or(0, <[i64]>::len)))
                 .collect())
         },
         cpu: |args, results| {

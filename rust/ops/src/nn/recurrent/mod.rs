@@ -7,7 +7,7 @@
 //! state (cx, cy); those of all steps are outputs and cells. The gates of an LSTM are i, f, g and o: input, forget, cell and
 //! output gate. Those of a GRU are r, z and n: reset, update and new gate. Before they are activated they are sums.
 //!
-//! `layers` defines the operators for networks. Three paths compute them:
+//! `definitions` has the operators for networks. Three paths compute them:
 //! - On CUDA, `by_cudnn` gives all layers to cuDNN, if it is installed and takes them, and neither determinism is asked for nor `vmap` runs.
 //! - Else `network` runs layer after layer. Two operators have all steps of a layer in one direction: `_lstm_sequence` in
 //!   `lstm_sequence` has LSTMs without projection over sequences of one length, on all devices;
@@ -17,9 +17,9 @@
 
 pub mod by_cudnn;
 mod composed;
+pub mod definitions;
 pub mod gates;
 mod layer;
-pub mod layers;
 pub mod lstm_sequence;
 mod network;
 mod on_cuda;

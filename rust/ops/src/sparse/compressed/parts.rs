@@ -49,10 +49,10 @@ pub fn moved(tensor: &Tensor, parts: &CompressedParts, dtype: DType, device: Dev
 }
 
 /// `Tensor.copy_` where one of the two is compressed: a copy of the second, in the format of both.
-pub fn copied(own: &Tensor, from: &Tensor) -> Result<Tensor> {
-    let (to, of) = (own.layout_name(), from.layout_name());
-    let (Some(held), Some(given)) = (own.compressed_parts(), from.compressed_parts()) else {
-        return Err(Error::runtime(match own.compressed_parts() {
+pub fn copied(input: &Tensor, from: &Tensor) -> Result<Tensor> {
+    let (to, of) = (input.layout_name(), from.layout_name());
+    let (Some(held), Some(given)) = (input.compressed_parts(), from.compressed_parts()) else {
+        return Err(Error::runtime(match input.compressed_parts() {
             None => format!("copy_sparse_compressed_ expected sparse compressed tensor layout but got {to}"),
             Some(_) => different(to, of),
         })
@@ -66,7 +66,7 @@ pub fn copied(own: &Tensor, from: &Tensor) -> Result<Tensor> {
             "torch.copy_: only sparse compressed tensors with the same number of specified elements are supported.",
         ));
     }
-    moved(from, &given, own.dtype(), own.device())
+    moved(from, &given, input.dtype(), input.device())
 }
 
 fn different(to: &str, from: &str) -> String {
@@ -76,18 +76,18 @@ fn different(to: &str, from: &str) -> String {
 }
 
 /// A tensor without entries, in another's format and sizes.
-pub fn none(own: &Tensor, parts: &CompressedParts, dtype: DType, device: Device) -> Result<Tensor> {
+pub fn none(input: &Tensor, parts: &CompressedParts, dtype: DType, device: Device) -> Result<Tensor> {
     let lines = parts.compressed.sizes().last().copied().unwrap_or(1) - 1;
     let batch_dims = parts.batch_dims();
     let mut of_values = Dims::from_slice(parts.values.sizes());
     of_values[batch_dims] = 0;
     let index = |count: isize| -> Result<Tensor> {
-        let of_index: Dims = own.sizes()[..batch_dims].iter().copied().chain([count]).collect();
+        let of_index: Dims = input.sizes()[..batch_dims].iter().copied().chain([count]).collect();
         zeros(&of_index, parts.plain.dtype(), device)
     };
     let values = zeros(&of_values, dtype, device)?;
     build(
-        own.sizes(),
+        input.sizes(),
         CompressedParts { format: parts.format, compressed: index(lines + 1)?, plain: index(0)?, values },
     )
 }

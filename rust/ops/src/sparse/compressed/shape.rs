@@ -25,14 +25,14 @@ fn exchanged(tensor: &Tensor, first: usize, second: usize) -> Result<Tensor> {
 }
 
 /// The tensor with two dimensions of one kind exchanged: rows and columns by the other format, with the same entries.
-pub fn transposed(own: &Tensor, parts: &CompressedParts, first: usize, second: usize) -> Result<Tensor> {
+pub fn transposed(input: &Tensor, parts: &CompressedParts, first: usize, second: usize) -> Result<Tensor> {
     let (one, other) = (kind(parts, first), kind(parts, second));
     if one != other {
         return Err(Error::runtime(format!(
             "transpose(): can only transpose dimensions of the same type (Batch, Sparse, Dense), got {first}({one}) and {second}({other})"
         )));
     }
-    let mut sizes = own.sizes().clone();
+    let mut sizes = input.sizes().clone();
     sizes.swap(first, second);
     let mut moved = CompressedParts { values: parts.values.detach(), ..parts.clone() };
     let batch_dims = parts.batch_dims();
@@ -50,7 +50,7 @@ pub fn transposed(own: &Tensor, parts: &CompressedParts, first: usize, second: u
             }
         }
         _ => {
-            let at = |dim: usize| parts.values.rank() - (own.rank() - dim);
+            let at = |dim: usize| parts.values.rank() - (input.rank() - dim);
             moved.values = exchanged(&parts.values, at(first), at(second))?;
         }
     }
@@ -58,11 +58,11 @@ pub fn transposed(own: &Tensor, parts: &CompressedParts, first: usize, second: u
 }
 
 /// A copy of the elements at an index of a dimension: with coordinates if that is one of the matrix.
-pub fn select(own: &Tensor, parts: &CompressedParts, dim: i64, index: i64) -> Result<Tensor> {
-    let dim = wrap_dim(dim, own.rank())?;
-    let index = if index < 0 { index + own.sizes()[dim] as i64 } else { index } as isize;
+pub fn select(input: &Tensor, parts: &CompressedParts, dim: i64, index: i64) -> Result<Tensor> {
+    let dim = wrap_dim(dim, input.rank())?;
+    let index = if index < 0 { index + input.sizes()[dim] as i64 } else { index } as isize;
     let batch_dims = parts.batch_dims();
-    let mut sizes: Dims = own.sizes().clone();
+    let mut sizes: Dims = input.sizes().clone();
     sizes.remove(dim);
     let taken = |tensor: &Tensor, dim: usize| copy::clone(&contiguous(&selected(&tensor.detach(), dim, index)?)?);
     match kind(parts, dim) {
@@ -75,11 +75,11 @@ pub fn select(own: &Tensor, parts: &CompressedParts, dim: i64, index: i64) -> Re
             "select(): selecting sparse dimensions is not supported for batched sparse compressed tensors.",
         )),
         "Sparse" => {
-            let whole = build_coo(own.sizes(), expanded(parts, own.sizes())?)?;
+            let whole = build_coo(input.sizes(), expanded(parts, input.sizes())?)?;
             op!(SELECT, &whole, dim as i64, index as i64)
         }
         _ => {
-            let values = taken(&parts.values, parts.values.rank() - (own.rank() - dim))?;
+            let values = taken(&parts.values, parts.values.rank() - (input.rank() - dim))?;
             build(&sizes, CompressedParts { values, ..parts.clone() })
         }
     }

@@ -1,19 +1,16 @@
-"""Functions for numbers and settings that torch has beside its operators: `sym_*`, and questions about devices."""
+"""Functions for numbers and conditions that torch may have as symbols: `sym_*` and `cond`. Here they always have a value."""
 
 from __future__ import annotations
 
 import math
 
 import rushlight as torch
-from rushlight import _C
 from rushlight._compiled import compiled
-from rushlight._loading import load
 from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import ModuleType
     from typing import Any
 
 
@@ -156,69 +153,6 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     if isinstance(pred, torch.Tensor) and pred.numel() != 1:
         raise RuntimeError(f"Expected pred to be bool or single-element tensor, but got {pred}.")
     return true_fn(*operands) if pred else false_fn(*operands)
-
-
-def get_device_module(device: torch.device | str | None = None) -> ModuleType:
-    """The module of a type of device: `torch.cpu` by default, because there is no accelerator.
-
-    Raises:
-        RuntimeError: there is no such module, or the argument is no device.
-
-    >>> torch.get_device_module("cpu").__name__
-    'rushlight.cpu'
-    """
-    if device is None:
-        kind = "cpu"
-    elif isinstance(device, (torch.device, str)):
-        kind = torch.device(device).type
-    else:
-        raise RuntimeError(f"Invalid value of device '{device}', expect torch.device, str, or None")
-    if kind not in ("cpu", "cuda", "mps", "mtia", "xpu"):
-        raise RuntimeError(f"Device '{kind}' does not have a corresponding module registered as 'torch.{kind}'.")
-    return load(f"rushlight.{kind}")
-
-
-def init_num_threads() -> None:
-    """Sets the number of threads to the default. It has no effect, because the pool keeps its own number in each process.
-
-    >>> torch.init_num_threads()
-    """
-
-
-def is_vulkan_available() -> bool:
-    """Whether operators can run on Vulkan: always False.
-
-    >>> torch.is_vulkan_available()
-    False
-    """
-    return False
-
-
-@compiled("Tensor input")
-def is_distributed(input: torch.Tensor) -> bool:
-    """Whether the elements are on several machines: always False.
-
-    >>> torch.is_distributed(torch.ones(1))
-    False
-    """
-    return input.is_distributed()
-
-
-@compiled(overridable=False)
-def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
-    """`torch.autograd.set_detect_anomaly`, as a function.
-
-    >>> torch.set_anomaly_enabled(False)
-    """
-    _C._set_anomaly_enabled(enabled, check_nan)
-
-
-def thread_safe_generator() -> None:
-    """The generator of a DataLoader's worker that is a thread: always None, because the workers are processes.
-
-    >>> torch.thread_safe_generator() is None
-    True
-    """
 
 
 set_module("rushlight", *(value for value in list(globals().values()) if getattr(value, "__module__", "") == __name__))

@@ -3,7 +3,7 @@
 use rushlight_autograd::{Tensor, modes};
 use rushlight_core::{DType, Device, Dims, Error, Result, dispatch};
 use rushlight_cpu::nn::distance::{self, Norm, Sizes};
-use rushlight_cuda::pairs;
+use rushlight_cuda::distance as cuda;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::op;
 use rushlight_dispatch::operands::plain;
@@ -26,9 +26,9 @@ const WITHOUT_DERIVATIVE: Derivative =
 
 /// Whether the kernels compute distances of this order between rows of these tensors.
 pub fn has_kernel(p: f64, operands: &[&Tensor]) -> bool {
-    let computed = |own: &&Tensor| {
-        let has_form = matches!(own.device(), Device::Cpu | Device::Cuda(_));
-        own.is_plain() && has_form && COMPUTED.has(own.dtype()) && own.dtype() == operands[0].dtype()
+    let computed = |input: &&Tensor| {
+        let has_form = matches!(input.device(), Device::Cpu | Device::Cuda(_));
+        input.is_plain() && has_form && COMPUTED.has(input.dtype()) && input.dtype() == operands[0].dtype()
     };
     Norm::of(p).is_some() && operands.iter().all(computed)
 }
@@ -54,15 +54,15 @@ fn sizes(rows: &Tensor, columns: &Tensor) -> Result<Sizes> {
 }
 
 /// The rule and the sizes of the kernels for CUDA devices.
-fn for_cuda(norm: Norm, sizes: Sizes) -> (pairs::Norm, pairs::Sizes) {
+fn for_cuda(norm: Norm, sizes: Sizes) -> (cuda::Norm, cuda::Sizes) {
     let rule = match norm {
-        Norm::Count => pairs::Norm::Count,
-        Norm::Sum => pairs::Norm::Sum,
-        Norm::Euclid => pairs::Norm::Euclid,
-        Norm::Greatest => pairs::Norm::Greatest,
+        Norm::Count => cuda::Norm::Count,
+        Norm::Sum => cuda::Norm::Sum,
+        Norm::Euclid => cuda::Norm::Euclid,
+        Norm::Greatest => cuda::Norm::Greatest,
     };
     let [batch, rows, others, width] = [sizes.batch, sizes.rows, sizes.others, sizes.width].map(|size| size as u64);
-    (rule, pairs::Sizes { batch, rows, others, width })
+    (rule, cuda::Sizes { batch, rows, others, width })
 }
 
 /// The distances of rows from columns, or with `paired` of each row from those after it.
@@ -81,7 +81,7 @@ fn between_on_cuda(
     let mut held = Held::on(&rows)?;
     let operands = held.addresses([&rows, &columns, result])?;
     // SAFETY: row-major operands of checked sizes, held for the stream; the result is new.
-    unsafe { pairs::between(held.card, held.stream, (norm, rows.dtype()), operands, sizes, paired) }
+    unsafe { cuda::between(held.card, held.stream, (norm, rows.dtype()), operands, sizes, paired) }
 }
 
 /// The gradients of rows from weights, rows, columns and distances.
@@ -96,7 +96,7 @@ fn gradient_on_cuda(norm: Norm, sizes: Sizes, operands: [&Tensor; 4], result: &T
     let mut held = Held::on(result)?;
     let (from, to) = (held.addresses(own.each_ref())?, held.address(result)?);
     // SAFETY: row-major operands of checked sizes, held for the stream; the result is new.
-    unsafe { pairs::gradient(held.card, held.stream, (norm, dtype), from, to, sizes, paired) }
+    unsafe { cuda::gradient(held.card, held.stream, (norm, dtype), from, to, sizes, paired) }
 }
 
 /// Operands in row-major memory, whose pointers are valid during the body.
@@ -226,25 +226,25 @@ pub static PDIST_ROWS: Operator = Operator {
     batch_rule: BatchRule::LeadingDims,
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(INPUT)?;
+            let input = args.tensor(INPUT)?;
             norm(args, P)?;
-            Ok(vec![TensorSpec::new(&pair_sizes(own)?, own.dtype(), own)])
+            Ok(vec![TensorSpec::new(&pair_sizes(input)?, input.dtype(), input)])
         },
         cpu: |args, results| {
-            let own = args.tensor(INPUT)?;
-            let turned = Expr::from(own.detach()).transposed().done()?;
-            let (norm, sizes) = (norm(args, P)?, sizes(own, &turned)?);
+            let input = args.tensor(INPUT)?;
+            let turned = Expr::from(input.detach()).transposed().done()?;
+            let (norm, sizes) = (norm(args, P)?, sizes(input, &turned)?);
             let out = results[0].storage().pin()?;
-            pinned!(own.dtype(), [rows = own, columns = &turned], T => {
+            pinned!(input.dtype(), [rows = input, columns = &turned], T => {
                 // SAFETY: row-major and pinned operands of checked sizes; the result is new.
                 unsafe { distance::within::<T>(norm, [sizes.batch, sizes.rows, sizes.width], rows, columns, out.as_ptr().cast()) }
             });
             Ok(())
         },
         cuda: OnCuda::Own(|args, results| {
-            let own = args.tensor(INPUT)?;
-            let turned = Expr::from(own.detach()).transposed().done()?;
-            between_on_cuda(norm(args, P)?, sizes(own, &turned)?, [own, &turned], &results[0], true)
+            let input = args.tensor(INPUT)?;
+            let turned = Expr::from(input.detach()).transposed().done()?;
+            between_on_cuda(norm(args, P)?, sizes(input, &turned)?, [input, &turned], &results[0], true)
         }),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
@@ -270,22 +270,22 @@ pub static PDIST_GRADIENT: Operator = Operator {
     batch_rule: BatchRule::LeadingDims,
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(INPUT)?;
+            let input = args.tensor(INPUT)?;
             norm(args, P)?;
             for other in [args.tensor(WEIGHTS)?, args.tensor(DISTANCES)?] {
-                if *other.sizes() != pair_sizes(own)? || other.dtype() != own.dtype() {
+                if *other.sizes() != pair_sizes(input)? || other.dtype() != input.dtype() {
                     return Err(Error::runtime("weights and distances must be those of each pair of rows"));
                 }
             }
-            Ok(vec![TensorSpec::new(own.sizes(), own.dtype(), own)])
+            Ok(vec![TensorSpec::new(input.sizes(), input.dtype(), input)])
         },
         cpu: |args, results| {
-            let own = args.tensor(INPUT)?;
+            let input = args.tensor(INPUT)?;
             let (weights, distances) = (args.tensor(WEIGHTS)?, args.tensor(DISTANCES)?);
-            let turned = Expr::from(own.detach()).transposed().done()?;
-            let (norm, sizes) = (norm(args, P)?, sizes(own, &turned)?);
+            let turned = Expr::from(input.detach()).transposed().done()?;
+            let (norm, sizes) = (norm(args, P)?, sizes(input, &turned)?);
             let out = results[0].storage().pin()?;
-            pinned!(own.dtype(), [weights = weights, rows = own, columns = &turned, distances = distances], T => {
+            pinned!(input.dtype(), [weights = weights, rows = input, columns = &turned, distances = distances], T => {
                 // SAFETY: row-major and pinned operands of checked sizes; the result is new.
                 unsafe {
                     let square = |values| distance::square::<T>(values, sizes.batch, sizes.rows);
@@ -297,10 +297,10 @@ pub static PDIST_GRADIENT: Operator = Operator {
             Ok(())
         },
         cuda: OnCuda::Own(|args, results| {
-            let own = args.tensor(INPUT)?;
-            let turned = Expr::from(own.detach()).transposed().done()?;
-            let operands = [args.tensor(WEIGHTS)?, own, &turned, args.tensor(DISTANCES)?];
-            gradient_on_cuda(norm(args, P)?, sizes(own, &turned)?, operands, &results[0], true)
+            let input = args.tensor(INPUT)?;
+            let turned = Expr::from(input.detach()).transposed().done()?;
+            let operands = [args.tensor(WEIGHTS)?, input, &turned, args.tensor(DISTANCES)?];
+            gradient_on_cuda(norm(args, P)?, sizes(input, &turned)?, operands, &results[0], true)
         }),
     }),
     derivative: WITHOUT_DERIVATIVE,
@@ -309,8 +309,8 @@ pub static PDIST_GRADIENT: Operator = Operator {
 };
 
 /// The sizes of a result for each pair of rows of each matrix.
-fn pair_sizes(own: &Tensor) -> Result<Dims> {
-    let [batch @ .., count, _] = own.sizes().as_slice() else {
+fn pair_sizes(input: &Tensor) -> Result<Dims> {
+    let [batch @ .., count, _] = input.sizes().as_slice() else {
         return Err(Error::runtime("the rows must be those of a matrix"));
     };
     let ordered = count.checked_mul((count - 1).max(0));
@@ -329,7 +329,7 @@ fn weights(p: f64, grad: Expr, distances: Expr) -> Expr {
 
 /// The weighted slopes of the distances, for each element of the differences of rows.
 fn slopes(p: f64, difference: Expr, weights: Expr, distances: Expr) -> Expr {
-    let wide = |own: Expr| own.call(&UNSQUEEZE, [(-1i64).into()]);
+    let wide = |input: Expr| input.call(&UNSQUEEZE, [(-1i64).into()]);
     match p {
         0.0 => difference.zeros_like(),
         1.0 => difference.sgn() * wide(weights),
@@ -342,7 +342,7 @@ fn cdist_gradient(d: &BackwardContext, rows: Expr, columns: Expr, grad: Expr, di
     let p = d.scalar(CDIST_ROWS::P).f64();
     let weights = weights(p, grad, distances.clone());
     if modes::recording() {
-        let beside = |own: Expr, dim: i64| own.call(&UNSQUEEZE, [dim.into()]);
+        let beside = |input: Expr, dim: i64| input.call(&UNSQUEEZE, [dim.into()]);
         let difference = beside(rows, -2) - beside(columns.transposed(), -3);
         return slopes(p, difference, weights, distances).sum_over(-2);
     }
@@ -353,18 +353,18 @@ fn cdist_gradient(d: &BackwardContext, rows: Expr, columns: Expr, grad: Expr, di
 fn pdist_gradient(d: &BackwardContext) -> Result<Tensor> {
     use PDIST_ROWS::*;
 
-    let (own, p, distances) = (d.input(INPUT).done()?, d.scalar(P).f64(), d.result());
+    let (input, p, distances) = (d.input(INPUT).done()?, d.scalar(P).f64(), d.result());
     let weights = weights(p, d.grad(), distances.clone());
     if !modes::recording() {
-        return op!(PDIST_GRADIENT, weights.done()?, own, distances.done()?, p);
+        return op!(PDIST_GRADIENT, weights.done()?, input, distances.done()?, p);
     }
-    let count = own.sizes()[own.rank() - 2] as i64;
+    let count = input.sizes()[input.rank() - 2] as i64;
     let pairs = op!(TRIU_INDICES, count, count, 1i64)?;
     let [lesser, greater] = [0i64, 1].map(|side| op!(SELECT, &pairs, 0i64, side));
     let (lesser, greater) = (lesser?, greater?);
-    let picked = |places: &Tensor| Ok::<_, Error>(Expr::from(op!(INDEX_SELECT, &own, -2i64, places)?));
+    let picked = |places: &Tensor| Ok::<_, Error>(Expr::from(op!(INDEX_SELECT, &input, -2i64, places)?));
     let each = slopes(p, picked(&lesser)? - picked(&greater)?, weights, distances).done()?;
-    let zeros = Expr::from(&own).zeros_like().done()?;
+    let zeros = Expr::from(&input).zeros_like().done()?;
     let sums = op!(INDEX_ADD, &zeros, -2i64, &lesser, &each)?;
     op!(INDEX_ADD, &sums, -2i64, &greater, &each, -1i64)
 }

@@ -1,10 +1,10 @@
-//! Cumulative results along lines, and results of whole lines. The kernels are `lines.cuh`.
+//! Cumulative results along lines, and results of whole lines. The kernels are `cumulative.cuh`.
 
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::{DType, Result};
 
 use crate::card::Card;
-use crate::launch::{Kind, Pointers, THREADS, argument, blocks, launch};
+use crate::launch::{ElementType, Pointers, THREADS, argument, blocks, launch};
 use crate::memory::Workspace;
 use crate::program::{Key, Program};
 
@@ -56,14 +56,12 @@ impl Accumulation {
     }
 
     /// The type in the source, and what distinguishes the program from others.
-    fn source(self) -> (String, Key) {
-        let name = |dtype: DType| Kind::Of(dtype).name();
-        let code = |dtype: DType| Kind::Of(dtype).code();
+    fn source(self) -> (String, &'static str, [u8; 4]) {
+        let name = |dtype: DType| ElementType::Of(dtype).name();
+        let code = |dtype: DType| ElementType::Of(dtype).code();
         let sums = |title: &'static str, dtypes: [DType; 4]| {
             let [element, compute, sum, result] = dtypes.map(name);
-            let codes = dtypes.map(code);
-            let key = [codes[0], codes[1], codes[2], codes[3], 0, 0, 0, 0];
-            (format!("{title}<{element}, {compute}, {sum}, {result}>"), (title, key))
+            (format!("{title}<{element}, {compute}, {sum}, {result}>"), title, dtypes.map(code))
         };
         match self {
             Accumulation::Sum { element, compute, sum, result } => {
@@ -76,12 +74,12 @@ impl Accumulation {
                 sums("CumulativeLogSum", [element, compute, sum, result])
             }
             Accumulation::Best { element, compute, up, first } => {
-                let key = [code(element), code(compute), u8::from(up), u8::from(first), 0, 0, 0, 0];
-                (format!("Best<{}, {}, {up}, {first}>", name(element), name(compute)), ("Best", key))
+                let codes = [code(element), code(compute), u8::from(up), u8::from(first)];
+                (format!("Best<{}, {}, {up}, {first}>", name(element), name(compute)), "Best", codes)
             }
             Accumulation::Recurrence { element, compute } => {
-                let key = [code(element), code(compute), 0, 0, 0, 0, 0, 0];
-                (format!("Recurrence<{}, {}>", name(element), name(compute)), ("Recurrence", key))
+                let codes = [code(element), code(compute), 0, 0];
+                (format!("Recurrence<{}, {}>", name(element), name(compute)), "Recurrence", codes)
             }
         }
     }
@@ -89,7 +87,7 @@ impl Accumulation {
 
 /// The shape of operands: `outer` blocks of `n` times `inner` elements.
 #[derive(Clone, Copy)]
-pub struct Shape {
+pub struct Lines {
     pub outer: usize,
     pub n: usize,
     pub inner: usize,
@@ -113,8 +111,8 @@ struct LineShape {
 
 impl LineShape {
     /// Lines in one piece each if `whole`, or if there are enough of them.
-    fn new(shape: Shape, item_bits: u32, whole: bool) -> LineShape {
-        let Shape { outer, n, inner } = shape;
+    fn new(shape: Lines, item_bits: u32, whole: bool) -> LineShape {
+        let Lines { outer, n, inner } = shape;
         let lines = outer * inner;
         // Neighbouring threads take neighbouring elements: those of a line, or of up to 32 lines that are adjacent.
         let beside = inner.next_power_of_two().min(32);
@@ -154,19 +152,19 @@ pub unsafe fn accumulate(
     stream: StreamId,
     what: Accumulation,
     operands: [u64; 4],
-    shape: Shape,
+    shape: Lines,
     each: bool,
 ) -> Result<()> {
     // A thread takes 64 bytes of accumulations, and at most 8 of them.
     let item_bits = (64 / what.size()).min(8).ilog2();
-    let (text, mut key) = what.source();
+    let (text, title, codes) = what.source();
     let along = shape.inner == 1;
     // How many blocks of a multiprocessor share its registers.
     let resident = if along { 4 } else { 3 };
-    key.1[7] = u8::from(each) | u8::from(along) << 1;
+    let key = Key::new(title, codes.into_iter().chain([u8::from(each), u8::from(along)]));
     let program = Program::find(card, key, &[c"results", c"totals", c"joined"], || {
         format!(
-            r#"#include "lines.cuh"
+            r#"#include "cumulative.cuh"
 using namespace rushlight;
 typedef {text} What;
 typedef rushlight::Lines<What, {item_bits}, {each}, {along}> Rows;
@@ -190,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) joined(LineOperands operan
         // SAFETY: guaranteed by the caller; the arguments have the types of the program.
         return unsafe { launch(card, program.kernel(RESULTS), grid, stream, &mut arguments) };
     }
-    let pieces = Shape { outer: shape.outer * shape.inner, n: lines.pieces as usize, inner: 1 };
+    let pieces = Lines { outer: shape.outer * shape.inner, n: lines.pieces as usize, inner: 1 };
     let totals = Workspace::new(card.index, stream, pieces.outer * pieces.n * what.size())?;
     before = totals.pointer().addr() as u64;
     let mut arguments = [argument(&mut pointers), argument(&mut lines), argument(&mut before)];

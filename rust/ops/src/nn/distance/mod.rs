@@ -1,5 +1,7 @@
 //! Lengths, distances and angles of vectors.
 
+pub mod primitives;
+
 use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::broadcast;
 use rushlight_core::{DType, Dims, Error, Result};
@@ -9,7 +11,7 @@ use rushlight_dispatch::operator::{Autocast, DTypes, Derivative, Implementation,
 use rushlight_dispatch::value::{Ints, Output};
 use rushlight_dispatch::{handled, op, value};
 
-use super::pairs::{CDIST_ROWS, PDIST_ROWS, has_kernel};
+use self::primitives::{CDIST_ROWS, PDIST_ROWS, has_kernel};
 use crate::create::c_text;
 use crate::expr_ext::ExprExt;
 use crate::pointwise::clamp::{CLAMP_MAX, CLAMP_MIN};
@@ -33,11 +35,11 @@ pub static NORMALIZE: Operator = Operator {
     tensor([[0.6000, 0.8000]])",
     dtypes: DTypes::INEXACT,
     implementation: Implementation::CompositeImplicit(|args| {
-        let own = args.tensor(INPUT)?;
-        let length = Expr::from(length(own, args.float(P)?, args.int(DIM)?, true)?);
+        let input = args.tensor(INPUT)?;
+        let length = Expr::from(length(input, args.float(P)?, args.int(DIM)?, true)?);
         let raised = length.call(&CLAMP_MIN, [args.float(EPS)?.into()]);
-        let wide = raised.call(&EXPAND, [value::sizes_value(own.sizes())]);
-        (Expr::from(own) / wide).done().map(Output::Tensor)
+        let wide = raised.call(&EXPAND, [value::sizes_value(input.sizes())]);
+        (Expr::from(input) / wide).done().map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t(2, 3, 4), 1.0, -1", "t(3), 2.0, 0, 0.1"],
@@ -133,7 +135,7 @@ fn check_p(name: &str, p: f64) -> Result<()> {
 /// Whether distances are computed from a product of matrices, which is faster and less exact. As in torch, this depends on
 /// the number of rows unless the caller decides.
 fn wants_product(a: &Tensor, b: &Tensor, mode: Option<&str>) -> Result<bool> {
-    let rows = |own: &Tensor| own.sizes()[own.rank() - 2];
+    let rows = |input: &Tensor| input.sizes()[input.rank() - 2];
     match mode {
         None | Some("use_mm_for_euclid_dist_if_necessary") => Ok(rows(a) > 25 || rows(b) > 25),
         Some("use_mm_for_euclid_dist") => Ok(true),
@@ -173,8 +175,8 @@ fn same_dtype(a: &Tensor, b: &Tensor, by_product: bool) -> Result<Tensor> {
 
 /// The roots of `|x|^2 - 2 x y + |y|^2`. Where rounding leaves nothing, distance and derivative are zero; NaN stays NaN.
 fn product_distances(a: &Tensor, b: &Tensor) -> Expr {
-    let squares = |own: &Tensor| {
-        let squares = Expr::from(own).square();
+    let squares = |input: &Tensor| {
+        let squares = Expr::from(input).square();
         squares.call(&SUM_DIM, [Ints::from_slice(&[-1]).into(), true.into()])
     };
     let product = Expr::from(a).matmul(Expr::from(b).transposed()) * -2.0;
@@ -205,9 +207,9 @@ pub static CDIST: Operator = Operator {
         {
             return Err(invalid_mode(mode));
         }
-        for (name, own) in [("X1", a), ("X2", b)] {
-            if own.rank() < 2 {
-                let rank = own.rank();
+        for (name, input) in [("X1", a), ("X2", b)] {
+            if input.rank() < 2 {
+                let rank = input.rank();
                 return Err(Error::runtime(format!("cdist only supports at least 2D tensors, {name} got: {rank}D")));
             }
         }
@@ -217,9 +219,9 @@ pub static CDIST: Operator = Operator {
                 "X1 and X2 must have the same number of columns. X1: {left} X2: {right}"
             )));
         }
-        for (name, own) in [("X1", a), ("X2", b)] {
-            if !own.dtype().is_floating() {
-                let display_name = own.dtype().display_name();
+        for (name, input) in [("X1", a), ("X2", b)] {
+            if !input.dtype().is_floating() {
+                let display_name = input.dtype().display_name();
                 return Err(Error::runtime(format!(
                     "cdist only supports floating-point dtypes, {name} got: {display_name}"
                 )));
@@ -232,10 +234,10 @@ pub static CDIST: Operator = Operator {
             return product_distances(a, b).done().map(Output::Tensor);
         }
         if has_kernel(p, &[a, b]) {
-            let wide = |own: &Tensor| {
-                let matrix = &own.sizes()[own.rank() - 2..];
+            let wide = |input: &Tensor| {
+                let matrix = &input.sizes()[input.rank() - 2..];
                 let sizes: Dims = batch.iter().chain(matrix).copied().collect();
-                Expr::from(own).call(&EXPAND, [value::sizes_value(&sizes)])
+                Expr::from(input).call(&EXPAND, [value::sizes_value(&sizes)])
             };
             return op!(CDIST_ROWS, wide(a).done()?, wide(b).transposed().done()?, p).map(Output::Tensor);
         }
@@ -280,23 +282,23 @@ pub static PDIST: Operator = Operator {
     tensor([5., 4., 3.])",
     dtypes: DTypes::FLOATS,
     implementation: Implementation::CompositeImplicit(|args| {
-        let (own, p) = (args.tensor(INPUT)?, args.float(P)?);
-        if own.rank() != 2 {
-            return Err(Error::runtime(format!("pdist only supports 2D tensors, got: {}D", own.rank())));
+        let (input, p) = (args.tensor(INPUT)?, args.float(P)?);
+        if input.rank() != 2 {
+            return Err(Error::runtime(format!("pdist only supports 2D tensors, got: {}D", input.rank())));
         }
-        if !own.dtype().is_floating() {
+        if !input.dtype().is_floating() {
             return Err(Error::runtime("pdist only supports floating-point dtypes"));
         }
         check_p("pdist", p)?;
-        if has_kernel(p, &[own]) {
-            return op!(PDIST_ROWS, own, p).map(Output::Tensor);
+        if has_kernel(p, &[input]) {
+            return op!(PDIST_ROWS, input, p).map(Output::Tensor);
         }
-        let n = own.sizes()[0] as i64;
+        let n = input.sizes()[0] as i64;
         let pairs = op!(crate::create::constant::TRIU_INDICES, n, n, 1i64)?;
-        let pairs = crate::convert::to_device(&pairs, own.device())?;
+        let pairs = crate::convert::to_device(&pairs, input.device())?;
         let picked = |op: i64| -> Result<Tensor> {
             let places = op!(crate::view::narrow::SELECT, &pairs, 0i64, op)?;
-            op!(crate::index::index_select::INDEX_SELECT, own, 0i64, &places)
+            op!(crate::index::index_select::INDEX_SELECT, input, 0i64, &places)
         };
         let difference = (Expr::from(picked(0)?) - Expr::from(picked(1)?)).done()?;
         length(&difference, p, -1, false).map(Output::Tensor)

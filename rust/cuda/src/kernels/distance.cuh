@@ -1,5 +1,5 @@
 // Distances between the rows of matrices, and their gradients, as in `rust/cpu/src/nn/distance.rs`. The other matrix is transposed,
-// so that neighbouring threads read neighbouring elements. See `pairs.rs`.
+// so that neighbouring threads read neighbouring elements. See `distance.rs`.
 
 #pragma once
 

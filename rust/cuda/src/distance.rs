@@ -1,12 +1,12 @@
-//! Distances between the rows of matrices, and their gradients. The kernels are `pairs.cuh`.
+//! Distances between the rows of matrices, and their gradients. The kernels are `distance.cuh`.
 
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{Kind, argument, blocks, launch};
-use crate::program::Program;
+use crate::launch::{ElementType, argument, blocks, launch};
+use crate::program::{Key, Program};
 
 /// How the differences of two rows become their distance.
 #[derive(Clone, Copy)]
@@ -41,11 +41,11 @@ pub struct Sizes {
 
 /// Floats of 32 or 64 bits.
 fn program(card: &Card, norm: Norm, dtype: DType) -> Result<Program> {
-    let key = (norm.name(), [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]);
+    let key = Key::new(norm.name(), [ElementType::Of(dtype).code()]);
     Program::find(card, key, &[c"between", c"gradient"], || {
         let (norm, element) = (norm.name(), type_name(dtype));
         format!(
-            r#"#include "pairs.cuh"
+            r#"#include "distance.cuh"
 using namespace rushlight;
 extern "C" __global__ void between(const {element}* rows, const {element}* columns, {element}* out, u64 count, PairSizes sizes,
                                    u32 pairs) {{

@@ -1,4 +1,4 @@
-"""Functions of `torch` in Python that query dtypes, shapes and objects, or only call a method."""
+"""Questions about tensors, dtypes, shapes, objects and the build, and `detach`: functions of `torch` that only call a method."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from rushlight._loading import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from rushlight import Size, Tensor, dtype
+    from types import ModuleType
+
+    from rushlight import Size, Tensor, device, dtype
 
 
 def typename(obj: object) -> str:
@@ -215,6 +217,45 @@ def compiled_with_cxx11_abi() -> bool:
     return True
 
 
+@compiled("Tensor input")
+def is_distributed(input: Tensor) -> bool:
+    """Whether the elements are on several machines: always False.
+
+    >>> torch.is_distributed(torch.ones(1))
+    False
+    """
+    return input.is_distributed()
+
+
+def get_device_module(device: device | str | None = None) -> ModuleType:
+    """The module of a type of device: `torch.cpu` by default, because there is no accelerator.
+
+    Raises:
+        RuntimeError: there is no such module, or the argument is no device.
+
+    >>> torch.get_device_module("cpu").__name__
+    'rushlight.cpu'
+    """
+    if device is None:
+        kind = "cpu"
+    elif isinstance(device, (_C.device, str)):
+        kind = _C.device(device).type
+    else:
+        raise RuntimeError(f"Invalid value of device '{device}', expect torch.device, str, or None")
+    if kind not in ("cpu", "cuda", "mps", "mtia", "xpu"):
+        raise RuntimeError(f"Device '{kind}' does not have a corresponding module registered as 'torch.{kind}'.")
+    return load(f"rushlight.{kind}")
+
+
+def is_vulkan_available() -> bool:
+    """Whether operators can run on Vulkan: always False.
+
+    >>> torch.is_vulkan_available()
+    False
+    """
+    return False
+
+
 __all__ = [
     "broadcast_shapes",
     "can_cast",
@@ -222,8 +263,10 @@ __all__ = [
     "detach",
     "detach_",
     "get_device",
+    "get_device_module",
     "is_complex",
     "is_conj",
+    "is_distributed",
     "is_floating_point",
     "is_inference",
     "is_neg",
@@ -231,6 +274,7 @@ __all__ = [
     "is_same_size",
     "is_signed",
     "is_storage",
+    "is_vulkan_available",
     "numel",
     "promote_types",
     "result_type",

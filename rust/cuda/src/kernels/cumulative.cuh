@@ -1,6 +1,6 @@
 // Cumulative results along lines, and results of whole lines, whose elements are accumulated in their order: sums, recurrences,
 // and the best elements with their indices. Operands are row-major, as `outer` blocks of `n` times `inner` elements; a line has
-// the `n` elements at one place of a block. See `lines.rs`.
+// the `n` elements at one place of a block. See `cumulative.rs`.
 //
 // A block takes tiles: as many neighbouring lines as it has groups of threads, and `ITEMS` elements of its line for each thread. A
 // tile passes through shared memory, so that neighbouring threads read and write neighbouring elements in whichever direction
