@@ -19,6 +19,17 @@ x.ldexp_(i): ldexp_.default
 torch.ldexp(x, i): ldexp.Tensor
 x.transpose_(0, 1): transpose_.default
 x.transpose(0, 1): transpose.int
+x.swapaxes_(0, 1): transpose_.default
+x.swapdims_(0, 1): transpose_.default
+i.__ior__(1): bitwise_or_.Scalar
+i.__iand__(i): bitwise_and_.Tensor
+i.__ixor__(3): bitwise_xor_.Scalar
+x.__ipow__(2): pow_.Scalar
+x.type(torch.float64): _to_copy.default
+x.type("torch.DoubleTensor"): _to_copy.default
+torch.where(x > 0): unbind.int
+torch.where(x > 0, 1, x): where.self
+torch.empty(2): empty.memory_format
 x.xlogy_(2): xlogy_.Scalar_Other
 torch.xlogy(2, x): xlogy.Scalar_Self
 x.clamp_min_(x): clamp_min_.Tensor
@@ -59,3 +70,62 @@ def test_a_mode_sees_the_overload(line):
     with names:
         eval(call, {"torch": torch, "x": torch.rand(2, 2), "i": torch.tensor([[0, 1], [1, 0]])})
     assert names.seen[-1] == f"aten.{name}"
+
+
+def test_numbers_of_where_are_made_tensors():
+    x, names = torch.rand(2), Names()
+    with names:
+        torch.where(x > 0, 1, 2)
+        torch.where(x > 0, 2.0, x.long())
+    number, own = "aten.scalar_tensor.default", "aten.where.self"
+    assert names.seen[1:4] == [number, number, own] and names.seen[6:] == [number, "aten._to_copy.default", own]
+
+
+def test_the_kind_of_a_tensor_is_no_operator():
+    x, names = torch.rand(2), Names()
+    with names:
+        assert x.type() == "torch.FloatTensor" and x.type("torch.FloatTensor") is x
+    assert names.seen == []
+
+
+def test_overloads_are_those_of_torch():
+    aten = torch.ops.aten
+    assert "default" not in aten.empty.overloads()
+    with pytest.raises(AttributeError, match="The underlying op of 'aten.empty' has no overload name 'default'"):
+        aten.empty.default
+    assert set(aten.add.overloads()) == set(
+        """Tensor Scalar out Scalar_out t str int complex float int_complex complex_int float_complex complex_float int_float
+        float_int default""".split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "wanted"),
+    [
+        ("add.int", (1, 2), 3),
+        ("add.str", ("a", "b"), "ab"),
+        ("div.int", (1, 0), float("inf")),
+        ("sqrt.float", (4.0,), 2.0),
+        ("log.int", (0,), float("-inf")),
+        ("pow.int", (2, -1), 0.5),
+        ("remainder.int", (-7, 3), 2),
+        ("fmod.int", (-7, 3), -1.0),
+        ("ceil.float", (2.5,), 3),
+        ("round.float", (2.5,), 2.0),
+        ("sum.int", ([1, 2],), 3),
+        ("eq.int_list", ([1, 2], [1, 2]), True),
+        ("slice.str", ("abc", 1), "bc"),
+        ("split.str", ("a b",), ["a", "b"]),
+        ("add.complex", (1j, 2), 2 + 1j),
+    ],
+)
+def test_overloads_of_numbers(name, arguments, wanted):
+    packet, overload = name.split(".")
+    found = getattr(getattr(torch.ops.aten, packet), overload)(*arguments)
+    assert found == wanted and type(found) is type(wanted)
+
+
+def test_overloads_of_numbers_check_their_arguments():
+    wrong = "Expected a value of type 'int' for argument 'a' but instead found type 'float'"
+    with pytest.raises(RuntimeError, match=wrong):
+        torch.ops.aten.add.int(1.5, 2)

@@ -176,7 +176,7 @@ def test_schemas_of_operators():
     ):
         with pytest.raises(AttributeError, match="^The underlying op of 'aten.(add|sin)' has no overload name '"):
             absent()
-    assert torch.ops.aten.add.overloads() == ["Scalar", "Scalar_out", "Tensor", "out"]
+    assert set(torch.ops.aten.add.overloads()) > {"Scalar", "Scalar_out", "Tensor", "out"}
 
 
 @pytest.mark.parametrize("key", ["CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "Autograd"])

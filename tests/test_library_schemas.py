@@ -98,3 +98,26 @@ class TestSchemas:
         assert (own.is_write, own.before_set, own.after_set) == (False, {"a"}, {"*"})
         assert str(parts.returns[0].type) == "List[Tensor]" and parts.returns[0].alias_info.before_set == set()
         assert [one.name for one in torch.ops.aten.max.dim._schema.returns] == ["values", "indices"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("a(Tensor x)", "expected arrow but found 'eof' here:"),
+        ("a(Tensor x) ->", "expected ident but found 'eof' here:"),
+        ("", "expected ident but found 'eof' here:"),
+        ("(Tensor x) -> Tensor", "expected ident but found '(' here:"),
+        ("3a(Tensor x) -> Tensor", "expected ident but found 'number' here:"),
+        ("a(Tensor x) -> Tensor -> Tensor", "expected eof but found 'arrow' here:"),
+    ],
+)
+def test_what_a_text_lacks_is_told(text, sentence):
+    with pytest.raises(RuntimeError) as found:
+        torch.library.Library("lacking", "FRAGMENT").define(text)
+    assert str(found.value).splitlines()[0] == sentence
+
+
+@pytest.mark.parametrize("schema", ["(Tensor x) ->", "(Tensor x)->Tensor", "Tensor x -> Tensor"])
+def test_a_schema_has_one_form(schema):
+    with pytest.raises(ValueError, match="expected schema to look like e.g."):
+        torch.library.define("lacking::form", schema)

@@ -584,8 +584,8 @@ def test_answers_of_the_wrong_kind():
 @pytest.mark.parametrize(
     "call, count, keywords",
     [
-        (lambda F, x: F.relu(x), 1, {"inplace": False}),
-        (lambda F, x: F.relu(x, True), 1, {"inplace": True}),
+        (lambda F, x: torch.nn.functional.relu(x), 1, {"inplace": False}),
+        (lambda F, x: torch.nn.functional.relu(x, True), 1, {"inplace": True}),
         (lambda F, x: torch.split(x, 1), 2, {"dim": 0}),
         (lambda F, x: x.split(1, dim=1), 2, {"dim": 1}),
         (lambda F, x: x.norm(), 1, {"p": "fro", "dim": None, "keepdim": False, "dtype": None}),
@@ -675,3 +675,48 @@ def test_an_operator_of_one_operand_is_not_left_to_another(operator):
         operator(x.as_subclass(Refusing))
     with pytest.raises(TypeError, match="^of the handler$"):
         operator(x.as_subclass(Failing))
+
+
+class Refusing:
+    """No tensor, and takes no call."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return NotImplemented
+
+
+class RefusingTensor(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return NotImplemented
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda x: torch.norm(x), "torch.functional.norm"),
+        (lambda x: torch.split(x, 1), "torch.functional.split"),
+        (lambda x: torch.einsum("i,i", x, x), "torch.functional.einsum"),
+        (lambda x: torch.meshgrid(x, x), "torch.functional.meshgrid"),
+        (lambda x: torch.lobpcg(x, 1), "torch._lobpcg.lobpcg"),
+        (lambda x: torch.nn.functional.relu(x), "torch.nn.functional.relu"),
+        (lambda x: torch.nn.functional.interpolate(x, 2), "torch.nn.functional.interpolate"),
+        (lambda x: torch.nn.init.uniform_(x), "torch.nn.init.uniform_"),
+        (lambda x: x.norm(), "torch._tensor.norm"),
+        (lambda x: x.unique(), "torch._tensor.unique"),
+        (lambda x: x.backward(), "torch._tensor.backward"),
+    ],
+)
+def test_functions_that_torch_writes_in_python_are_named_by_their_module(call, name):
+    with pytest.raises(TypeError) as found:
+        call(RefusingTensor())
+    wanted = f"no implementation found for '{name}' on types that implement __torch_function__: [{RefusingTensor!r}]"
+    assert str(found.value) == wanted
+
+
+@pytest.mark.parametrize("call", [torch.abs, torch.linalg.norm, torch.nn.functional.gelu])
+def test_other_functions_tell_who_refused(call):
+    with pytest.raises(TypeError, match="^Multiple dispatch failed for 'torch"):
+        call(RefusingTensor())
+    with pytest.raises(TypeError, match="^Multiple dispatch failed for 'torch"):
+        call(Refusing())

@@ -379,6 +379,19 @@ def test_dtype_questions():
     )
     with pytest.raises(RuntimeError, match=re.escape(message)):
         torch.broadcast_shapes((3,), (2,))
+    assert torch.broadcast_shapes(None, (2,)) == (2,) and torch.broadcast_shapes(None) == ()
+    for shapes, kind, sentence in (
+        (((2,), None, 3), RuntimeError, "of length 3 at -1! Mismatching argument at index 1 had (3,); but expected"),
+        (((2,), (3, 4)), RuntimeError, "had (3, 4); but expected shape should be broadcastable to [1, 2]"),
+        (((2,), -1), RuntimeError, "of length -1 at -1! Mismatching argument at index 1 had (-1,)"),
+        (((1,), (-1,)), ValueError, "Attempting to broadcast a dimension with negative length!"),
+        (("a",), TypeError, "'<' not supported between instances of 'str' and 'int'"),
+        (((2.0,),), TypeError, "torch.Size() takes an iterable of 'int' (item 0 is 'float')"),
+        ((1.5,), RuntimeError, "Input shapes should be of type ints, a tuple of ints, or a list of ints, got 1.5"),
+    ):
+        with pytest.raises(kind) as found:
+            torch.broadcast_shapes(*shapes)
+        assert sentence in str(found.value)
     assert torch.finfo(torch.bfloat16).eps == 0.0078125 and torch.iinfo(torch.uint64).max == 2**64 - 1
     with pytest.raises(TypeError, match="requires a floating point input type"):
         torch.finfo(torch.int32)

@@ -36,7 +36,7 @@ _OTHER = dict(
 #: The overloads of operators that have no default one.
 _OVERLOADS = dict(
     pair.split(".")
-    for pair in """bucketize.Tensor count_nonzero.default frexp.Tensor isin.Tensor_Tensor norm.ScalarOpt_dim
+    for pair in """bucketize.Tensor count_nonzero.default empty.memory_format frexp.Tensor isin.Tensor_Tensor norm.ScalarOpt_dim
     searchsorted.Tensor select.int select_copy.int slice.Tensor split.Tensor split_copy.Tensor std.correction
     std_mean.correction transpose.int transpose_copy.int unbind.int unbind_copy.int unsafe_split.Tensor var.correction where.self
     var_mean.correction scatter_reduce.two scatter_reduce_.two copysign.Tensor ldexp.Tensor xlogy.Tensor""".split()
@@ -106,6 +106,11 @@ def own_name(name: str, args: Sequence[Any], kwargs: dict[str, Any] | None = Non
     """
     plain, ending = _parts(name)
     return f"{plain}{ending}.{_overload(name, plain, args, kwargs or {})}"
+
+
+def tells_overload(name: str) -> bool:
+    """Whether `own_name` knows the overload of every call of an operator, so that none stands for an unknown one."""
+    return name in _OVERLOADS or name in _TENSOR_OR_SCALAR or name in _SHIFTS or name in ("pow", "xlogy")
 
 
 def _parts(name: str) -> tuple[str, str]:

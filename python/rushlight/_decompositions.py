@@ -142,8 +142,42 @@ def _divide_number(input: Tensor, other: Any) -> Any:
     return aten.mul.Tensor(aten.reciprocal.default(input), other)
 
 
-def _where(input: Tensor, condition: Tensor, other: Any) -> Any:
-    return aten.where.self(condition, input, other)
+def _where(condition: Tensor, *operands: Any, **named: Any) -> Any:
+    if not operands and not named:
+        return aten.unbind.int(aten.nonzero.default(condition), 1)
+    if named.get("out") is not None:
+        return NotImplemented
+    input, other = (*operands, *(named[name] for name in ("input", "self", "other") if name in named))
+    tensors = [one for one in (input, other) if isinstance(one, Tensor)]
+    kind = torch.result_type(input, other)
+    device = tensors[0].device if tensors else condition.device
+
+    def made(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return value
+        return aten.scalar_tensor.default(value, dtype=kind, layout=torch.strided, device=device)
+
+    other, input = made(other), made(input)  # in torch's order
+    return aten.where.self(condition, _to(input, dtype=kind), _to(other, dtype=kind))
+
+
+def _method_where(input: Tensor, condition: Tensor, other: Any) -> Any:
+    return _where(condition, input, other)
+
+
+def _type(input: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+    if kwargs or dtype is None:
+        return load("rushlight._torch_dispatch").without_handlers(Tensor.type, (input, dtype), kwargs)
+    if isinstance(dtype, torch.dtype):
+        return _to(input, dtype=dtype, non_blocking=non_blocking)
+    # A class or its name means a device too: the method says which, and does what it refuses.
+    made = load("rushlight._torch_dispatch").without_handlers(
+        lambda: torch.empty(0, dtype=input.dtype, device=input.device).type(dtype), (), {}
+    )
+    if (made.dtype, made.device) == (input.dtype, input.device):
+        return input
+    more = {"non_blocking": True} if non_blocking else {}
+    return aten._to_copy.default(input, dtype=made.dtype, device=torch.device(made.device.type), **more)
 
 
 def _polygamma(input: Tensor, n: int) -> Any:
@@ -376,7 +410,9 @@ DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
     "__rlshift__": _reversed("bitwise_left_shift"),
     "__rrshift__": _reversed("bitwise_right_shift"),
     "Tensor.polygamma": _polygamma,
-    "Tensor.where": _where,
+    "Tensor.where": _method_where,
+    "where": _where,
+    "type": _type,
     "set_": _set,
     "softmax": _method_softmax("_softmax"),
     "log_softmax": _method_softmax("_log_softmax"),

@@ -353,6 +353,8 @@ def _with_listed(function: Any, input: Any, output_size: Any) -> Any:
 
 def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: Any = False, out: Any = None, dtype: Any = None) -> Any:
     if input.layout != torch.strided:
+        if p == "fro" and dtype is not None and out is None:
+            raise ValueError("dtype argument is not supported in frobenius norm")
         return NotImplemented
     dims = [dim] if isinstance(dim, int) else dim
     more = {"dtype": dtype} if out is None else {"dtype": dtype, "out": out}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import repeat
 
+from rushlight._overridable import overridable
 from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
@@ -26,6 +27,7 @@ class _Progress:
         self.R: Tensor
 
 
+@overridable
 def lobpcg(
     A: Tensor,
     k: int | None = None,
@@ -64,6 +66,7 @@ def lobpcg(
     Raises:
         ValueError: there are fewer than three rows per eigenvalue, or backward meets a problem with ``B``.
         AssertionError: the shapes do not match.
+        ZeroDivisionError: there are no guesses.
         AttributeError: an argument is no tensor.
 
     >>> E, V = torch.lobpcg(torch.diag(torch.arange(1.0, 7.0)), k=1)
@@ -91,6 +94,10 @@ def lobpcg(
             raise AssertionError(f"A and B must have same shape, got {A.shape} vs {B.shape}")
     if X is not None and X.shape[-2] != m:
         raise AssertionError(f"X shape mismatch: got {X.shape}, expected {(m, n)}")
+    if n == 0:
+        raise ZeroDivisionError(
+            "0.0 cannot be raised to a negative power\n  There are no eigenvalues to compute: k is 0."
+        )
     batch = A.shape[:-2]
     with torch.no_grad():
         guess = torch.randn(*batch, m, n, dtype=A.dtype, device=A.device) if X is None else X.expand(*batch, m, n)

@@ -69,7 +69,8 @@ def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: torch.dt
     if isinstance(input, (list, tuple)):
         parts = zip(input, scale, zero_point)
         return tuple(quantize_per_tensor(one, own, zero, dtype) for one, own, zero in parts)
-    return _C._quantize_per_tensor(input, float(scale), int(zero_point), dtype)
+    number, zero = (one.item() if isinstance(one, torch.Tensor) else one for one in (scale, zero_point))
+    return _C._quantize_per_tensor(input, float(number), int(zero), dtype)
 
 
 @compiled()

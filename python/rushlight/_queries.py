@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rushlight import _C
+from rushlight import _C, Size
 from rushlight._compiled import compiled
 from rushlight._loading import load
+from rushlight._size import Size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from rushlight import Size, Tensor, device, dtype
+    from rushlight import Tensor, device, dtype
 
 
 def typename(obj: object) -> str:
@@ -197,15 +198,35 @@ def result_type(tensor: Tensor | complex, other: Tensor | complex) -> dtype:
 
 
 def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
-    """The shape to which tensors of these shapes broadcast.
+    """The shape to which tensors of these shapes broadcast. A number stands for a shape of one dimension; None counts for nothing.
+
+    Raises:
+        RuntimeError: the shapes do not broadcast, or an argument is no shape.
+        ValueError: a size is negative.
 
     >>> torch.broadcast_shapes((2,), (3, 1))
     torch.Size([3, 2])
     """
+    found: list[Sequence[int]] = []
     for shape in shapes:
-        if not isinstance(shape, int | Sequence):
+        if shape is not None and not isinstance(shape, int | Sequence):
             raise RuntimeError(f"Input shapes should be of type ints, a tuple of ints, or a list of ints, got {shape}")
-    return _C._broadcast_shapes([(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes])
+        if shape is not None:
+            found.append((shape,) if isinstance(shape, int) else shape)
+    common = [1] * max(map(len, found), default=0)
+    for place, sizes in enumerate(found):
+        for at in range(-1, -1 - len(sizes), -1):
+            size = sizes[at]
+            if common[at] == 1:
+                if size < 0:
+                    raise ValueError("Attempting to broadcast a dimension with negative length!")
+                common[at] = size
+            elif size not in (1, common[at]):
+                raise RuntimeError(
+                    f"Attempting to broadcast a dimension of length {size} at {at}! Mismatching argument at index {place} had "
+                    f"{sizes}; but expected shape should be broadcastable to {common}"
+                )
+    return Size(common)
 
 
 def compiled_with_cxx11_abi() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import rushlight as torch
+from rushlight._loading import load
 from rushlight._set_module import set_module
 from rushlight._warnings import warn
 
@@ -154,6 +155,9 @@ def range(
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     count = math.floor((end - start) / step) + 1
+    if out is not None and out.layout is not torch.strided:
+        name = load("rushlight.sparse")._layout_name(out)
+        raise RuntimeError(f"layout Strided does not match layout of out parameter ({name})")
     if out is not None:
         # It compares the other arguments with `out`, and resizes it.
         torch.arange(count, dtype=dtype, device=device, requires_grad=requires_grad, out=out)

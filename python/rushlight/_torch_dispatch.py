@@ -39,7 +39,7 @@ aten = ops.aten
 _METADATA = frozenset(
     """size dim stride numel nelement ndimension storage_offset is_contiguous element_size data_ptr untyped_storage storage
     requires_grad_ is_floating_point is_complex is_conj is_neg is_inference is_signed get_device as_subclass retain_grad
-    register_hook _is_view is_same_size is_shared share_memory_ has_names type __hash__ __len__ __repr__ __format__ __dir__
+    register_hook _is_view is_same_size is_shared share_memory_ has_names __hash__ __len__ __repr__ __format__ __dir__
     __reduce_ex__ numpy tolist __array__ __dlpack__ __dlpack_device__ result_type can_cast
     is_tensor is_storage""".split()
 )
@@ -54,11 +54,17 @@ _RENAMED = {
     "__isub__": "sub_",
     "__imul__": "mul_",
     "__itruediv__": "div_",
+    "__iand__": "bitwise_and_",
+    "__ior__": "bitwise_or_",
+    "__ixor__": "bitwise_xor_",
+    "__ipow__": "pow_",
     "__iter__": "unbind",
     "concat": "cat",
     "concatenate": "cat",
     "swapaxes": "transpose",
     "swapdims": "transpose",
+    "swapaxes_": "transpose_",
+    "swapdims_": "transpose_",
     "pin_memory": "_pin_memory",
 }
 

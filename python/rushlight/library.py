@@ -266,7 +266,7 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any 
     if not isinstance(qualname, str):
         raise ValueError(f"define(qualname, schema): expected qualname to be instance of str, got {type(qualname)}")
     qualified(qualname)
-    if not (isinstance(schema, str) and re.match(r"\(.*\)\s*->\s*.*$", schema, re.DOTALL)):
+    if not (isinstance(schema, str) and re.match(r"\(.*\) -> .*$", schema, re.DOTALL)):
         raise ValueError(
             f'define(qualname, schema, ...): expected schema to look like e.g. "(Tensor x) -> Tensor" but got "{schema}"\n'
             "  The name is the first argument, and the schema follows without it."

@@ -111,6 +111,14 @@ class OpOverload:
         return getattr, (self.overloadpacket, self._overloadname)
 
 
+class _NumberOverload(OpOverload):
+    """A form for numbers, texts or lists of them, such as `torch.ops.aten.add.int`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        args, rest = self._schema.bind(args, kwargs)
+        return load("rushlight._library.number_overloads").FUNCTIONS[self._opname](*args, **rest)
+
+
 class OpOverloadPacket:
     """An operator with all of its forms, such as `torch.ops.aten.add`."""
 
@@ -157,11 +165,19 @@ class OpOverloadPacket:
         if self._function is not None:
             # Handlers see calls whose overload is not told as those of the default one. An operator that is no public function
             # may have no listed schema.
-            known = (*known, "default") if known else (name,)
+            tells = load("rushlight._aten_names").tells_overload(self.__name__)
+            known = (known if tells else (*known, "default")) if known else (name,)
         if private or name not in known:
             raise AttributeError(f"The underlying op of '{self}' has no overload name '{name}'")
-        value = self.__dict__[name] = OpOverload(self, name)
+        value = self.__dict__[name] = self._overload(name)
         return value
+
+    def _overload(self, name: str) -> OpOverload:
+        if self._function is not None and name != "out":
+            qualified = self._qualified_op_name + ("" if name == "default" else f".{name}")
+            if load("rushlight._library.stable").takes_numbers_alone(qualified):
+                return _NumberOverload(self, name)
+        return OpOverload(self, name)
 
     def __str__(self) -> str:
         return self._qualified_op_name.replace("::", ".")

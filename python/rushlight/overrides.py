@@ -195,6 +195,22 @@ _PYTHON = {
     "Tensor": "lu norm split stft unique unique_consecutive",
 }
 _SIGNATURES: dict[Any, Signature] = {}
+#: torch's modules of functions and methods that it writes in Python, with their names.
+_HOMES = {
+    "functional": frozenset(
+        """atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist chain_matmul einsum lu meshgrid
+        norm split stft tensordot unique unique_consecutive unravel_index""".split()
+    ),
+    "_lobpcg": frozenset({"lobpcg"}),
+    "_lowrank": frozenset({"pca_lowrank", "svd_lowrank"}),
+    "_tensor": frozenset(
+        """__array__ __array_wrap__ __contains__ __deepcopy__ __dlpack__ __dlpack_device__ __floordiv__ __format__ __len__ __rdiv__
+        __reduce_ex__ __repr__ __reversed__ __rfloordiv__ __rlshift__ __rmatmul__ __rmod__ __rpow__ __rrshift__ __rsub__
+        __setstate__ backward dim_order index is_shared istft lu module_load norm register_hook
+        register_post_accumulate_grad_hook resize resize_as share_memory_ split stft storage storage_type unique
+        unique_consecutive""".split()
+    ),
+}
 
 
 def _norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None): ...
@@ -263,10 +279,30 @@ def _first(
             return result
         refused.append(f"  - tensor subclass {type(argument)!r}")
     listed = "\n".join(refused)
+    home = _home_in_python(func)
+    if home is not None:
+        beside = f" nor in mode {_modes.stack[-1]}" if _modes.stack else ""
+        raise TypeError(
+            f"no implementation found for '{home}.{func.__name__}' on types that implement __torch_function__: {list(types)}{beside}"
+        )
     raise TypeError(
         f"Multiple dispatch failed for '{resolve_name(func)}'; all __torch_function__ handlers returned NotImplemented:\n\n"
         f"{listed}"
     )
+
+
+def _home_in_python(func: Callable[..., Any]) -> str | None:
+    """torch's module of a function that torch writes in Python; None for another one."""
+    name = getattr(func, "__name__", "")
+    if isinstance(func, MethodDescriptorType) or getattr(func, "__qualname__", "").startswith("Tensor."):
+        return "torch._tensor" if name in _HOMES["_tensor"] else None
+    _, _, place = (getattr(func, "__module__", None) or "").partition(".")
+    if place == "nn.functional":
+        return "torch.nn.functional" if func in _signatures() else None
+    if place == "nn.init":
+        return "torch.nn.init"
+    found = (home for home in ("functional", "_lobpcg", "_lowrank") if name in _HOMES[home])
+    return next((f"torch.{home}" for home in found), None) if place in ("", *_HOMES) else None
 
 
 def handles_operators(kind: type) -> bool:

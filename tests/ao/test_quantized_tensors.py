@@ -314,3 +314,29 @@ def test_equality_with_numbers_is_false():
     assert torch.max_pool1d(own, 2).dequantize().tolist()[0] == [-2, 0]
     padded = torch.nn.functional.pad(own, (1, 1), mode="reflect")
     assert padded.int_repr()[:, 0].tolist() == own.int_repr()[:, 1].tolist()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (([1, 2], [0, 0], 0), "scale tensor must be floating point"),
+        (([True, True], [0, 0], 0), "scale tensor must be floating point"),
+        (([1, 2], [0, 0], 4), "scale tensor must be floating point"),
+        (([1, 2, 3], [0, 0], 0), "number of elements in scales and zero_points must match"),
+        (([1.0, 2.0], [0, 500], 0), "quantize_tensor_per_channel_affine zero_point 500 is above upper bound"),
+    ],
+)
+def test_scales_of_channels_are_floats(arguments, sentence):
+    scales, zero_points, axis = arguments
+    with pytest.raises(RuntimeError, match=f"^{sentence}"):
+        torch.quantize_per_channel(
+            torch.ones(2, 2), torch.tensor(scales), torch.tensor(zero_points), axis, torch.quint8
+        )
+
+
+def test_what_is_quantised_is_float32():
+    scales, none = torch.ones(2), torch.zeros(2, dtype=torch.int64)
+    with pytest.raises(RuntimeError, match="^quantize_tensor_per_channel_affine expects a Float Tensor, got Double"):
+        torch.quantize_per_channel(torch.ones(2, 2).double(), scales, none, 0, torch.quint8)
+    with pytest.raises(RuntimeError, match="^a Tensor with 2 elements cannot be converted to Scalar"):
+        torch.quantize_per_tensor(torch.ones(2), scales, none[:1], torch.quint8)

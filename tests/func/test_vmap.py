@@ -98,9 +98,12 @@ def test_jacobians_are_one_walk():
 
     class Watched(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
+        def forward(x):
             return x**2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
 
         @staticmethod
         def backward(ctx, grad):

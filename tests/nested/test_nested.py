@@ -5,6 +5,7 @@ import gc
 import io
 import pickle
 import re
+from pathlib import Path
 
 import pytest
 
@@ -170,7 +171,11 @@ def test_checkpoints_of_parts_that_do_not_fit_are_refused():
     from rushlight.nested._internal.nested_tensor import _rebuild_njt
 
     values, ends = torch.ones(4), torch.tensor([0, 2, 4])
-    assert len(_rebuild_njt(values, ends, None, 1, False).unbind()) == 2
+
+    def rebuilt(*parts):
+        return _rebuild_njt(dict(zip(("values", "offsets", "lengths", "_ragged_idx"), parts)))
+
+    assert len(rebuilt(values, ends, None, 1).unbind()) == 2
     for parts in (
         (values, torch.tensor([0, 2, 5]), None, 1),
         (values, torch.tensor([0, 3, 2]), None, 1),
@@ -181,7 +186,7 @@ def test_checkpoints_of_parts_that_do_not_fit_are_refused():
         ("values", ends, None, 1),
     ):
         with pytest.raises(RuntimeError):
-            _rebuild_njt(*parts, False)
+            rebuilt(*parts)
     sizes, steps, starts = torch.tensor([[2], [1]]), torch.tensor([[1], [1]]), torch.tensor([0, 3])
     assert len(_rebuild_nested_tensor(values, sizes, steps, starts).unbind()) == 2
     for other in (
@@ -287,3 +292,14 @@ def test_dropout_draws_for_the_values():
     made = F.dropout(tensor, 0.5)
     torch.manual_seed(3)
     assert torch.equal(made.values(), F.dropout(tensor.values(), 0.5))
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_files_of_torch(weights_only):
+    """`jagged.pt` was saved by torch 2.13: parts of two and four rows, of ones and of zeros."""
+    made = torch.load(Path(__file__).parents[1] / "data" / "jagged.pt", weights_only=weights_only)
+    assert made.layout == torch.jagged and not made.requires_grad
+    assert samples(made) == [[[1.0] * 3] * 2, [[0.0] * 3] * 4]
+    file = io.BytesIO()
+    torch.save(made, file)
+    assert samples(torch.load(io.BytesIO(file.getvalue()))) == samples(made)

@@ -479,3 +479,9 @@ def test_triangular_systems_and_their_gradients(transpose, upper, unit):
     assert torch.autograd.gradcheck(solve, (b, a)) and torch.autograd.gradgradcheck(solve, (b, a))
     for operands in ((b, a.detach()), (b.detach(), a)):
         assert all(result.requires_grad for result in solve(*operands))
+
+
+@pytest.mark.parametrize("options", [{"k": 0}, {"k": 1, "n": 0}, {"X": torch.ones(9, 0)}])
+def test_lobpcg_needs_guesses(options):
+    with pytest.raises(ZeroDivisionError, match=r"^0\.0 cannot be raised to a negative power"):
+        torch.lobpcg(torch.eye(9), **options)

@@ -94,6 +94,8 @@ def test_sgd_takes_a_rate_that_is_no_number():
 )
 @pytest.mark.parametrize("shape", [(), (1,)])
 def test_options_may_be_tensors_of_one_element(kind, options, shape):
+    if shape and kind is not optim.AdamW:  # Operators take these as numbers.
+        options = {name: value for name, value in options.items() if name not in ("weight_decay", "dampening")}
     plain, _ = stepped(lambda params: kind(params, **options))
     tensors = {name: torch.full(shape, value, dtype=torch.float64) for name, value in options.items()}
     assert torch.equal(stepped(lambda params: kind(params, **tensors))[0], plain)
@@ -474,3 +476,43 @@ def test_an_optimizer_lends_its_place():
     for parameters, given, told in (({"a": before[0]}, state, "to match"), ({}, {}, "NoneType")):
         with pytest.raises(RuntimeError, match=told), swap(optimizer, parameters, given):
             pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "argument"),
+    [
+        (torch.optim.SGD, {"lr": 0.1, "weight_decay": torch.tensor([0.1])}, "add(): argument 'alpha'"),
+        (torch.optim.SGD, {"lr": 0.1, "momentum": 0.5, "dampening": torch.tensor([0.1])}, "add_(): argument 'alpha'"),
+        (torch.optim.Adam, {"weight_decay": torch.tensor([0.1])}, "add(): argument 'alpha'"),
+        (torch.optim.Adadelta, {"weight_decay": torch.tensor([0.1])}, "add(): argument 'alpha'"),
+        (torch.optim.RMSprop, {"weight_decay": torch.tensor([0.1])}, "add(): argument 'alpha'"),
+        (torch.optim.Adamax, {"betas": (torch.tensor([0.1]), 0.9)}, "addcdiv_(): argument 'value'"),
+        (torch.optim.NAdam, {"betas": (0.9, torch.tensor([0.1]))}, "addcmul_(): argument 'value'"),
+        (torch.optim.RAdam, {"betas": (0.9, torch.tensor([0.1]))}, "addcmul_(): argument 'value'"),
+    ],
+)
+def test_options_are_numbers_where_an_operator_needs_one(kind, options, argument):
+    """Tensors without dimensions are numbers, others are not."""
+
+    def step(options):
+        weight = torch.nn.Parameter(torch.ones(2))
+        weight.grad = torch.ones(2)
+        optimizer = kind([weight], **options)
+        optimizer.step()
+        optimizer.step()
+        return weight.tolist()
+
+    with pytest.raises(TypeError) as found:
+        step(options)
+    assert str(found.value).startswith(f"{argument} must be Number, not Tensor")
+    as_number = lambda one: one[0] if isinstance(one, torch.Tensor) else one
+    plain = {key: tuple(map(as_number, one)) if key == "betas" else as_number(one) for key, one in options.items()}
+    floats = {key: tuple(map(float, one)) if key == "betas" else float(one) for key, one in plain.items()}
+    assert step(plain) == step(floats)
+
+
+def test_a_decay_beside_the_gradient_may_be_a_tensor():
+    weight = torch.nn.Parameter(torch.ones(2))
+    weight.grad = torch.ones(2)
+    torch.optim.AdamW([weight], weight_decay=torch.tensor([0.5])).step()
+    assert weight[0].item() < 1

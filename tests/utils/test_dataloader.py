@@ -253,7 +253,7 @@ def test_a_timeout_that_is_no_number_has_no_limit():
 def test_a_timeout_needs_workers():
     """As in torch it is read when the pass begins, so that the number of workers may still change."""
     numbers = DataLoader(range(3), timeout=5)
-    with pytest.raises(AssertionError, match="timeout requires worker processes"):
+    with pytest.raises(AssertionError, match="_SingleProcessDataLoaderIter requires timeout == 0"):
         iter(numbers)
 
 
@@ -314,3 +314,9 @@ def test_a_new_task_is_at_its_first_sample():
     recorder.begin(2)
     assert (recorder.task, recorder.position) == (2, 0)
     recorder.close()
+
+
+def test_a_number_of_workers_that_is_no_number_is_found_when_the_pass_begins():
+    numbers = DataLoader(range(3), num_workers=math.nan)
+    with pytest.raises(TypeError, match="^'<=' not supported between instances of 'NoneType' and 'int'"):
+        iter(numbers)

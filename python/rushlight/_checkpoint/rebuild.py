@@ -57,6 +57,9 @@ def _rebuild_from_type_v2(function, kind, arguments, state):
     tensor = function(*arguments)
     if kind is not torch.Tensor and type(tensor) is not kind:
         tensor = tensor.as_subclass(kind)
+    if tensor.layout is torch.jagged and isinstance(state, dict):
+        # torch repeats the parts of a nested tensor, by private names.
+        state = {name: value for name, value in state.items() if not name.startswith("_")}
     return set_state(tensor, state)
 
 

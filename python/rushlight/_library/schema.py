@@ -31,12 +31,12 @@ _WORDS: dict[str, Any] = {"None": None, "True": True, "False": False, "Mean": 1,
 
 
 #: The marks of aliases behind a type: ``Tensor(a!)``.
-_RESULT = re.compile(r"(?<!Dict)\([a-z]\d*!?[^)]*\)")
+_RESULT = re.compile(r"(?<!Dict)\((?:[a-z]\d*!?|\*)[^)]*\)")
 _RESULT_NAME = re.compile(r"(.*?)(?: (\w+))?", re.DOTALL)
 _RESULT_TYPE = re.compile(r"Dict\([^()]*\)\S*|\S*")
 _BASE_TYPES = frozenset(
     """Tensor int SymInt float bool SymBool str Scalar ScalarType Device DeviceIndex Layout MemoryFormat Generator Stream Storage
-    QScheme Quantizer complex None NoneType Capsule Any AnyClassType""".split()
+    QScheme Quantizer complex None NoneType Capsule Any AnyClassType AnyEnumType""".split()
 )
 
 
@@ -203,6 +203,8 @@ def _accepts(kind: str, value: Any) -> bool:
         return isinstance(value, dict) and all(_accepts(of_keys, k) and _accepts(of_values, v) for k, v in pairs)
     if kind in ("int", "SymInt") and isinstance(value, int) and not -(2**63) <= value < 2**63:
         return False
+    if kind == "t":
+        return False  # torch takes none from Python
     known = _CLASSES.get(kind)
     return known is None or isinstance(value, known)
 
@@ -232,10 +234,23 @@ def parse(text: str) -> Schema:
         raise RuntimeError(f"expected ) but found 'eof' here:\n{text}\n{' ' * len(text)}~ <--- HERE")
     found = _SCHEMA.fullmatch(text)
     if found is None:
+        here = f"but found 'eof' here:\n{text}\n{' ' * len(text)}~ <--- HERE"
+        if text.endswith("::"):
+            raise RuntimeError(f"expected ident {here}")
+        if unquoted.rstrip().endswith("->"):
+            raise RuntimeError(f"expected ident {here}")
+        if unquoted.endswith(")") and "->" not in unquoted:
+            raise RuntimeError(f"expected arrow {here}\n  A schema tells the results too: 'name(Tensor x) -> Tensor'.")
         if "(" not in text:
             raise RuntimeError("Tried to parse a function schema but only the operator name was given")
         raise RuntimeError(f"expected a schema such as 'name(Tensor x) -> Tensor' but got {text!r}")
     name, overload, told, returns = found.groups()
+    short = name.rpartition("::")[2]
+    if not short.isidentifier():
+        met = "number" if short else "("
+        raise RuntimeError(f"expected ident but found '{met}' here:\n{text}\n{' ' * text.rfind('::')}  ~ <--- HERE")
+    if "->" in returns:
+        raise RuntimeError(f"expected eof but found 'arrow' here:\n{text}\n{' ' * text.rfind('->')}~~ <--- HERE")
     parameters, shown, keyword_only = [], [], False
     for part in split(told):
         if part == "*":
@@ -265,6 +280,8 @@ def parse(text: str) -> Schema:
 
 def _check_type(kind: str, text: str) -> None:
     base = re.sub(r"(\[\d*\]|\?)+$", "", kind)
+    if base == "t" and text.startswith("aten::"):
+        return  # any type: some operators of torch take lists of anything
     if base not in _BASE_TYPES and not base.startswith(("Dict(", "Union(", "(")):
         place = max(text.find(base), 0)
         raise RuntimeError(

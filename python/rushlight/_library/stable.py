@@ -13,6 +13,7 @@ from rushlight._library.keys import check_key, runs
 from rushlight._library.operator import find, registry
 from rushlight._library.register import define_operator
 from rushlight._library.schema import parse
+from rushlight._loading import load as load_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -163,6 +164,15 @@ def _schemas() -> dict[str, str]:
 def overloads_of(qualified: str) -> tuple[str, ...]:
     """The names of the overloads of an operator of the engine whose schemas are known."""
     return tuple(_overloads().get(qualified, ()))
+
+
+def takes_numbers_alone(qualified: str) -> bool:
+    """Whether an overload is one of those for numbers and lists of them, which the engine does not run."""
+    text = _schemas().get(qualified)
+    if text is None or "Tensor" in text:
+        return False
+    name = qualified.partition("::")[2].partition(".")[0]
+    return name in load_module("rushlight._library.number_overloads").FUNCTIONS
 
 
 @cache

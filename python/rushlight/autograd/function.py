@@ -174,10 +174,11 @@ class Function(metaclass=FunctionMeta):
         split = cls.setup_context is not Function.setup_context
         if kwargs or split:
             args = cls._places(args, kwargs, split)
-        if _C._vmap_levels():
-            from rushlight.func._function import mapped
+        if _C._vmap_levels() or _C._transforms():
+            from rushlight.func._function import check_transformable, mapped
 
-            found, args = mapped(cls, args, split, cls.vmap is not Function.vmap)
+            check_transformable(cls, split, cls.vmap is not Function.vmap)
+            found, args = mapped(cls, args)
             if found is not None:
                 return found[0]
         ctx = FunctionCtx()

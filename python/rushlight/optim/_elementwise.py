@@ -12,6 +12,7 @@ from .optimizer import (
     Optimizer,
     any_handled,
     any_sparse,
+    as_number,
     check_foreach,
     loss_of,
     step_dtype,
@@ -103,9 +104,10 @@ class ElementwiseOptimizer(Optimizer):
         if param.is_complex():
             param, grad = torch.view_as_real(param), torch.view_as_real(grad)
             own = {key: torch.view_as_real(part) if part.is_complex() else part for key, part in own.items()}
-        decay, sign, factor = float(group.get("weight_decay", 0)), -1.0 if group["maximize"] else 1.0, 1.0
+        decay, sign, factor = group.get("weight_decay", 0), -1.0 if group["maximize"] else 1.0, 1.0
         if group.get("decoupled_weight_decay"):
-            decay, factor = 0.0, 1 - float(group["lr"]) * decay
+            decay, factor = 0.0, 1 - float(group["lr"]) * float(decay)
+        decay = as_number(decay, "add(): argument 'alpha'") if decay != 0 else 0.0
         composed = (
             group.get("differentiable") or grad.is_sparse or param.device.type != "cpu" or any_handled([param, grad])
         )

@@ -10,6 +10,7 @@ from .optimizer import (
     Optimizer,
     any_handled,
     any_sparse,
+    as_number,
     check_betas,
     check_foreach,
     check_fused,
@@ -178,6 +179,7 @@ class Adam(Optimizer):
             if amsgrad:
                 largest.append(own["max_exp_avg_sq"])
         beta1, beta2 = group["betas"]
+        decoupled, decay = bool(group["decoupled_weight_decay"]), group["weight_decay"]
         _C._fused_adam(
             params,
             grads,
@@ -189,10 +191,10 @@ class Adam(Optimizer):
             float(beta1),
             float(beta2),
             float(group["eps"]),
-            float(group["weight_decay"]),
+            float(decay) if decoupled else as_number(decay, "add(): argument 'alpha'"),
             amsgrad,
             bool(group["maximize"]),
-            bool(group["decoupled_weight_decay"]),
+            decoupled,
         )
 
     def _step_by_operators(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:

@@ -6,7 +6,7 @@ import rushlight as torch
 
 from ._elementwise import ElementwiseOptimizer
 from ._functional import step_lists
-from .optimizer import check_betas, check_options, check_rate
+from .optimizer import as_number, check_betas, check_options, check_rate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ class Adamax(ElementwiseOptimizer):
     def _rule(self, group: dict[str, Any], own: dict[str, Any]) -> tuple[str, list[str], list[float]]:
         beta1, beta2 = group["betas"]
         rate = float(group["lr"]) / (1 - beta1 ** own["step"].item())
-        return "adamax", ["exp_avg", "exp_inf"], [1 - beta1, beta2, group["eps"], rate]
+        numbers = [1 - beta1, beta2, group["eps"], as_number(rate, "addcdiv_(): argument 'value'")]
+        return "adamax", ["exp_avg", "exp_inf"], numbers
 
     def _update(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
         beta1, beta2 = group["betas"]

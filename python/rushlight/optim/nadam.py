@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ._elementwise import ElementwiseOptimizer
 from ._functional import step_lists
-from .optimizer import check_betas, check_options, check_rate
+from .optimizer import as_number, check_betas, check_options, check_rate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ class NAdam(ElementwiseOptimizer):
     def _rule(self, group: dict[str, Any], own: dict[str, Any]) -> tuple[str, list[str], list[float]]:
         beta1, beta2 = group["betas"]
         missing = 1 - beta2 ** own["step"].item()
-        numbers = [1 - beta1, beta2, 1 - beta2, missing, group["eps"], *self._rates(group, own)]
+        share = as_number(1 - beta2, "addcmul_(): argument 'value'")
+        numbers = [1 - beta1, beta2, share, missing, group["eps"], *self._rates(group, own)]
         return "nadam", ["exp_avg", "exp_avg_sq"], numbers
 
     def _update(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:

@@ -416,6 +416,17 @@ def check_foreach(group: dict[str, Any], params: list[Tensor]) -> None:
         raise AssertionError("_foreach ops don't support autograd")
 
 
+def as_number(option: Any, place: str) -> float:
+    """An option that torch passes to an operator's argument for numbers: a number, or a tensor without dimensions.
+
+    Raises:
+        TypeError: it is a tensor of another shape. ``place`` names the operator and the argument.
+    """
+    if isinstance(option, torch.Tensor) and option.dim() > 0:
+        raise TypeError(f"{place} must be Number, not Tensor\n  Give the optimizer a number: option.item().")
+    return float(option)
+
+
 def any_sparse(grads: list[Tensor]) -> bool:
     """Whether a gradient is a sparse tensor."""
     for grad in grads:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ._elementwise import ElementwiseOptimizer, shifted
 from ._functional import step_lists
-from .optimizer import check_betas, check_options, check_rate
+from .optimizer import as_number, check_betas, check_options, check_rate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ class RAdam(ElementwiseOptimizer):
     def _rule(self, group: dict[str, Any], own: dict[str, Any]) -> tuple[str, list[str], list[float]]:
         beta1, beta2 = group["betas"]
         rate, factor = self._numbers(group, own)
-        return "radam", ["exp_avg", "exp_avg_sq"], [1 - beta1, beta2, 1 - beta2, rate, group["eps"], factor]
+        share = as_number(1 - beta2, "addcmul_(): argument 'value'")
+        return "radam", ["exp_avg", "exp_avg_sq"], [1 - beta1, beta2, share, rate, group["eps"], factor]
 
     def _update(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
         beta1, beta2 = group["betas"]

@@ -1,7 +1,5 @@
 //! Broadcasting: shapes are aligned at the right, and a size of one stretches.
 
-use std::fmt;
-
 use crate::dims::Dims;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape, product};
@@ -32,51 +30,6 @@ pub fn broadcast_all<'a>(shapes: impl IntoIterator<Item = &'a [isize]>) -> Resul
         sizes = broadcast(&sizes, shape)?;
     }
     Ok(sizes)
-}
-
-/// `torch.broadcast_shapes`: `broadcast_all` with torch's error for this function.
-pub fn broadcast_shapes<'a>(shapes: impl IntoIterator<Item = &'a [isize]>) -> Result<Dims> {
-    let mut sizes = Dims::new();
-    for (place, shape) in shapes.into_iter().enumerate() {
-        sizes = match broadcast(&sizes, shape) {
-            Ok(met) if shape.iter().all(|&size| size >= 0) => met,
-            _ => return Err(not_broadcastable(place, shape, &sizes)),
-        };
-    }
-    Ok(sizes)
-}
-
-/// The error for a shape that does not broadcast with those before it. It names the mismatch nearest to the last
-/// dimension.
-#[cold]
-fn not_broadcastable(place: usize, shape: &[isize], sizes: &[isize]) -> Error {
-    let from_end = |dims: &[isize], back: usize| dims.iter().rev().nth(back - 1).copied().unwrap_or(1);
-    let fits = |size: isize, wanted: isize| size >= 0 && (size == wanted || size == 1 || wanted == 1);
-    let back = (1..=shape.len()).find(|&back| !fits(from_end(shape, back), from_end(sizes, back))).unwrap_or(1);
-    let size = from_end(shape, back);
-    if size < 0 {
-        return Error::runtime(format!("Trying to create tensor with negative dimension ({size}): ({size})"));
-    }
-    let mut expected = Dims::from_slice(sizes);
-    for (wanted, &size) in expected.iter_mut().rev().zip(shape.iter().rev()).take(back - 1) {
-        *wanted = if *wanted == 1 { size } else { *wanted };
-    }
-    Error::runtime(format!(
-        "Attempting to broadcast a dimension of length {size} at -{back}! Mismatching argument at index {place} had {}; but expected shape should be broadcastable to {}",
-        Tuple(shape),
-        Shape(&expected)
-    ))
-}
-
-/// Displays sizes as a Python tuple.
-struct Tuple<'a>(&'a [isize]);
-
-impl fmt::Display for Tuple<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let each: Vec<String> = self.0.iter().map(isize::to_string).collect();
-        let end = if each.len() == 1 { "," } else { "" };
-        write!(f, "({}{end})", each.join(", "))
-    }
 }
 
 /// How two shapes broadcast.
@@ -214,19 +167,6 @@ mod tests {
         assert_eq!(broadcast(&[1], &[0]).unwrap().as_slice(), [0]);
         assert_eq!(broadcast(&[], &[2, 2]).unwrap().as_slice(), [2, 2]);
         assert_eq!(broadcast(&[5, 1, 4, 1], &[3, 1, 1]).unwrap().as_slice(), [5, 3, 4, 1]);
-    }
-
-    #[test]
-    fn shapes_of_a_call_are_told_of_by_their_place() {
-        let of = |shapes: &[&[isize]]| broadcast_shapes(shapes.iter().copied()).map_err(|error| error.to_string());
-        assert_eq!(of(&[]).unwrap().as_slice(), [0isize; 0]);
-        assert_eq!(of(&[&[2], &[3, 1], &[]]).unwrap().as_slice(), [3, 2]);
-        assert_eq!(
-            of(&[&[2, 3, 1], &[4, 5]]).unwrap_err(),
-            "Attempting to broadcast a dimension of length 4 at -2! Mismatching argument at index 1 had (4, 5); but expected shape should be broadcastable to [2, 3, 5]"
-        );
-        assert!(of(&[&[2], &[3]]).unwrap_err().contains("index 1 had (3,);"));
-        assert_eq!(of(&[&[2], &[1, -3]]).unwrap_err(), "Trying to create tensor with negative dimension (-3): (-3)");
     }
 
     #[test]

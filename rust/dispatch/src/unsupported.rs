@@ -55,11 +55,38 @@ const OVERLOADS: &[(&str, &str, &[&str])] = &[
     ("SparseCPU", "random_.from", &["randint"]),
     ("SparseCPU", "uniform_", &["rand"]),
     ("SparseCPU", "as_strided", &["empty_permuted"]),
+    ("SparseCsrCPU", "{}.out", &["linspace", "logspace"]),
+    ("SparseCsrCPU", "arange.start_out", &["arange", "fft_fftfreq", "fft_rfftfreq"]),
+    ("SparseCsrCPU", "eye.m_out", &["eye"]),
+    ("SparseCsrCPU", "randperm.generator_out", &["randperm"]),
+    ("SparseCsrCPU", "normal_", &["normal", "randn"]),
+    ("SparseCsrCPU", "as_strided", &["permute"]),
+    ("SparseCsrCPU", "empty_strided", &["_linalg_svd"]),
     ("SparseCsrCPU", "random_.from", &["randint"]),
     ("SparseCsrCPU", "uniform_", &["rand"]),
     ("SparseCsrCPU", "_{}.out", &["log_softmax", "softmax"]),
     ("SparseCsrCPU", "{}.out", &["bmm", "baddbmm"]),
 ];
+
+/// The forms for `out=` that torch does not have for sparse tensors, or not under the usual name, by the engine's operators.
+const OUT: &[(&str, &str)] = &[
+    ("any", "any.all_out"),
+    ("cat", "cat.out"),
+    ("index_select", "index_select.out"),
+    ("mv", "addmv.out"),
+    ("norm", "norm.out"),
+    ("normal.Tensor_Tensor", "normal.Tensor_Tensor_out"),
+    ("normal.Tensor_float", "normal.Tensor_float_out"),
+    ("normal.float_Tensor", "normal.float_Tensor_out"),
+    ("stack", "cat.out"),
+    ("sum.dim", "sum.IntList_out"),
+    ("where", "where.self_out"),
+];
+
+/// torch's name of an operator's form for `out=`, if torch has none for sparse tensors or names it by another word.
+pub fn out_overload(name: &str) -> Option<&'static str> {
+    OUT.iter().find(|(own, _)| *own == name).map(|(_, overload)| *overload)
+}
 
 /// The error for a tensor of this backend of torch's.
 #[cold]

@@ -581,12 +581,6 @@ fn _promote_types(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, P
 }
 
 #[pyfunction]
-fn _broadcast_shapes(py: Python<'_>, shapes: Vec<Vec<isize>>) -> PyResult<Bound<'_, PyAny>> {
-    let sizes = rushlight_core::broadcast::broadcast_shapes(shapes.iter().map(Vec::as_slice)).map_err(raise)?;
-    crate::size::make(py, &sizes)
-}
-
-#[pyfunction]
 fn _result_type(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, PyAny>) -> PyResult<Py<PyDType>> {
     let mut state = PromotionState::default();
     for operand in [first, second] {
@@ -672,7 +666,6 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         is_tensor,
         _can_cast,
         _promote_types,
-        _broadcast_shapes,
         _result_type,
         _set_backcompat_warnings,
         _set_deterministic,

@@ -7,7 +7,7 @@ use pyo3::types::PyBool;
 use rushlight::view::narrow;
 use rushlight::{Device, Layout, Storage, Tensor};
 use rushlight_autograd::{Form, TensorMeta};
-use rushlight_core::layout::{checked_numel, to_dims};
+use rushlight_core::layout::{Shape, checked_numel, to_dims};
 use rushlight_dispatch::allocate::storage;
 use rushlight_dispatch::unsupported::unsupported_by;
 use rushlight_dispatch::{interpreter, op, subgraph};
@@ -136,7 +136,30 @@ fn within(
         None => Layout::contiguous(&[(storage.len() / dtype.size()) as isize]),
     };
     if let Some(stride) = &stride {
-        layout.strides = number(stride)?;
+        let strides = number(stride)?;
+        if strides.len() != layout.sizes.len() {
+            return Err(PyRuntimeError::new_err(format!(
+                "unequal size length ({}) and stride length ({})",
+                layout.sizes.len(),
+                strides.len()
+            )));
+        }
+        let steps = |dim: usize| layout.numel() != 0 && layout.sizes[dim] > 1;
+        if strides.iter().enumerate().any(|(dim, &stride)| stride < 0 && steps(dim)) {
+            return Err(PyRuntimeError::new_err(format!(
+                "Storage size calculation overflowed with sizes={} and strides={}",
+                Shape(&layout.sizes),
+                Shape(&strides)
+            )));
+        }
+        // A stride that is never taken may be negative, and stands for that of a contiguous tensor.
+        for (dim, &stride) in strides.iter().enumerate().rev() {
+            layout.strides[dim] = match layout.sizes.get(dim + 1) {
+                _ if stride >= 0 => stride,
+                None => 1,
+                Some(&inner) => layout.strides[dim + 1].saturating_mul(inner.max(1)),
+            };
+        }
     }
     if let Some(offset) = &offset {
         layout.offset = offset.extract()?;

@@ -176,8 +176,14 @@ class NestedTensor(Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         ragged = self._ragged
-        parts = (values_of(self).detach(), ragged.offsets, ragged.lengths, self._ragged_idx)
-        return _rebuild_njt, (*parts, self.requires_grad)
+        parts = {
+            "values": values_of(self).detach(),
+            "offsets": ragged.offsets,
+            "lengths": ragged.lengths,
+            "_ragged_idx": self._ragged_idx,
+            "requires_grad": self.requires_grad,
+        }
+        return _rebuild_njt, (parts,)
 
 
 def _answer(cls: type, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -189,14 +195,15 @@ def _answer(cls: type, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 answered_by(NestedTensor, _answer)
 
 
-def _rebuild_njt(
-    values: Tensor, offsets: Tensor, lengths: Tensor | None, ragged_idx: int, requires_grad: bool
-) -> NestedTensor:
-    """The tensor of a pickle, which anyone may have written.
+def _rebuild_njt(arguments: dict[str, Any]) -> NestedTensor:
+    """The tensor of a pickle, which anyone may have written, in torch's form: the arguments of its constructor by their names.
 
     Raises:
         RuntimeError: the parts are not those of the values.
     """
+    told: list[Any] = [arguments.get(name) for name in ("values", "offsets", "lengths")]
+    values, offsets, lengths = told
+    ragged_idx, requires_grad = arguments.get("_ragged_idx", 1), bool(arguments.get("requires_grad"))
     given = (values, offsets) if lengths is None else (values, offsets, lengths)
     if not (all(isinstance(one, Tensor) and one.layout is torch.strided for one in given) and type(ragged_idx) is int):
         raise RuntimeError("a nested tensor needs values, and offsets and lengths of its parts")

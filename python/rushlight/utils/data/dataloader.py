@@ -241,7 +241,8 @@ class DataLoader(Generic[_T_co]):
     def _get_iterator(self):
         if self.num_workers == 0:
             return _SingleProcessDataLoaderIter(self)
-        if not self.prefetch_factor:
+        ahead: Any = self.prefetch_factor  # None, which is no number, if that of the workers is none
+        if ahead <= 0:
             raise AssertionError(
                 "prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter\n"
                 "  It is the number of batches that each worker loads ahead."

@@ -42,6 +42,16 @@ pub fn shapes_of_meta(args: &Args) -> Option<Error> {
     None
 }
 
+/// An error of the form of an operator that gives a new tensor, for its form in place: torch's sentence names this one.
+#[cold]
+pub fn named_in_place(error: Error, op: &Operator) -> Error {
+    let name = op.python_name();
+    match error.sentence().strip_prefix(name).filter(|rest| rest.starts_with("()")) {
+        Some(rest) => Error::new(error.class(), format!("{name}_{rest}")),
+        None => error,
+    }
+}
+
 #[cold]
 pub fn not_on_cuda(op: &Operator) -> Error {
     let sentence = format!("Could not run 'aten::{}' with arguments from the 'CUDA' backend.", op.name);

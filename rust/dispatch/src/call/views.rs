@@ -3,6 +3,7 @@
 use rushlight_autograd::{Tensor, TensorMeta};
 use rushlight_core::{Error, Layout, Result};
 
+use super::errors::named_in_place;
 use crate::node;
 use crate::operator::{Args, Derivative};
 use crate::value::{Arg, Output, Value};
@@ -18,7 +19,7 @@ pub fn view(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Result<Output> 
 /// Changes the geometry of the tensor itself (`t_`, `squeeze_`).
 pub fn reshape_in_place(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Result<Output> {
     let input = args.tensor(Arg::FIRST)?;
-    let layout = layout(args)?;
+    let layout = layout(args).map_err(|error| named_in_place(error, args.op))?;
     layout.checked_bytes(input.dtype().size())?;
     let change = node::InPlaceCall::begin_geometry(args)?;
     let meta = input.meta_with(layout);

@@ -4,7 +4,36 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{Class, Device, Error};
 
 use crate::operator::{Args, Implementation};
-use crate::unsupported::unsupported_by;
+use crate::unsupported::{out_overload, unsupported_by};
+use crate::value::Target;
+
+/// torch's error for a call into `out=` that needs a sparse form.
+#[cold]
+pub fn unsupported_out(args: &Args, out: &Tensor) -> Error {
+    let sparse = args.each_tensor().map(|(_, tensor)| tensor).find(|tensor| tensor.is_sparse());
+    let backend = backend(sparse.unwrap_or(out));
+    match out_overload(args.op.name) {
+        Some(overload) => unsupported_by(overload, backend),
+        None => unsupported_by(&format!("{}.out", args.op.flat_name()), backend),
+    }
+}
+
+/// torch's error for a factory that does not fill a sparse `out=`: that of the step that torch comes to. None for those that
+/// begin with a tensor of its layout.
+pub fn refused_factory(args: &Args, target: &Target) -> Option<Error> {
+    let Target::Out([out]) = target else { return None };
+    if args.op.schema().options.is_none() || !out.is_sparse() {
+        return None;
+    }
+    match args.op.python_name() {
+        "empty" | "zeros" | "ones" | "full" => None,
+        "rand" | "randn" | "randint" | "normal" if out.compressed_parts().is_none() => {
+            Some(unsupported("resize_", out))
+        }
+        "eye" if args.op.schema().arg("m").is_some_and(|rows| !args.has(rows)) => Some(unsupported("eye.out", out)),
+        _ => Some(unsupported(&args.op.flat_name(), out)),
+    }
+}
 
 /// torch's error for an operator that does not support these sparse tensors.
 pub fn unsupported_operator(args: &Args) -> Error {

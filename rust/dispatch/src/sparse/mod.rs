@@ -12,22 +12,27 @@ use rushlight_autograd::{CompressedParts, SparseParts, Tensor};
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
 
-use self::errors::unsupported_operator;
 pub use self::errors::{no_memory, unsupported};
+use self::errors::{refused_factory, unsupported_operator, unsupported_out};
 use crate::call::devices::check_devices;
-use crate::call::errors::apart;
+use crate::call::errors::{apart, named_in_place};
 use crate::call::through_copy::through_copy;
 use crate::copy::copy;
 use crate::interceptors::Rest;
+use crate::interpreter;
 use crate::node;
 use crate::operator::{Args, Implementation, Operator, Sparse, TensorSpec};
 use crate::primitives::{SparseBody, primitives};
+use crate::unsupported::out_overload;
 use crate::variants::{check_cast, check_in_place, check_no_gradient, check_out, check_writable, fit_in_place};
 
 /// Makes a call with sparse tensors, unless its operator runs as it is.
 #[cold]
 pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
     let (op, in_place) = (args.op, matches!(target, Target::InPlace));
+    if let Some(error) = refused_factory(&args, &target) {
+        return Err(error.operator(op.display_name(false)));
+    }
     if passes_through(op) {
         return rest.call(args, target);
     }
@@ -50,7 +55,9 @@ fn call(args: Args, target: Target) -> Result<Output> {
     check_devices(&args)?;
     let target = if matches!(op.implementation, Implementation::InPlaceFill(_)) { Target::InPlace } else { target };
     match (op.sparse, target) {
+        (Sparse::Unsupported, Target::Out([out])) => Err(unsupported_out(&args, out)),
         (Sparse::Unsupported, _) => Err(unsupported_operator(&args)),
+        (_, Target::Out([out])) if out_overload(op.name).is_some() => Err(unsupported_out(&args, out)),
         (Sparse::CompositeImplicit, Target::Fresh) => body(&args)?(&args),
         (_, Target::Fresh) => {
             let output = fresh(&args)?;
@@ -110,6 +117,14 @@ fn into_dense(args: &Args) -> Result<Output> {
 fn written(args: &Args, out: &Tensor) -> Result<Output> {
     check_no_gradient(args, out)?;
     check_writable(out)?;
+    if matches!(args.op.sparse, Sparse::Linear | Sparse::ZeroPreserving)
+        && !(out.is_sparse() && args.all_tensors(Tensor::is_sparse))
+    {
+        return Err(Error::runtime(
+            "Expected self.is_sparse() && result.is_sparse() to be true, but got false.  (Could this error message be improved?  If so, please report an enhancement request to PyTorch.)",
+        )
+        .hint("out= must have the layout of the operand."));
+    }
     let result = fresh(args)?.into_tensor()?;
     if out.is_sparse() {
         take_parts(args, out, &result)?;
@@ -142,8 +157,20 @@ fn in_place(args: &Args) -> Result<Output> {
         copy(input, &dense(&result)?)?;
         return change.finish();
     }
+    let is_view = matches!(args.op.implementation, Implementation::View(_));
+    if let Some(parts) = input.compressed_parts().filter(|_| is_view) {
+        return Err(Error::runtime(format!(
+            "torch.transpose_: in-place transposition is not supported for {} layout",
+            parts.format.layout_name()
+        )));
+    }
     let change = node::InPlaceCall::begin(args)?;
-    take_parts(args, input, &fresh(args)?.into_tensor()?)?;
+    let result = fresh(args).map_err(|error| named_in_place(error, args.op))?.into_tensor()?;
+    match is_view {
+        true if result.rank() != input.rank() => return Err(unsupported("as_strided_", input)),
+        true => interpreter::replace_meta(input, result.meta().clone()),
+        false => take_parts(args, input, &result)?,
+    }
     change.finish()
 }
 

@@ -22,6 +22,8 @@ const CALLED: &[&str] = &[
     "collections.defaultdict",
     "torch.Size",
     "torch.device",
+    // What torch notes of the lengths in nested tensors.
+    "torch._dynamo.decorators._DimRange",
     "torch._tensor._rebuild_from_type_v2",
     "torch._utils._rebuild_meta_tensor_no_storage",
     "torch._utils._rebuild_nested_tensor",
@@ -46,6 +48,7 @@ const NAMED: &[&str] = &[
     "builtins.list",
     "torch.Tensor",
     "torch.UntypedStorage",
+    "torch.nested._internal.nested_tensor.NestedTensor",
     "torch.per_channel_affine",
     "torch.per_channel_affine_float_qparams",
     "torch.per_channel_symmetric",

@@ -482,6 +482,10 @@ pub static NORM_NAMED: Operator = Operator {
             args.set(P, Value::Scalar(Scalar::Int(2)));
             Ok(args)
         }
+        "fro" if args.optional_ints(DIM).is_some_and(|dims| dims.len() > 2) => {
+            args.op = &MATRIX_NORM_NAMED;
+            Ok(args)
+        }
         "fro" => deferred(args, Scalar::Int(2)),
         "nuc" => nuclear(args),
         other if args.tensor(INPUT)?.is_sparse() => {
@@ -492,7 +496,11 @@ pub static NORM_NAMED: Operator = Operator {
     derivative: Derivative::CompositeImplicit,
     autocast: Autocast::Fp32.on_cuda_alone(),
     samples: &["t(2, 3), 'fro'", "t(2, 3), 'fro', 1"],
-    errors: &[("t(2, 3), 'abc'", "RuntimeError", "linalg.matrix_norm: Order abc not supported.")],
+    errors: &[
+        ("t(2, 3), 'abc'", "RuntimeError", "linalg.matrix_norm: Order abc not supported."),
+        ("t(2, 2, 2), 'nuc'", "RuntimeError", "linalg.matrix_norm: dim must be a 2-tuple. Got 0 1 2"),
+        ("t(2, 2, 2), 'fro', (0, 1, 2)", "RuntimeError", "linalg.matrix_norm: dim must be a 2-tuple. Got 0 1 2"),
+    ],
     reference: "np.linalg.norm(self, None, dim, keepdim)",
     ..Operator::BASE
 };
@@ -500,7 +508,8 @@ pub static NORM_NAMED: Operator = Operator {
 fn nuclear(mut args: Args) -> Result<Args> {
     args.op = &MATRIX_NORM_NAMED;
     if !args.has(NORM_NAMED::DIM) {
-        args.set(NORM_NAMED::DIM, Value::Ints(Ints::from_slice(&[-2, -1])));
+        let all: Vec<i64> = (0..args.tensor(NORM_NAMED::INPUT)?.rank() as i64).collect();
+        args.set(NORM_NAMED::DIM, Value::Ints(Ints::from_slice(&all)));
     }
     Ok(args)
 }

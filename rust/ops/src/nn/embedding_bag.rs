@@ -64,6 +64,16 @@ zeros, where torch does not compute them.
             "offsets[-1] can not be greater than input's length 3 but got offsets[-1] of 9",
         ),
         (
+            "t(4, 3), i(4, 3), torch.tensor([0, 9]), False, 1, False, t(4)",
+            "RuntimeError",
+            "offsets[-1] can not be greater than input's length 3 but got offsets[-1] of 9",
+        ),
+        (
+            "t(4, 3), i(4, 3), torch.tensor([0]), False, 0, False, t(4)",
+            "RuntimeError",
+            "Expected per_sample_weights.value().numel() == indices.numel() to be true, but got false.",
+        ),
+        (
             "t(4, 3), t(3), torch.tensor([0])",
             "RuntimeError",
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got torch.FloatTensor instead (while checking arguments for embedding_bag)",
@@ -118,6 +128,40 @@ fn check_operands(weight: &Tensor, indices: &Tensor, offsets: &Tensor) -> Result
     Ok(common)
 }
 
+/// The row that does not count, as a number from the first row on.
+fn padding_row(args: &Args, weight: &Tensor) -> Result<Option<i64>> {
+    let rows = weight.sizes()[0] as i64;
+    match args.optional_int(EMBEDDING_BAG::PADDING_IDX) {
+        Some(place) if place < -rows || place >= rows => Err(Error::runtime(format!(
+            "padding_idx must be within the number of embeddings, {} through {}, but got {place}",
+            -rows,
+            rows - 1
+        ))),
+        Some(place) if place < 0 => Ok(Some(place + rows)),
+        place => Ok(place),
+    }
+}
+
+/// Checks the first and the last offset.
+fn check_ends(indices: &Tensor, offsets: &Tensor) -> Result<()> {
+    let (offsets, count) = (to_vec::<i64>(&to_dtype(offsets, DType::I64)?)?, indices.sizes()[0] as i64);
+    if let Some(&first) = offsets.first()
+        && first != 0
+    {
+        return Err(Error::runtime(format!(
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {first}"
+        )));
+    }
+    if let Some(&last) = offsets.last()
+        && last > count
+    {
+        return Err(Error::runtime(format!(
+            "offsets[-1] can not be greater than input's length {count} but got offsets[-1] of {last}"
+        )));
+    }
+    Ok(())
+}
+
 /// torch's error for an index that is not a row: for tables that its fast kernels support, the message includes the
 /// position.
 #[cold]
@@ -152,34 +196,9 @@ impl Bags {
 
         let (weight, indices, offsets) = (args.tensor(WEIGHT)?, args.valued(INDICES)?, args.valued(OFFSETS)?);
         let indices = &to_dtype(indices, check_operands(weight, indices, offsets)?)?;
-        let rows = weight.sizes()[0] as i64;
-        let padding = match args.optional_int(PADDING_IDX) {
-            Some(place) if place < -rows || place >= rows => {
-                return Err(Error::runtime(format!(
-                    "padding_idx must be within the number of embeddings, {} through {}, but got {place}",
-                    -rows,
-                    rows - 1
-                )));
-            }
-            Some(place) if place < 0 => Some(place + rows),
-            place => place,
-        };
+        let (rows, padding) = (weight.sizes()[0] as i64, padding_row(args, weight)?);
         let offsets = to_vec::<i64>(offsets)?;
         let count = indices.sizes()[0] as i64;
-        if let Some(&first) = offsets.first()
-            && first != 0
-        {
-            return Err(Error::runtime(format!(
-                "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {first}"
-            )));
-        }
-        if let Some(&last) = offsets.last()
-            && last > count
-        {
-            return Err(Error::runtime(format!(
-                "offsets[-1] can not be greater than input's length {count} but got offsets[-1] of {last}"
-            )));
-        }
         if indices.rank() != 1 {
             return Err(Error::runtime("input has to be a 1D Tensor, but got Tensor of dimension 2"));
         }
@@ -265,6 +284,8 @@ fn bags(args: &Args) -> Result<Output> {
 
     let (weight, mode, scaled) = (args.tensor(WEIGHT)?, args.int(MODE)?, args.optional_tensor(PER_SAMPLE_WEIGHTS));
     check_operands(weight, args.valued(INDICES)?, args.valued(OFFSETS)?)?;
+    padding_row(args, weight)?;
+    check_ends(args.valued(INDICES)?, args.valued(OFFSETS)?)?;
     if scaled.is_some() && mode != 0 {
         return Err(Error::runtime("embedding_bag: per_sample_weights only supported with mode='sum'"));
     }
@@ -279,8 +300,17 @@ fn bags(args: &Args) -> Result<Output> {
                 scaled.dtype().class_name(scaled.device())
             )));
         }
-        if scaled.sizes() != args.tensor(INDICES)?.sizes() {
-            return Err(Error::runtime("expected per_sample_weights to be as many as indices"));
+        let count = args.tensor(INDICES)?.numel();
+        for (unmet, condition) in [
+            (scaled.rank() != 1, "per_sample_weights.value().dim() == 1"),
+            (scaled.numel() != count, "per_sample_weights.value().numel() == indices.numel()"),
+        ] {
+            if unmet {
+                return Err(Error::runtime(format!(
+                    "Expected {condition} to be true, but got false.  (Could this error message be improved?  If so, please report an enhancement request to PyTorch.)"
+                ))
+                .hint("Each index needs one weight."));
+            }
         }
     }
     let bags = Bags::read(args)?;

@@ -1,5 +1,6 @@
 //! Operations on three tensors, and the replacement of NaN and infinities.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Bool, DType, Error};
 use rushlight_cpu::loops;
@@ -38,7 +39,9 @@ pub static LERP: Operator = Operator {
     check: Some(|args| {
         let dtype = args.tensor(INPUT)?.dtype();
         for (arg, name) in [(END, "end"), (WEIGHT, "weight")] {
-            if let Some(other) = args.optional_tensor(arg).filter(|other| other.dtype() != dtype) {
+            // A weight without dimensions is a number of any dtype.
+            let differs = |other: &&Tensor| other.dtype() != dtype && (arg != WEIGHT || other.rank() > 0);
+            if let Some(other) = args.optional_tensor(arg).filter(differs) {
                 return Err(Error::runtime(format!(
                     "expected dtype {} for `{name}` but got dtype {}",
                     dtype.c_name(),
@@ -72,7 +75,7 @@ pub static LERP: Operator = Operator {
         ("i(3, 2), i(3, 2), 0.5", "NotImplementedError", "\"lerp_kernel_scalar\" not implemented for 'Long'"),
         ("i(3, 2), i(3, 2), i(3, 2)", "NotImplementedError", "\"lerp_kernel_tensor\" not implemented for 'Long'"),
     ],
-    samples: &["t(2, 3), t(2, 3), 0.3", "t(2, 3), t(3), t(2, 1)", "t(), t(), 0.7"],
+    samples: &["t(2, 3), t(2, 3), 0.3", "t(2, 3), t(3), t(2, 1)", "t(), t(), 0.7", "t(2, 3), t(3), torch.tensor(1)"],
     reference: "self + weight * (end - self)",
     ..Operator::BASE
 };

@@ -121,6 +121,9 @@ pub fn channel_quantizer(sizes: &[isize], scales: &Tensor, zero_points: &Tensor,
     if scales.numel() != zero_points.numel() {
         return Err(Error::runtime("number of elements in scales and zero_points must match"));
     }
+    if !scales.dtype().is_floating() {
+        return Err(Error::runtime("scale tensor must be floating point").hint("Convert it: scales.float()."));
+    }
     let place = usize::try_from(axis).ok().filter(|place| *place < sizes.len()).ok_or_else(|| {
         Error::runtime(format!(
             "Channel axis out of range in per channel affine quantization. Got: {axis}Expected: [0, {})",
@@ -176,8 +179,15 @@ pub fn quantize_per_channel(
     axis: i64,
     dtype: DType,
 ) -> Result<Tensor> {
+    let quantizer = channel_quantizer(tensor.sizes(), scales, zero_points, axis)?;
+    if tensor.dtype() != DType::F32 && tensor.is_plain() && !zero_points.dtype().is_floating() {
+        return Err(Error::runtime(format!(
+            "quantize_tensor_per_channel_affine expects a Float Tensor, got {}",
+            tensor.dtype().display_name()
+        ))
+        .hint("Convert it: x.float()."));
+    }
     let from = contiguous(&numbers(tensor, "quantize_per_channel")?)?;
-    let quantizer = channel_quantizer(from.sizes(), scales, zero_points, axis)?;
     let Quantizer::PerChannel { scales, zero_points, axis } = &quantizer else {
         return Err(Error::runtime("a quantizer of channels has channels"));
     };

@@ -2,6 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{c64, c128, promote};
+use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_cpu::folds;
 use rushlight_cpu::folds::Folds;
@@ -10,6 +11,7 @@ use rushlight_dispatch::operator::{
     Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves,
     Sparse, Tags, TensorSpec, Variants, formula, operator,
 };
+use rushlight_dispatch::sparse::unsupported;
 use rushlight_dispatch::value::{Ints, Output, Value};
 
 use super::{ReduceDims, derived_dims, restored};
@@ -35,6 +37,7 @@ pub static VECTOR_NORM: Operator = Operator {
     dtypes: DTypes::INEXACT.union(DTypes::COMPLEX32),
     autocast: Autocast::Fp32.on_cuda_alone(),
     batch_rule: BatchRule::Over(DIM),
+    check: Some(check_strided),
     implementation: Implementation::Kernel(Kernel::on_any_device(infer, run)),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), gradient)]),
     samples: &[
@@ -198,6 +201,26 @@ pub fn real_order(ord: Scalar) -> Result<f64> {
         return Err(Error::runtime("linalg.vector_norm: Expected a non-complex scalar as the order of norm."));
     }
     Ok(ord.f64())
+}
+
+/// Refuses a tensor in a compressed format at the step where torch does: it makes the result in this format first.
+fn check_strided(args: &Args) -> Result<()> {
+    use VECTOR_NORM::*;
+
+    let own = args.tensor(INPUT)?;
+    let Some(parts) = own.compressed_parts() else { return Ok(()) };
+    infer(args)?;
+    let sizes = ReduceDims::of(args, DIM, KEEPDIM)?.sizes(own.sizes());
+    if parts.format.blocks && sizes.len() >= 2 {
+        return Err(crate::sparse::layouts::no_blocks("empty", parts.format.layout_name()));
+    }
+    if sizes.len() < 2 {
+        return Err(Error::runtime(format!(
+            "torch.empty: Only batched sparse compressed (non-block) tensors are supported, but got size {}",
+            Shape(&sizes)
+        )));
+    }
+    Err(unsupported("linalg_vector_norm.out", own))
 }
 
 fn infer(args: &Args) -> Result<Vec<TensorSpec>> {

@@ -3,8 +3,9 @@
 use rushlight_autograd::sparse::layout_in_errors;
 use rushlight_autograd::{SparseParts, Tensor};
 use rushlight_core::alloc::list;
-use rushlight_core::layout::Shape;
-use rushlight_core::{DType, Device, Error, Result};
+use rushlight_core::broadcast::broadcast;
+use rushlight_core::layout::{Shape, checked_numel};
+use rushlight_core::{DType, Device, Dims, Error, Result};
 use rushlight_dispatch::operator::Args;
 use rushlight_dispatch::sparse::unsupported;
 use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
@@ -18,6 +19,7 @@ use crate::convert::to_vec;
 use crate::create::Options;
 use crate::index::index_select::INDEX_SELECT;
 use crate::pointwise::arith::MUL;
+use crate::view::RESHAPE;
 use crate::view::expand::EXPAND;
 
 /// Applies the operator to the values of its first argument.
@@ -84,43 +86,78 @@ pub fn mul(args: &Args) -> Result<Output> {
     match (sparse(INPUT), sparse(OTHER)) {
         (Some(_), None) if is_number(args, OTHER) => on_stored(args, INPUT, "mul").map(Output::Tensor),
         (None, Some(_)) if is_number(args, INPUT) => on_stored(args, OTHER, "mul").map(Output::Tensor),
-        (Some(own), None) => times_dense(own, args.tensor(OTHER)?),
-        (None, Some(own)) => times_dense(own, args.tensor(INPUT)?),
+        (Some(input), None) | (None, Some(input)) => {
+            let (a, b) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
+            times_dense(input, if input.ptr_eq(a) { b } else { a }, &broadcast(a.sizes(), b.sizes())?)
+        }
         _ => times_sparse(args.tensor(INPUT)?, args.tensor(OTHER)?),
     }
 }
 
-fn check_sizes(a: &Tensor, b: &Tensor) -> Result<()> {
-    if a.sizes() == b.sizes() {
-        return Ok(());
+/// The product with a dense tensor, which has the given sizes.
+fn times_dense(input: &Tensor, dense: &Tensor, sizes: &[isize]) -> Result<Output> {
+    if input.compressed_parts().is_some() && dense.sizes() != input.sizes() {
+        return Err(Error::runtime(format!(
+            "sparse_mask(): operands have incompatible sizes; self has size {} but mask has size {}",
+            Shape(dense.sizes()),
+            Shape(input.sizes())
+        ))
+        .hint("Tensors in compressed formats do not broadcast: use x.to_sparse(), or dense.expand_as(x)."));
     }
-    Err(Error::runtime(format!(
-        "mul: expected 'self' and 'other' to have same sizes when both are sparse, but {} != {}",
-        Shape(a.sizes()),
-        Shape(b.sizes())
-    )))
-}
-
-fn times_dense(input: &Tensor, dense: &Tensor) -> Result<Output> {
-    let dense = match dense.layout().broadcast_to(input.sizes()) {
-        Ok(_) => op!(EXPAND, dense, sizes_value(input.sizes()))?,
-        Err(_) => {
-            check_sizes(input, dense)?;
-            dense.clone()
-        }
-    };
+    let dense = op!(EXPAND, dense, sizes_value(sizes))?;
     let held = entries(input, "mul")?;
-    let values = op!(MUL, &held.values, &taken(&dense, &held.indices)?)?;
-    with_values(input, &held, values).map(Output::Tensor)
+    let product = |held: &SparseParts| op!(MUL, &held.values, &taken(&dense, &held.indices)?);
+    if input.sizes()[..] == *sizes {
+        return with_values(input, &held, product(&held)?).map(Output::Tensor);
+    }
+    let held = repeated(&held, input.sizes(), sizes)?;
+    build(sizes, SparseParts { values: product(&held)?, ..held }).map(Output::Tensor)
 }
 
-/// The product at the indices that both have.
-fn times_sparse(a: &Tensor, b: &Tensor) -> Result<Output> {
-    check_sizes(a, b)?;
-    let (x, y) = (entries(a, "mul")?, entries(b, "mul")?);
-    if x.indices.sizes()[0] != y.indices.sizes()[0] {
-        return Err(Error::runtime("mul: expected 'self' and 'other' to have the same number of sparse dimensions"));
+/// The entries of a tensor that is broadcast to `sizes`: repeated along new dimensions, and along sparse ones that had one
+/// element. Dense dimensions are left to the product of the values.
+fn repeated(held: &SparseParts, old: &[isize], sizes: &[isize]) -> Result<SparseParts> {
+    let (added, count) = (sizes.len() - old.len(), held.indices.sizes()[1]);
+    let rows = added + held.indices.sizes()[0] as usize;
+    let repeats: Dims =
+        (0..rows).map(|dim| if dim < added || old[dim - added] != sizes[dim] { sizes[dim] } else { 1 }).collect();
+    let copies = checked_numel(&repeats)?;
+    let stored = to_vec::<i64>(&held.indices)?;
+    let mut indices = list(checked_numel(&[rows as isize, copies as isize, count])?)?;
+    for dim in 0..rows {
+        let inner = repeats[dim + 1..].iter().product::<isize>() as usize;
+        let stored = dim.checked_sub(added).map(|row| &stored[row * count as usize..][..count as usize]);
+        for copy in 0..copies {
+            let place = (copy / inner % repeats[dim] as usize) as i64;
+            indices.extend((0..count as usize).map(|entry| place + stored.map_or(0, |stored| stored[entry])));
+        }
     }
+    let mut entries = list(copies * count as usize)?;
+    entries.extend((0..copies).flat_map(|_| 0..count as i64));
+    let (device, shape) = (held.indices.device(), [rows as isize, (copies * count as usize) as isize]);
+    Ok(SparseParts {
+        indices: op!(RESHAPE, &placed(&indices, device)?, sizes_value(&shape))?,
+        values: op!(INDEX_SELECT, &held.values.detach(), 0i64, &placed(&entries, device)?)?,
+        coalesced: held.coalesced && repeats[added..].iter().all(|&times| times == 1),
+    })
+}
+
+/// The product at the indices that both have. Dense dimensions are broadcast.
+fn times_sparse(a: &Tensor, b: &Tensor) -> Result<Output> {
+    let (x, y) = (entries(a, "mul")?, entries(b, "mul")?);
+    let sparse_dims = x.indices.sizes()[0] as usize;
+    let is_compressed = a.compressed_parts().is_some();
+    if a.rank() != b.rank()
+        || y.indices.sizes()[0] as usize != sparse_dims
+        || a.sizes()[..sparse_dims] != b.sizes()[..sparse_dims]
+        || is_compressed && a.sizes() != b.sizes()
+    {
+        return Err(Error::runtime(
+            "sparse_binary_op_intersection_cpu(): expects sparse inputs with equal dimensionality, number of sparse dimensions, and shape of sparse dimensions",
+        )
+        .shapes([a.sizes().as_slice(), b.sizes().as_slice()]));
+    }
+    let sizes = broadcast(a.sizes(), b.sizes())?;
     let (x, y) = (coalesce::coalesced(&x, a.sizes())?, coalesce::coalesced(&y, b.sizes())?);
     let keys = |parts: &SparseParts| to_vec::<i64>(&coalesce::keys(parts, a.sizes())?);
     let (left, right) = (keys(&x)?, keys(&y)?);
@@ -138,7 +175,8 @@ fn times_sparse(a: &Tensor, b: &Tensor) -> Result<Output> {
     let (of_x, of_y) = (placed(&of_x, a.device())?, placed(&of_y, a.device())?);
     let values = op!(MUL, &op!(INDEX_SELECT, &x.values, 0i64, &of_x)?, &op!(INDEX_SELECT, &y.values, 0i64, &of_y)?)?;
     let indices = op!(INDEX_SELECT, &x.indices, 1i64, &of_x)?;
-    in_format_of(a, SparseParts { indices, values, coalesced: true }).map(Output::Tensor)
+    let product = SparseParts { indices, values, coalesced: true };
+    if is_compressed { in_format_of(a, product) } else { build(&sizes, product) }.map(Output::Tensor)
 }
 
 /// A quotient by a number.
@@ -233,7 +271,10 @@ pub fn floor_divide(args: &Args) -> Result<Output> {
 
     match args.optional_tensor(INPUT) {
         Some(own) if own.is_sparse() && is_number(args, OTHER) => over_values(args, false),
-        _ => Err(Error::runtime("Sparse floor division requires a scalar or zero-dim dense tensor divisor")),
+        _ => Err(Error::runtime(format!(
+            "Sparse floor division requires a scalar or zero-dim dense tensor divisor (got shape {} for divisor)",
+            Shape(args.tensor(OTHER)?.sizes())
+        ))),
     }
 }
 

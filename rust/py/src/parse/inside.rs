@@ -189,14 +189,14 @@ pub(super) fn error(
         }
         return Some(PyTypeError::new_err(sentence.replace('_', &kind)));
     }
-    if name == "istft" {
-        return Some(PyTypeError::new_err(wrong(object, name, param, Some(place + 1 + usize::from(is_method)))));
-    }
     if (name, param.name) == ("cdist", "compute_mode") {
         let text = object.str().map(|text| text.to_string()).unwrap_or_default();
         return Some(PyValueError::new_err(format!(
             "{text} is not a valid value for compute_mode\n  It must be 'use_mm_for_euclid_dist_if_necessary', 'use_mm_for_euclid_dist' or 'donot_use_mm_for_euclid_dist'."
         )));
+    }
+    if matches!(name, "istft" | "cdist") {
+        return Some(PyTypeError::new_err(wrong(object, name, param, Some(place + 1 + usize::from(is_method)))));
     }
     if op.namespace != "nn.functional" {
         return None;

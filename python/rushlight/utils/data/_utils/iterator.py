@@ -220,7 +220,9 @@ def _usable_pinning(loader: DataLoader) -> bool:
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     def __init__(self, loader: DataLoader) -> None:
         if loader.timeout != 0:
-            raise AssertionError("timeout requires worker processes, but num_workers=0")
+            raise AssertionError(
+                "_SingleProcessDataLoaderIter requires timeout == 0\n  timeout= needs worker processes: num_workers=1."
+            )
         super().__init__(loader)
         setup = self._setup(loader)
         with self._randomness_aside():

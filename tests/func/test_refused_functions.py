@@ -1,0 +1,71 @@
+"""Custom functions that the transforms of `torch.func` refuse, because they lack a part that torch asks for."""
+
+import pytest
+
+import rushlight as torch
+
+
+class _Old(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+class _Unmapped(torch.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return x * 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f, x: torch.func.grad(lambda x: f(x).sum())(x),
+        lambda f, x: torch.func.vjp(f, x),
+        lambda f, x: torch.func.jacrev(f)(x),
+        lambda f, x: torch.func.jacfwd(f)(x),
+        lambda f, x: torch.func.grad(lambda y: (y + f(x)).sum())(x),
+        lambda f, x: torch.vmap(lambda y: y + f(x))(torch.ones(2, 2)),
+    ],
+)
+def test_functions_need_a_context_of_their_own(call):
+    with pytest.raises(RuntimeError, match="^In order to use an autograd.Function with functorch transforms"):
+        call(_Old.apply, torch.ones(2))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f, x: torch.func.jacfwd(f)(x),
+        lambda f, x: torch.func.hessian(lambda x: f(x).sum())(x),
+        lambda f, x: torch.vmap(f)(x),
+        lambda f, x: torch.vmap(lambda y: y + f(x))(torch.ones(2, 2)),
+        lambda f, x: torch.vmap(lambda y: y + f(3.0))(torch.ones(2, 2)),
+    ],
+)
+def test_functions_need_a_rule_for_samples(call):
+    with pytest.raises(RuntimeError, match="^You tried to vmap over _Unmapped, but it does not have vmap support"):
+        call(_Unmapped.apply, torch.ones(2))
+
+
+def test_functions_without_a_rule_have_gradients():
+    x = torch.ones(2)
+    assert torch.func.grad(lambda x: _Unmapped.apply(x).sum())(x).tolist() == [2, 2]
+    assert torch.equal(torch.func.jacrev(_Unmapped.apply)(x), torch.eye(2) * 2)
+    leaf = x.clone().requires_grad_()
+    _Old.apply(leaf).sum().backward()
+    assert leaf.grad.tolist() == [2, 2]
