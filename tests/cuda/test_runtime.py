@@ -559,6 +559,8 @@ def test_the_doctor():
     hidden = {**environment(CUDA_VISIBLE_DEVICES="")}
     done = subprocess.run(command, env=hidden, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1 and "unset CUDA_VISIBLE_DEVICES" in done.stdout
+    done = subprocess.run([*command, "--all"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2 and "doctor takes no arguments, but got: --all" in done.stderr
     bare = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
     done = subprocess.run(command, env=bare, capture_output=True, text=True, timeout=120, check=False)
     assert "driver" in done.stdout and "NVRTC" in done.stdout
