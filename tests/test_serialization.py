@@ -13,6 +13,7 @@ import re
 import struct
 import subprocess
 import sys
+import warnings
 import zipfile
 
 import pytest
@@ -123,6 +124,42 @@ def test_a_storage_that_is_not_there(options):
     key = re.search(rb"FloatStorage\n.{0,40}?(\d{8,})", whole, re.DOTALL)[1]
     with pytest.raises(RuntimeError, match="does not contain its storage"):
         load(io.BytesIO(whole.replace(key, key[::-1], 1)), **options)
+
+
+def made_of_numbers():
+    """Tensors whose making reads numbers of other tensors: indices, scales, sizes."""
+    scales, points = torch.tensor([0.5, 2.0]), torch.tensor([0, 1])
+    with warnings.catch_warnings(action="ignore"):
+        nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    return {
+        "coo": torch.eye(3).to_sparse(),
+        "csr": torch.eye(3).to_sparse_csr(),
+        "channels": torch.quantize_per_channel(torch.ones(2, 2), scales, points, 0, torch.quint8),
+        "nested": nested,
+    }
+
+
+@pytest.mark.parametrize("name", made_of_numbers())
+def test_tensors_made_of_numbers_that_lie_behind_them(name):
+    file = io.BytesIO()
+    save(made_of_numbers()[name], file, _use_new_zipfile_serialization=False)
+    file.seek(0)
+    # Memory that was used before: what is read of it is wrong.
+    used = [torch.full((count,), -1) for count in range(1, 10)]
+    del used
+    assert str(load(file, weights_only=False)) == str(made_of_numbers()[name])
+
+
+def test_a_file_of_that_format_with_a_fault_runs_nothing():
+    class Harmful:
+        def __reduce__(self):
+            return exec, ("import rushlight; rushlight.ran = True",)
+
+    file = io.BytesIO()
+    save([Harmful(), torch.ones(3)], file, _use_new_zipfile_serialization=False)
+    with pytest.raises(RuntimeError, match="unexpected EOF"):
+        load(io.BytesIO(file.getvalue()[:-1]), weights_only=False)
+    assert not hasattr(torch, "ran")
 
 
 # --- writing torch's files -------------------------------------------------------------------------------------------

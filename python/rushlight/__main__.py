@@ -71,6 +71,9 @@ def main():
 
         sys.exit(inspect(arguments[1:]))
     if arguments[0] == "doctor":
+        if arguments[1:]:
+            print(f"python -m rushlight doctor takes no arguments, but got: {' '.join(arguments[1:])}", file=sys.stderr)
+            sys.exit(2)
         from rushlight.cuda._doctor import main as doctor
 
         sys.exit(doctor())

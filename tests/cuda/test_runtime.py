@@ -481,6 +481,9 @@ def test_storages_and_files(tmp_path):
         assert torch.load(path, map_location="cpu")["x"].device.type == "cpu"
         assert torch.load(path, map_location="cuda:0")["x"].device.index == 0
         assert torch.load(path, map_location={{"cuda:1": "cuda:0"}})["view"].device.index == 0
+        torch.save(x, path + "1", _use_new_zipfile_serialization=False)
+        for options in ({{}}, {{"weights_only": False}}, {{"weights_only": False, "map_location": "cuda:1"}}):
+            assert torch.load(path + "1", **options).tolist() == [0.0, 1.0, 2.0]
         net = torch.nn.Linear(2, 2).cuda()
         twin = copy.deepcopy(net)
         assert twin.weight.is_cuda and twin.weight is not net.weight and torch.equal(twin.weight.cpu(), net.weight.cpu())
@@ -556,6 +559,8 @@ def test_the_doctor():
     hidden = {**environment(CUDA_VISIBLE_DEVICES="")}
     done = subprocess.run(command, env=hidden, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1 and "unset CUDA_VISIBLE_DEVICES" in done.stdout
+    done = subprocess.run([*command, "--all"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2 and "doctor takes no arguments, but got: --all" in done.stderr
     bare = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
     done = subprocess.run(command, env=bare, capture_output=True, text=True, timeout=120, check=False)
     assert "driver" in done.stdout and "NVRTC" in done.stdout

@@ -62,6 +62,16 @@ for x in (coo("cuda"), csr("cuda")):
         file.seek(0)
         loaded = torch.load(file, map_location=where)
         assert loaded.device.type == where and loaded.layout == x.layout
+assert torch.ones(1, 1, device="cuda").to_sparse().item() == 1.0
+# Rows that a program has overwritten.
+for place, value in ((0, -1), (0, 1), (1, 100), (2, 0), (-1, 2), (-1, 9)):
+    x = csr("cuda")
+    x.crow_indices()[place] = value
+    try:
+        x @ dense("cuda")
+        raise AssertionError((place, value))
+    except RuntimeError as error:
+        assert "no longer describe a sparse tensor" in str(error)
 # What was coalesced already shares no memory with what is made of it.
 x = coo("cuda").coalesce()
 x.to_sparse_csr().values().zero_()

@@ -360,6 +360,8 @@ def test_torchrun_tells_which_rank_failed(torchrun):
     [
         (["--nproc-per-node", "some"], "Unsupported nproc_per_node value: some"),
         (["--nnodes", "3:2"], "the least number is at least 1"),
+        (["--nnodes", "2", "--node-rank", "2"], "--node-rank 2: 2 machines have the numbers from 0 to 1"),
+        (["--local-ranks-filter", "first"], "--local-ranks-filter first: write local ranks with commas"),
         (["--nnodes", "2", "--rdzv-endpoint", "127.0.0.1:0", "--rdzv-conf", "join_timeout=1"], "1 of 2 machines came"),
         (["--nproc-per-node", "2", "--tee", "5:9"], "5:9 does not match: <^[0123]$>"),
     ],

@@ -85,7 +85,7 @@ def test_numbers(store):
         store.add("a", 1)
     with pytest.raises(ValueError, match="beyond 64 bits"):
         store.add("n", 2**63 - 1)
-    with pytest.raises(OverflowError):
+    with pytest.raises(TypeError, match="an int of 64 bits for the amount"):
         store.add("n", 2**70)
 
 
@@ -117,10 +117,26 @@ def test_types(store):
     for name, arguments in (
         ("set", ("a", 5)), ("set", (5, "a")), ("append", ("a", 1.5)), ("add", ("a", "1")), ("add", (1, 1)), ("queue_push", ("q", 3)),
         ("queue_pop", (3,)), ("queue_len", (None,)), ("delete_key", (b"a",)), ("compare_set", ("a", "1", None)),
+        ("get", (1,)), ("check", ("ab",)), ("check", ([1],)), ("wait", ("ab",)), ("wait", (None,)), ("wait", (["a"], 5)),
+        ("wait", (["a"], "x")), ("wait", (["a"], float("nan"))), ("multi_get", ("ab",)), ("multi_set", ("ab", "xy")),
+        ("multi_set", (["a", "b"], ["1", 2])), ("add", ("a", 2**63)), ("set_timeout", ("1",)), ("set_timeout", (None,)),
+        ("barrier", (1, 1)), ("barrier", ("b", 2, "x")),
     ):  # fmt: skip
         text = rf"{name}\(\): incompatible function arguments. The following argument types are supported:"
         with pytest.raises(TypeError, match=text):
             getattr(store, name)(*arguments)
+    assert store.timeout == SHORT and not store.check(["a"]) and not store.check(["b"])
+
+
+def test_timeouts_are_timedeltas_or_floats(store):
+    store.set("a", "1")
+    store.wait(["a"], 1.5)
+    store.set_timeout(0.1)
+    assert store.timeout == timedelta(seconds=0.1)
+    store.set_timeout(timedelta(seconds=-1))
+    assert store.get("a") == b"1"
+    with pytest.raises(distributed.DistStoreError, match="wait timeout after -1000ms, keys: /never"):
+        store.get("never")
 
 
 def test_each_value_of_a_queue_goes_to_one_process(store):
@@ -217,6 +233,11 @@ def test_who_is_missing():
         ("TCPStore", ("127.0.0.1", -1), "The port -1 is no integer from 0 to 65535"),
         ("TCPStore", ("127.0.0.1", 1.5), "The port 1.5 is no integer from 0 to 65535"),
         ("TCPStore", (3, 29500), "The host name 3 is no text"),
+        ("TCPStore", ("127.0.0.1", 0, "2", True), "The size of the world '2' is no integer"),
+        ("TCPStore", ("127.0.0.1", 0, 1, 2), "Is_master must be a bool, not 2"),
+        ("TCPStore", ("127.0.0.1", 0, 1, True, 5), "a timedelta for the timeout, but got 5"),
+        ("TCPStore", ("127.0.0.1", 0, 1, True, SHORT, "no"), "Wait_for_workers must be a bool, not 'no'"),
+        ("FileStore", ("unused", "2"), "The size of the world '2' is no integer"),
         ("PrefixStore", (3, distributed.HashStore()), "The prefix 3 is no text"),
         ("PrefixStore", ("job", 3), "3 is no store"),
     ],
@@ -226,7 +247,7 @@ def test_arguments_of_wrong_kinds(kind, arguments, why):
         getattr(distributed, kind)(*arguments)
     first, _, rest = str(caught.value).partition("\n")
     assert first == "__init__(): incompatible constructor arguments. The following argument types are supported:"
-    assert f"1. {kind}(" in rest and why in rest
+    assert why in rest and (f"1. {kind}(" in rest or "timedelta" in why)
 
 
 def test_nobody_serves():

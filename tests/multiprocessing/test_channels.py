@@ -8,6 +8,7 @@ import resource
 import select
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -516,6 +517,40 @@ def test_processes_that_are_terminated_are_logged(caplog):
         while not context.join():
             pass
     assert f"Terminating process {context.pids()[1]} via signal SIGTERM" in caplog.text
+
+
+UNAWARE = """
+import os, signal, time
+import rushlight.multiprocessing as mp
+from rushlight.multiprocessing import spawn
+
+def wait(index, pipe):
+    os.write(pipe, b"x")
+    time.sleep(1000)
+
+spawn._PATIENCE = 0.1
+read, write = os.pipe()
+child = os.fork()
+if child == 0:
+    try:
+        mp.start_processes(wait, (write,), nprocs=2, start_method="fork")
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+else:
+    for _ in range(2):
+        os.read(read, 1)
+    time.sleep(0.2)
+    os.kill(child, signal.SIGINT)
+    os.wait()
+    os.close(write)
+    print(os.read(read, 1))
+"""
+
+
+def test_a_signal_to_the_parent_alone_ends_the_processes():
+    """A terminal signals all of them; a scheduler or a notebook may signal only the first."""
+    done = subprocess.run([sys.executable, "-c", UNAWARE], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "interrupted\nb''\n", done
 
 
 @pytest.mark.parametrize("value", ["0", "1"])

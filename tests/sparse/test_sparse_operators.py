@@ -451,6 +451,25 @@ def test_extremes_of_products_have_the_gradient_of_the_first():
     assert result.tolist() == [[0, 3], [0, 2]] and other.grad.tolist() == [[2, 2], [3, 3]]
 
 
+@pytest.mark.parametrize(("name", "other"), [("amax", "max"), ("amin", "min")])
+def test_extremes_of_products_have_two_names(name, other):
+    own, dense = torch.tensor([[0.0, 3], [2, -2]]).to_sparse_csr(), torch.tensor([[0.0, 1], [4, 1]])
+    assert torch.equal(torch.sparse.mm(own, dense, name), torch.sparse.mm(own, dense, other))
+    with pytest.raises(RuntimeError, match="^reduce argument must be either sum, prod, mean, amax or amin, got most$"):
+        torch.sparse.mm(own, dense, "most")
+
+
+def test_a_single_element_is_a_number():
+    twice = torch.sparse_coo_tensor([[0, 0]], [1.5, 2.0], (1,))
+    assert twice.item() == 3.5 and float(twice) == 3.5 and int(twice) == 3 and twice
+    assert not torch.sparse_coo_tensor(size=(1, 1)) and torch.sparse_coo_tensor([[0]], [[2j]], (1, 1)).item() == 2j
+    assert [5, 6][torch.sparse_coo_tensor([[0]], [1], (1,))] == 6
+    with pytest.raises(RuntimeError, match="a Tensor with 9 elements cannot be converted to Scalar"):
+        torch.eye(3).to_sparse().item()
+    with pytest.raises(NotImplementedError):
+        torch.eye(1).to_sparse_csr().item()
+
+
 def test_tensors_without_data_have_parts():
     made = torch.sparse_coo_tensor(torch.zeros(2, 3), torch.ones(3), (2, 2), device="meta", dtype=torch.float64)
     assert made.device.type == "meta" and made._nnz() == 3 and made.dtype == torch.float64

@@ -79,7 +79,8 @@ def execute(data: bytes, pickle_module: Any, options: dict, restore: Any) -> tup
         raise RuntimeError(f"Invalid protocol version: {version}")
     if not pickle_module.load(file, **options).get("little_endian", True):
         raise RuntimeError("checkpoints of big-endian machines cannot be read")
-    storages: dict[str, tuple[torch.UntypedStorage, TypedStorage]] = {}
+    storages, length = _read_storages(data, file.tell(), pickle_module, options)
+    restored: dict[str, TypedStorage] = {}
     slices: dict[str, TypedStorage] = {}
 
     class Unpickler(pickle_module.Unpickler):
@@ -91,11 +92,68 @@ def execute(data: bytes, pickle_module: Any, options: dict, restore: Any) -> tup
             kind, *rest = saved
             if _text(kind) == "module":  # a class, with its source
                 return rest[0]
-            if _text(kind) != "storage":
-                raise RuntimeError(f"Unknown saved id type: {kind}")
-            return _storage(storages, slices, restore, *rest)
+            _, key, location, _, *view = rest
+            key = _text(key)
+            if key not in restored:
+                storage, dtype = storages[key]
+                restored[key] = TypedStorage(wrap_storage=restore(storage, _text(location)), dtype=dtype)
+            if not view or view[0] is None:
+                return restored[key]
+            name, start, count = view[0]
+            return part(slices, restored[key], (_text(name), start, count))
 
-    obj = Unpickler(file, **options).load()
+    return Unpickler(file, **options).load(), length
+
+
+class _Inert(type):
+    """What the first pass over an object makes of each name in it: a class that is also its own instances."""
+
+    def __call__(cls, *arguments, **options):
+        return cls
+
+    def __setitem__(cls, key, value):
+        """Keeps nothing."""
+
+
+class _Nothing(metaclass=_Inert):
+    def __new__(cls, *arguments, **options):
+        return cls
+
+    @staticmethod
+    def append(*items):
+        """Keeps nothing. Pickles also call it by these other names."""
+
+    __setstate__ = extend = add = append
+
+
+def _read_storages(data, start, pickle_module, options):
+    """The filled storages with their dtypes, by key, and the size of the file.
+
+    They lie behind the object, which needs them: indices, scales and sizes are checked when their tensor is made. So the object is
+    read twice. The first time nothing in it is called.
+    """
+    storages: dict[str, tuple[torch.UntypedStorage, torch.dtype]] = {}
+
+    class Unpickler(pickle_module.Unpickler):
+        def find_class(self, module, name):
+            known = find_known(module, name)
+            return known if isinstance(known, StorageClass) else _Nothing
+
+        def persistent_load(self, saved):
+            kind, *rest = saved
+            if _text(kind) not in ("module", "storage"):
+                raise RuntimeError(f"Unknown saved id type: {kind}")
+            if _text(kind) == "storage":
+                kind, key, _, elements, *_ = rest
+                if not isinstance(kind, StorageClass):
+                    raise TypeError(f"the class of a storage cannot be {kind!r}")
+                if _text(key) not in storages:
+                    storages[_text(key)] = torch.UntypedStorage(elements * kind.dtype.itemsize), kind.dtype
+            return _Nothing
+
+    file = io.BytesIO(data)
+    file.seek(start)
+    Unpickler(file, **options).load()
     keys = [_text(key) for key in pickle_module.load(file, **options)]
     if missing := storages.keys() - set(keys):
         raise RuntimeError(f"the checkpoint does not contain its storage {min(missing)}. The file might be corrupted.")
@@ -103,8 +161,8 @@ def execute(data: bytes, pickle_module: Any, options: dict, restore: Any) -> tup
     for key in keys:
         if key not in storages:
             raise RuntimeError(f"the checkpoint does not describe its storage {key}")
-        storage, typed = storages[key]
-        size = int.from_bytes(rest[:_COUNT], "little") * typed.dtype.itemsize
+        storage, dtype = storages[key]
+        size = int.from_bytes(rest[:_COUNT], "little") * dtype.itemsize
         if size != storage.nbytes() or len(rest) < _COUNT + size:
             raise RuntimeError(
                 f"unexpected EOF, expected {max(0, _COUNT + size - len(rest))} more bytes. The file might be corrupted."
@@ -112,19 +170,7 @@ def execute(data: bytes, pickle_module: Any, options: dict, restore: Any) -> tup
         if size and not skipping_data():
             memoryview(storage)[:] = rest[_COUNT : _COUNT + size]
         rest = rest[_COUNT + size :]
-    return obj, len(data) - len(rest)
-
-
-def _storage(storages, slices, restore, kind, key, location, elements, view=None) -> TypedStorage:
-    """The storage of a persistent id, or a slice of it. Its bytes are read later."""
-    if not isinstance(kind, StorageClass):
-        raise TypeError(f"the class of a storage cannot be {kind!r}")
-    key = _text(key)
-    if key not in storages:
-        storage = torch.UntypedStorage(elements * kind.dtype.itemsize)
-        storages[key] = storage, TypedStorage(wrap_storage=restore(storage, _text(location)), dtype=kind.dtype)
-    whole = storages[key][1]
-    return whole if view is None else part(slices, whole, (_text(view[0]), *view[1:]))
+    return storages, len(data) - len(rest)
 
 
 def part(slices: dict[str, TypedStorage], whole: TypedStorage, view: tuple[str, int, int]) -> TypedStorage:

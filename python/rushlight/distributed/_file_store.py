@@ -6,7 +6,7 @@ import struct
 import time
 
 from rushlight._set_module import set_module
-from rushlight.distributed.store import DistNetworkError, Store
+from rushlight.distributed.store import DistNetworkError, Store, _refused
 
 _RECORD = struct.Struct("<BII")
 _SET, _DELETE = 1, 2
@@ -34,6 +34,8 @@ class FileStore(Store):
     """
 
     def __init__(self, file_name, world_size=-1):
+        if not hasattr(world_size, "__index__"):
+            raise _refused(self, f"the size of the world {world_size!r} is no integer")
         self._path, self._world_size = os.fspath(file_name), world_size
         self._values: dict[bytes, bytes] = {}
         self._at, self._pid = 0, os.getpid()

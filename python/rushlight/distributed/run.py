@@ -228,11 +228,17 @@ def config_from_args(args):
     least, most = (1, 1) if args.standalone else parse_min_max_nnodes(args.nnodes)
     options = _rendezvous_options(args.rdzv_conf)
     if args.node_rank is not None:
+        if not (args.standalone or 0 <= args.node_rank < most):
+            raise ValueError(f"--node-rank {args.node_rank}: {most} machines have the numbers from 0 to {most - 1}")
         options["rank"] = args.node_rank
     port = args.master_port or (29500 if most > 1 else 0)
     host = f"[{args.master_addr}]" if ":" in args.master_addr.strip("[]") else args.master_addr
     endpoint = f"{host}:{port}" if args.standalone or not args.rdzv_endpoint else args.rdzv_endpoint
-    local_ranks = {int(rank) for rank in args.local_ranks_filter.split(",") if rank}
+    try:
+        local_ranks = {int(rank) for rank in args.local_ranks_filter.split(",") if rank}
+    except ValueError:
+        filtered = args.local_ranks_filter
+        raise ValueError(f"--local-ranks-filter {filtered}: write local ranks with commas between them: 0,1") from None
     config = LaunchConfig(
         min_nodes=least,
         max_nodes=most,

@@ -1,10 +1,13 @@
 """Key-value stores that several processes share, for example to exchange addresses."""
 
 import errno
+import operator
 import os
 import re
 import time
+from collections.abc import Sequence
 from datetime import timedelta
+from math import isfinite
 
 from rushlight import _C
 
@@ -58,14 +61,34 @@ def _bytes(value):
     return value.encode() if isinstance(value, str) else bytes(value)
 
 
+def _unfit(name, expected, got):
+    """The TypeError of a method's arguments."""
+    kind = "constructor" if name == "__init__" else "function"
+    return TypeError(
+        f"{name}(): incompatible {kind} arguments. The following argument types are supported:\n"
+        f"  {expected}, but got {got}"
+    )
+
+
 def _checked(name, *values):
     """Raises an error unless keys and values are text or bytes, the first of them text."""
     if not isinstance(values[0], str) or not all(isinstance(one, (str, bytes, bytearray)) for one in values):
-        kinds = ", ".join(type(one).__name__ for one in values)
-        raise TypeError(
-            f"{name}(): incompatible function arguments. The following argument types are supported:\n"
-            f"  text for keys, text or bytes for values, but got {kinds}"
-        )
+        raise _unfit(name, "text for keys, text or bytes for values", ", ".join(type(one).__name__ for one in values))
+
+
+def _checked_list(name, values):
+    """Raises an error unless there are several keys or values. A text is one, not a list of its letters."""
+    if not isinstance(values, Sequence) or isinstance(values, (str, bytes, bytearray)):
+        raise _unfit(name, "a list", type(values).__name__)
+
+
+def _duration(name, timeout):
+    """A timeout as a timedelta. A float counts seconds."""
+    if isinstance(timeout, float) and isfinite(timeout):
+        return timedelta(seconds=timeout)
+    if not isinstance(timeout, timedelta):
+        raise _unfit(name, "a timedelta for the timeout", repr(timeout))
+    return timeout
 
 
 class Store:
@@ -93,8 +116,13 @@ class Store:
         return self._timeout
 
     def set_timeout(self, timeout):
-        """Sets the timeout of `get` and `wait`."""
-        self._timeout = timeout
+        """Sets the timeout of `get` and `wait`, a timedelta."""
+        self._timeout = _duration("set_timeout", timeout)
+
+    @property
+    def _patience(self):
+        """The seconds in which a server must answer. It always has one, for however short a time a key is waited for."""
+        return max(self._timeout.total_seconds(), 1)
 
     def set(self, key, value):
         """Sets the value of a key."""
@@ -109,6 +137,7 @@ class Store:
         >>> store.get("port")
         b'29500'
         """
+        _checked("get", key)
         return self.multi_get([key])[0]
 
     def add(self, key, amount):
@@ -119,12 +148,9 @@ class Store:
         (1, 2)
         """
         _checked("add", key)
-        if not hasattr(amount, "__index__"):
-            raise TypeError(
-                "add(): incompatible function arguments. The following argument types are supported:\n"
-                f"  an int for the amount, but got {type(amount).__name__}"
-            )
-        return self._ask("add", self._key(key), amount)
+        if not hasattr(amount, "__index__") or not -(2**63) <= operator.index(amount) < 2**63:
+            raise _unfit("add", "an int of 64 bits for the amount", f"{amount!r}")
+        return self._ask("add", self._key(key), operator.index(amount))
 
     def append(self, key, value):
         """Appends bytes to the value of a key."""
@@ -139,11 +165,17 @@ class Store:
 
     def check(self, keys):
         """Whether all keys exist."""
+        _checked_list("check", keys)
+        for key in keys:
+            _checked("check", key)
         return self._ask("check", *map(self._key, keys))
 
     def wait(self, keys, timeout=None):
         """Waits until all keys exist. Raises DistStoreError after `timeout` (a timedelta, by default that of the store)."""
-        timeout = self.timeout if timeout is None else timeout
+        timeout = self.timeout if timeout is None else _duration("wait", timeout)
+        _checked_list("wait", keys)
+        for key in keys:
+            _checked("wait", key)
         names = [self._key(key) for key in keys]
         deadline = time.monotonic() + timeout.total_seconds()
         while not self._ask("wait", *names):
@@ -154,15 +186,22 @@ class Store:
 
     def multi_set(self, keys, values):
         """Sets several keys."""
+        _checked_list("multi_set", keys)
+        _checked_list("multi_set", values)
         if len(keys) != len(values):
             raise DistStoreError(
                 f"multiSet keys and values vectors must be of same size\n  {len(keys)} keys and {len(values)} values"
             )
+        for pair in zip(keys, values):
+            _checked("multi_set", *pair)
         for key, value in zip(keys, values):
             self.set(key, value)
 
     def multi_get(self, keys):
         """Waits for several keys and returns their values."""
+        _checked_list("multi_get", keys)
+        for key in keys:
+            _checked("multi_get", key)
         names = [self._key(key) for key in keys]
         while not (found := self._ask("get", *names)) and names:
             self.wait(keys)
@@ -230,7 +269,8 @@ class Store:
         Raises:
             DistStoreError: they did not come before `timeout`, a timedelta, by default that of the store.
         """
-        timeout = self.timeout if timeout is None else timeout
+        _checked("barrier", key)
+        timeout = self.timeout if timeout is None else _duration("barrier", timeout)
         if self.add(f"{key}/num_members", 1) >= world_size:
             self.set(f"{key}/last_member", "1")
         try:
@@ -276,7 +316,7 @@ class HashStore(Store):
 
     def _ask(self, name, *fields):
         try:
-            return self._table.request(name, fields, self._timeout.total_seconds())
+            return self._table.request(name, fields, self._patience)
         except OSError:
             raise DistNetworkError(
                 "the store belongs to the process that forked this one\n  Use a TCPStore for several processes."
@@ -303,8 +343,8 @@ class TCPStore(Store):
     many processes, including itself, have joined. With a `token` only processes that know it can join; it is sent
     unencrypted. `use_libuv` is accepted; there is one implementation.
 
-    Raises DistNetworkError if the server cannot be reached, DistStoreError if processes are missing, and TypeError if the
-    name of the host is no text or the port no integer from 0 to 65535.
+    Raises DistNetworkError if the server cannot be reached, DistStoreError if processes are missing, and TypeError if an
+    argument is of a wrong kind, such as a port that is no integer from 0 to 65535 or a timeout that is no timedelta.
 
     >>> store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True)
     >>> store.set("greeting", "hello")
@@ -324,12 +364,19 @@ class TCPStore(Store):
         use_libuv=True,
         token="",
     ):
-        if not isinstance(use_libuv, bool):
-            raise TypeError(f"use_libuv must be a bool, not {type(use_libuv).__name__}")
+        switches = {"is_master": is_master, "wait_for_workers": wait_for_workers, "use_libuv": use_libuv}
+        for name, value in switches.items():
+            if not isinstance(value, bool):
+                raise _refused(self, f"{name} must be a bool, not {value!r}")
         if not isinstance(host_name, str):
             raise _refused(self, f"the host name {host_name!r} is no text")
         if not (hasattr(port, "__index__") and 0 <= port < 2**16):
             raise _refused(self, f"the port {port!r} is no integer from 0 to 65535")
+        if world_size is not None and not hasattr(world_size, "__index__"):
+            raise _refused(self, f"the size of the world {world_size!r} is no integer")
+        if not isinstance(token, (str, bytes, bytearray)):
+            raise _refused(self, f"the token must be text or bytes, not {type(token).__name__}")
+        timeout = _duration("__init__", timeout)
         self._timeout, self._token, self._use_libuv = timeout, _bytes(token), use_libuv
         self._host, self._port, self._server = host_name, port, None
         deadline = time.monotonic() + timeout.total_seconds()
@@ -401,7 +448,7 @@ class TCPStore(Store):
 
     def _ask(self, name, *fields):
         try:
-            return self._client.request(name, fields, self._timeout.total_seconds())
+            return self._client.request(name, fields, self._patience)
         except OSError as error:
             sentence = (
                 "The store has not answered in time"

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 ENV_VAR_PARALLEL_START = "TORCH_MP_PARALLEL_START"
 """The environment variable that, set to 1, lets ``start_processes`` start all processes of a fork server at once."""
 
+#: The seconds that processes have to end by themselves, and again after SIGTERM.
+_PATIENCE = 30
+
 _log = logging.getLogger(__name__)
 
 __all__ = [
@@ -141,12 +144,16 @@ class ProcessContext:
             return not self.sentinels
         if grace_period is not None:
             self._wait(grace_period)
+        self._terminate(_PATIENCE if grace_period is None else grace_period)
+        self._raise(failed)
+
+    def _terminate(self, seconds):
+        """Ends the processes by SIGTERM, and those that have not followed it after some seconds by SIGKILL."""
         self._each_alive("terminate", "Terminating process %s via signal SIGTERM")
-        self._wait(30 if grace_period is None else grace_period)
+        self._wait(seconds)
         self._each_alive("kill", "Unable to shutdown process %s via SIGTERM , forcefully exiting via SIGKILL")
         for process in self.processes:
             process.join()
-        self._raise(failed)
 
     def _wait(self, seconds):
         deadline = time.monotonic() + seconds
@@ -241,8 +248,15 @@ def start_processes(
     started = ProcessContext(processes, reports)
     if not join:
         return started
-    while not started.join():
-        pass
+    try:
+        while not started.join():
+            pass
+    except KeyboardInterrupt:
+        # A terminal interrupts the processes too, so they are ending. They know nothing of a signal to this process alone, for
+        # which Python would wait for them at its end.
+        started._wait(_PATIENCE)
+        started._terminate(_PATIENCE)
+        raise
     return None
 
 

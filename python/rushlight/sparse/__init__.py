@@ -141,7 +141,8 @@ def mm(sparse: Tensor, dense: Tensor, reduce: str | None = None) -> Tensor:
     Args:
         sparse, dense: the matrices.
         reduce: what to take of the products of a row's elements with rows of ``dense``, in place of their sum, if
-            ``sparse`` has the layout ``torch.sparse_csr``: ``"sum"``, ``"mean"``, ``"amax"`` or ``"amin"``.
+            ``sparse`` has the layout ``torch.sparse_csr``: ``"sum"``, ``"mean"``, ``"amax"`` or ``"amin"`` (also
+            called ``"max"`` and ``"min"``).
 
     >>> swap = torch.tensor([[0., 1.], [1., 0.]]).to_sparse()
     >>> torch.sparse.mm(swap, torch.tensor([[1., 2.], [3., 4.]]))
@@ -166,8 +167,11 @@ def _mm_reduce(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
             f"Expected tensor to have Strided Layout, but got tensor with {_layout_name(mat2)} Layout (while checking "
             "arguments for sparse_mm_reduce)"
         )
+    reduce = {"max": "amax", "min": "amin"}.get(reduce, reduce)
+    if reduce == "prod":
+        raise RuntimeError("sparse_mm_reduce: reduce type of prod has not been enabled.")
     if reduce not in ("sum", "mean", "amax", "amin"):
-        raise RuntimeError(f"sparse_mm_reduce: reduce type of {reduce} has not been enabled.")
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
     rows, columns = torch._convert_indices_from_csr_to_coo(mat1.crow_indices(), mat1.col_indices())
     products = mat1.values().unsqueeze(1) * mat2[columns]
     result = products.new_zeros(mat1.size(0), mat2.size(1))

@@ -15,7 +15,7 @@ use rushlight_dispatch::operator::{
 use rushlight_core::memory_format::{channels_last_format, strides};
 use rushlight_dispatch::copy::{copy as copy_elements, on_host, readable};
 use rushlight_dispatch::value::{Arg, Output, Value};
-use rushlight_dispatch::{create, handled, op, quantized, vmap, warn_once};
+use rushlight_dispatch::{create, handled, op, quantized, sparse, vmap, warn_once};
 
 /// The operator behind `.to(dtype)`, `.float()` and every cast in derivatives.
 #[operator]
@@ -165,6 +165,9 @@ pub fn item(tensor: &Tensor) -> Result<Scalar> {
     }
     if tensor.is_batched() {
         return Err(vmap::item_error());
+    }
+    if tensor.is_sparse() && tensor.compressed_parts().is_none() {
+        return item(&sparse::dense(&tensor.detach())?);
     }
     let tensor = &readable(&on_host(&quantized::dequantized(tensor)?)?)?;
     let pin = tensor.storage().pin()?;

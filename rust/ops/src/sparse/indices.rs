@@ -10,8 +10,8 @@ use rushlight_dispatch::value::Value;
 
 use crate::convert::{item, to_device, to_vec};
 use crate::create::range::ARANGE;
-use crate::join::STACK;
-use crate::pointwise::compare::LT;
+use crate::join::cat::{CAT, STACK};
+use crate::pointwise::compare::{LE, LT};
 use crate::reduce::all_any::ALL;
 use crate::reduce::extreme::AMINMAX;
 use crate::view::narrow::{SELECT, sliced};
@@ -66,6 +66,17 @@ pub fn is_ascending(numbers: &Tensor) -> Result<bool> {
     }
     let rises = op!(LT, &sliced(numbers, 0, 0, pairs, 1)?, &sliced(numbers, 0, 1, pairs, 1)?)?;
     item(&op!(ALL, &rises)?).map(|all| all.truth())
+}
+
+/// Whether numbers begin with zero, never fall, and end with a count.
+pub fn rise_from_zero_to(numbers: &Tensor, count: isize) -> Result<bool> {
+    let ends = placed(&[0, count as i64], numbers.device())?;
+    let [zero, count] = [0, 1].map(|at| sliced(&ends, 0, at, 1, 1));
+    let (zero, count) = (zero?, count?);
+    let last = sliced(numbers, 0, numbers.sizes()[0] - 1, 1, 1)?;
+    let lower = op!(CAT, vec![zero.clone(), numbers.clone(), sliced(numbers, 0, 0, 1, 1)?, count.clone()], 0i64)?;
+    let upper = op!(CAT, vec![numbers.clone(), count, zero, last], 0i64)?;
+    item(&op!(ALL, &op!(LE, &lower, &upper)?)?).map(|all| all.truth())
 }
 
 /// A list from the host as a tensor on a device.

@@ -8,7 +8,7 @@ use rushlight_dispatch::value::{Value, sizes_value};
 use rushlight_dispatch::{copy, op};
 
 use super::super::coalesce::{coalesced, keys};
-use super::super::indices::{bounds, check, check_places, is_ascending, numbers, placed};
+use super::super::indices::{bounds, check, check_places, is_ascending, numbers, placed, rise_from_zero_to};
 use crate::convert::{TO_DTYPE, contiguous, to_device, to_dtype, to_vec};
 use crate::index::index_select::{INDEX_ADD, INDEX_SELECT};
 use crate::join::STACK;
@@ -187,9 +187,12 @@ fn lines_first(indices: &Tensor, format: CompressedFormat) -> Result<Tensor> {
 /// `expanded`, on a device.
 fn expanded_there(parts: &CompressedParts, sizes: &[isize]) -> Result<SparseParts> {
     let long = |index: &Tensor| to_dtype(&index.detach(), DType::I64);
+    let starts = long(&parts.compressed)?;
+    if !rise_from_zero_to(&starts, parts.count())? {
+        return Err(changed(parts));
+    }
     // A line begins after as many entries as are before it.
-    let lines =
-        op!(SEARCHSORTED, &long(&parts.compressed)?, &numbers(parts.count(), parts.plain.device())?, false, true)?;
+    let lines = op!(SEARCHSORTED, &starts, &numbers(parts.count(), parts.plain.device())?, false, true)?;
     let lines = op!(ADD, &lines, -1i64)?;
     let indices = lines_first(&op!(STACK, vec![lines, long(&parts.plain)?], 0i64)?, parts.format)?;
     check(&bounds(&indices)?, sizes).map_err(|_| changed(parts))?;
