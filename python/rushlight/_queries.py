@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rushlight import _C, Size
+from rushlight import _C
 from rushlight._compiled import compiled
 from rushlight._loading import load
 from rushlight._size import Size
