@@ -160,7 +160,7 @@ fn a_rank_that_joins_is_not_taken_for_dead() {
         std::thread::scope(|scope| {
             let joins = scope.spawn(|| memory.join().unwrap());
             while !joins.is_finished() {
-                assert_eq!(memory.gone(0), None);
+                assert_eq!(memory.departure(0), None);
             }
         });
     }
