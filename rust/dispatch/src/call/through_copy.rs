@@ -49,102 +49,120 @@ fn check_inferred(args: &Args, outs: &[Tensor]) -> Result<()> {
 
 /// In-place forms and `out=` of operators that cannot write directly: a new result is copied.
 pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
-    let op = args.op;
     // Mixed precision does not apply to such calls: the result has the target's dtype.
     let _off = autocast::disable();
     match target {
-        Target::Fresh => Err(Error::runtime(format!("{} has no way to run", op.name))),
-        Target::InPlace => {
-            let own = args.tensor(Arg::FIRST)?;
-            check_writable(own)?;
-            if let Some(check) = op.check_target {
-                check(args)?;
-            }
-            op.out.check_known(args, own.dtype())?;
-            if let Implementation::CompositeImplicit(body) = op.implementation {
-                // Tensors that the parts save must not be overwritten.
-                let recorded = modes::recording() && args.each_tensor().any(|(_, tensor)| tensor.is_tracked());
-                if recorded && !op.node.is_empty() {
-                    return subgraph::compose_in_place(body, args);
-                }
-                let mut args = args.clone();
-                if recorded {
-                    args.set(Arg::FIRST, Value::Own(primitives()?.clone.tensor([own.into()])?));
-                }
-                let result = body(&args)?.into_tensor()?;
-                fit_in_place(op, own, result.sizes())?;
-                check_in_place(op, own, &result.layout().sizes, result.dtype())?;
-                (primitives()?.copy_)(own, &result)?;
-                return Ok(Output::Tensor(own.clone()));
-            }
-            let change = node::InPlaceCall::begin(args)?;
-            let result = {
-                let _off = GradMode::new(false);
-                let own_dtype = matches!(op.out.accepts, Accepts::Requested) && asks_no_dtype(args);
-                let args = if own_dtype { op.out.towards(args, own)? } else { args.clone() };
-                resolve_all(args)?.call()?.into_tensor()?
-            };
-            check_in_place(op, own, &result.layout().sizes, result.dtype())?;
-            copy::copy(own, &result)?;
-            change.finish()
-        }
-        Target::Out([out]) if let Some(kernel) = direct_kernel(args, out) => {
-            let args = op.out.towards(args, out)?;
-            check_no_gradient(&args, out)?;
-            op.out.check_sizes(&args)?;
-            for mut spec in (kernel.infer)(&args)? {
-                if op.out.spanning {
-                    spec.layout = Layout::contiguous(&broadcast(&spec.layout.sizes, out.sizes())?);
-                }
-                check_out(&args, 0, out, &spec)?;
-            }
-            fill(select_kernel(op, out.device(), kernel.cpu, kernel.cuda)?, &args, std::slice::from_ref(out))?;
-            out.bump_version();
-            settle_history(&args, out)?;
-            Ok(Output::Tensor(out.clone()))
-        }
-        Target::Out(outs) => {
-            let results = match outs {
-                [] => Vec::new(),
-                [first, ..] => {
-                    check_no_gradient(args, first)?;
-                    op.out.check_known(args, first.dtype())?;
-                    let args = op.out.towards(args, first)?;
-                    op.out.check_sizes(&args)?;
-                    check_inferred(&args, outs)?;
-                    args.call()?.into_tensors()
-                }
-            };
-            if results.len() != outs.len() {
-                return Err(Error::runtime(format!(
-                    "{}() expected an out= argument of size {}, got size {}",
-                    op.python_name(),
-                    results.len(),
-                    outs.len()
-                )));
-            }
-            for (place, (out, result)) in outs.iter().zip(&results).enumerate() {
-                let whole = op.out.filled && out.numel() == result.numel();
-                let result =
-                    &if whole { Tensor::view_of(result, Layout::contiguous(out.sizes())) } else { result.clone() };
-                if out.is_sparse() && result.is_sparse() && op.schema().options.is_some() {
-                    if !op.out.only_resizes || out.sizes() != result.sizes() || out.compressed_parts().is_none() {
-                        replace_meta(out, result.meta().clone());
-                    }
-                    out.bump_version();
-                    continue;
-                }
-                check_out(args, place, out, &TensorSpec::like(result))?;
-                if !op.out.only_resizes {
-                    copy::copy(out, result)?;
-                    out.bump_version();
-                }
-                settle_history(args, out)?;
-            }
-            Ok(match outs {
-                [one] => Output::Tensor(one.clone()),
-                many => Output::Tuple(many.to_vec()),
-            })
-        }
+        Target::Fresh => Err(Error::runtime(format!("{} has no way to run", args.op.name))),
+        Target::InPlace => in_place(args),
+        Target::Out([out]) if let Some(kernel) = direct_kernel(args, out) => into_out(args, kernel, out),
+        Target::Out(outs) => copied_to_outs(args, outs),
     }
+}
+
+fn in_place(args: &Args) -> Result<Output> {
+    let (op, own) = (args.op, args.tensor(Arg::FIRST)?);
+    check_writable(own)?;
+    if let Some(check) = op.check_target {
+        check(args)?;
+    }
+    op.out.check_known(args, own.dtype())?;
+    if let Implementation::CompositeImplicit(body) = op.implementation {
+        return composite_in_place(args, body);
+    }
+    let change = node::InPlaceCall::begin(args)?;
+    let result = {
+        let _off = GradMode::new(false);
+        let own_dtype = matches!(op.out.accepts, Accepts::Requested) && asks_no_dtype(args);
+        let args = if own_dtype { op.out.towards(args, own)? } else { args.clone() };
+        resolve_all(args)?.call()?.into_tensor()?
+    };
+    check_in_place(op, own, &result.layout().sizes, result.dtype())?;
+    copy::copy(own, &result)?;
+    change.finish()
+}
+
+fn composite_in_place(args: &Args, body: fn(&Args) -> Result<Output>) -> Result<Output> {
+    let (op, own) = (args.op, args.tensor(Arg::FIRST)?);
+    // Tensors that the parts save must not be overwritten.
+    let recorded = modes::recording() && args.each_tensor().any(|(_, tensor)| tensor.is_tracked());
+    if recorded && !op.node.is_empty() {
+        return subgraph::compose_in_place(body, args);
+    }
+    let mut args = args.clone();
+    if recorded {
+        args.set(Arg::FIRST, Value::Own(primitives()?.clone.tensor([own.into()])?));
+    }
+    let result = body(&args)?.into_tensor()?;
+    fit_in_place(op, own, result.sizes())?;
+    check_in_place(op, own, &result.layout().sizes, result.dtype())?;
+    (primitives()?.copy_)(own, &result)?;
+    Ok(Output::Tensor(own.clone()))
+}
+
+/// Has a kernel fill `out`.
+fn into_out(args: &Args, kernel: &Kernel, out: &Tensor) -> Result<Output> {
+    let op = args.op;
+    let args = op.out.towards(args, out)?;
+    check_no_gradient(&args, out)?;
+    op.out.check_sizes(&args)?;
+    for mut spec in (kernel.infer)(&args)? {
+        if op.out.spanning {
+            spec.layout = Layout::contiguous(&broadcast(&spec.layout.sizes, out.sizes())?);
+        }
+        check_out(&args, 0, out, &spec)?;
+    }
+    fill(select_kernel(op, out.device(), kernel.cpu, kernel.cuda)?, &args, std::slice::from_ref(out))?;
+    out.bump_version();
+    settle_history(&args, out)?;
+    Ok(Output::Tensor(out.clone()))
+}
+
+fn copied_to_outs(args: &Args, outs: &[Tensor]) -> Result<Output> {
+    let op = args.op;
+    let results = match outs {
+        [] => Vec::new(),
+        [first, ..] => {
+            check_no_gradient(args, first)?;
+            op.out.check_known(args, first.dtype())?;
+            let args = op.out.towards(args, first)?;
+            op.out.check_sizes(&args)?;
+            check_inferred(&args, outs)?;
+            args.call()?.into_tensors()
+        }
+    };
+    if results.len() != outs.len() {
+        return Err(Error::runtime(format!(
+            "{}() expected an out= argument of size {}, got size {}",
+            op.python_name(),
+            results.len(),
+            outs.len()
+        )));
+    }
+    for (place, (out, result)) in outs.iter().zip(&results).enumerate() {
+        copy_to_out(args, place, out, result)?;
+    }
+    Ok(match outs {
+        [one] => Output::Tensor(one.clone()),
+        many => Output::Tuple(many.to_vec()),
+    })
+}
+
+/// Copies a result to its `out=`, or gives that the result's parts if it is sparse.
+fn copy_to_out(args: &Args, place: usize, out: &Tensor, result: &Tensor) -> Result<()> {
+    let op = args.op;
+    let whole = op.out.filled && out.numel() == result.numel();
+    let result = &if whole { Tensor::view_of(result, Layout::contiguous(out.sizes())) } else { result.clone() };
+    if out.is_sparse() && result.is_sparse() && op.schema().options.is_some() {
+        if !op.out.only_resizes || out.sizes() != result.sizes() || out.compressed_parts().is_none() {
+            replace_meta(out, result.meta().clone());
+        }
+        out.bump_version();
+        return Ok(());
+    }
+    check_out(args, place, out, &TensorSpec::like(result))?;
+    if !op.out.only_resizes {
+        copy::copy(out, result)?;
+        out.bump_version();
+    }
+    settle_history(args, out)
 }
