@@ -1,3 +1,5 @@
+//! The store with its clients in one process, and the memory of a group.
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering;
