@@ -127,7 +127,7 @@ def linear_unpack(W_prepack: LinearPackedParams) -> tuple[Tensor, Tensor | None]
 
 
 def linear_dynamic(X: Tensor, W_prepack: LinearPackedParams, reduce_range: bool = False) -> Tensor:
-    """A linear layer over numbers, which are quantised by their own range."""
+    """A linear layer over float tensors, which are quantised by their own range."""
     weight, bias = W_prepack.unpack()
     return _C._linear_dynamic(X, weight, bias, reduce_range)
 

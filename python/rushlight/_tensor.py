@@ -13,7 +13,7 @@ from rushlight._C import memory_format as _memory_format
 from rushlight._compiled import compiled
 from rushlight._loading import load
 from rushlight._overridable import overridable
-from rushlight._warnings import warn, warn_once
+from rushlight._warnings import warn, warn_once, warn_unpinned
 
 
 def _method(function):
@@ -358,9 +358,7 @@ def pin_memory(self, device=None):
             f"pin_memory(): argument 'device' (position 1) must be torch.device, not {type(device).__name__}"
         )
     if _C._cuda_device_count() == 0:
-        warn(
-            "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used."
-        )
+        warn_unpinned()
         return self
     if self.device.type != "cpu" or self.layout != _C.strided:
         raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")

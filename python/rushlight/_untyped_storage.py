@@ -2,7 +2,7 @@
 
 from rushlight import _C
 from rushlight._loading import load
-from rushlight._warnings import warn
+from rushlight._warnings import warn_unpinned
 
 _FORMS = """
  * (*, int allocator = None, torch.device device = None)
@@ -265,9 +265,7 @@ def pin_memory(self, device=None):
     if self.device.type != "cpu":
         raise TypeError(f"cannot pin 'torch.{self.device.type}.UntypedStorage' only CPU memory can be pinned")
     if _C._cuda_device_count() == 0:
-        warn(
-            "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used."
-        )
+        warn_unpinned()
         return self
     return self if self.is_pinned() else _C._cuda_pinned_storage(len(self)).copy_(self)
 

@@ -26,6 +26,11 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, module, registry)
 
 
+def warn_unpinned() -> None:
+    """Warns that memory is not page-locked, because there is no GPU."""
+    warn("'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.")
+
+
 _told: set[str] = set()
 
 

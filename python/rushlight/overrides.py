@@ -54,12 +54,13 @@ class _Modes(local):
         self.dispatch: list[Any] = []
 
     def expect(self) -> None:
-        """Has the engine ask for handlers as long as there is a mode."""
+        """Has the engine ask for overrides as long as there is a mode, and for handlers as long as one handles operators."""
         _C._expect_overrides(len(self.stack) + len(self.dispatch))
         _C._expect_handlers(bool(self.dispatch))
 
 
 _modes = _Modes()
+handles_operators = _C._handles_operators
 
 
 class TorchFunctionMode:
@@ -177,10 +178,10 @@ def _flat(arguments: Iterable[Any]) -> Iterator[Any]:
 def _call_override(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
     """The result of the first override that handles the call. The engine calls this if an override may exist."""
     overloaded = _overloaded(_flat((*args, *(kwargs or {}).values())))
-    return _first(func, overloaded, *_as_python(func, args, kwargs))
+    return _call_overrides_or_decompose(func, overloaded, *_as_python(func, args, kwargs))
 
 
-# torch's functions that are written in Python: handlers get their optional arguments as keywords, with the defaults.
+# torch's functions that are written in Python: overrides get their optional arguments as keywords, with the defaults.
 _PYTHON = {
     "nn.functional": """adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
         affine_grid alpha_dropout batch_norm binary_cross_entropy binary_cross_entropy_with_logits celu cosine_embedding_loss
@@ -239,7 +240,7 @@ def _signatures() -> dict[Any, Signature]:
 def _as_python(
     func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None
 ) -> tuple[tuple[Any, ...], dict[str, Any] | None]:
-    """The arguments as torch passes them to a handler."""
+    """The arguments as torch passes them to an override."""
     form = _signatures().get(func)
     if form is None:
         return args, kwargs
@@ -253,9 +254,15 @@ def _as_python(
     return tuple(map(given.pop, required)), given
 
 
-def _first(
+def _call_overrides_or_decompose(
     func: Callable[..., Any], overloaded: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None
 ) -> Any:
+    """The first answer to a call that is not NotImplemented: of the innermost mode, and then of the arguments in ``overloaded``,
+    in their order. If there is neither, a mode of ``__torch_dispatch__`` gets the operators of the call.
+
+    Raises:
+        TypeError: all answers are NotImplemented.
+    """
     types = tuple(map(type, overloaded))
     refused = []
     if not overloaded and not _modes.stack:
@@ -268,13 +275,13 @@ def _first(
             return result
         refused.append(f"  - mode object {mode!r}")
     for argument in overloaded:
-        handler = argument.__torch_function__
-        if getattr(handler, "__self__", None) is argument:
+        override = argument.__torch_function__
+        if getattr(override, "__self__", None) is argument:
             warn_once(
                 "Defining your `__torch_function__` as a plain method is deprecated and will be an error in future, "
                 "please define it as a classmethod."
             )
-        result = handler(func, types, args, kwargs)
+        result = override(func, types, args, kwargs)
         if result is not NotImplemented:
             return result
         refused.append(f"  - tensor subclass {type(argument)!r}")
@@ -303,12 +310,6 @@ def _home_in_python(func: Callable[..., Any]) -> str | None:
         return "torch.nn.init"
     found = (home for home in ("functional", "_lobpcg", "_lowrank") if name in _HOMES[home])
     return next((f"torch.{home}" for home in found), None) if place in ("", *_HOMES) else None
-
-
-def handles_operators(kind: type) -> bool:
-    """Whether a class has a ``__torch_dispatch__`` of its own."""
-    found, own = getattr(kind, "__torch_dispatch__", None), Tensor.__torch_dispatch__
-    return found is not None and getattr(found, "__func__", found) is not getattr(own, "__func__", own)
 
 
 def _converted(result: Any, cls: type) -> Any:
@@ -391,7 +392,7 @@ def handle_torch_function(
     >>> halved(Loud()), halved(torch.ones(1))
     ('HALVED', tensor([0.5000]))
     """
-    return _first(public_api, _overloaded(relevant_args), args, kwargs)
+    return _call_overrides_or_decompose(public_api, _overloaded(relevant_args), args, kwargs)
 
 
 def redispatch_function(

@@ -1,8 +1,9 @@
 """`save` and `load`: checkpoints in torch's zip format.
 
-By default, loading executes no code. The engine interprets the pickle's opcodes and rejects every name that is not on a
-short list. It creates plain values and calls only the functions of `_checkpoint/rebuild.py`, which validate their
-arguments. With `weights_only=False` Python's own unpickler reads the file.
+By default, loading executes no code of the file. The engine interprets the pickle's opcodes and rejects every name that is not
+on a short list (`rust/io/src/pickle/policy.rs`). What is called is on this list too: the functions of `_checkpoint/rebuild.py`,
+which validate their arguments, and a few classes of plain values (`OrderedDict`, `Counter`, `defaultdict`, `torch.Size`,
+`torch.device`, `Parameter`). A program may add names by `add_safe_globals`. With `weights_only=False` Python's own unpickler reads the file.
 
 Saving uses Python's pickler written in Python, because only this one can replace the names of rushlight's classes by
 torch's. Tensors are pickled as a few values that describe them, and their bytes are separate records.
@@ -255,7 +256,10 @@ def load(
     Raises:
         FileNotFoundError: no such file.
         pickle.UnpicklingError: the file contains a name that is not allowed; the message shows it.
-        RuntimeError: the file is malformed, or a TorchScript program.
+        RuntimeError: the file is malformed, or a TorchScript program; ``pickle_module`` is given with ``weights_only``;
+            or ``map_location`` leads to a device that is not there.
+        ValueError: ``mmap`` is true for a file object.
+        TypeError: an argument in ``pickle_load_args`` does not exist.
         EOFError: the file is empty.
 
     >>> import io

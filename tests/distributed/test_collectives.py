@@ -14,7 +14,7 @@ ReduceOp = dist.ReduceOp
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 COMPLEX = [torch.complex64, torch.complex128]
-#: Elements: none, one, a piece of the small path, and several pieces of the large one with a rest.
+#: Elements: none, one, a chunk of the small path, and several chunks of the large one with a rest.
 SIZES = [0, 1, 1000, 300_001]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rushlight import _C
-from rushlight.autograd._maps import hidden
+from rushlight.autograd._vmap_levels import hidden
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

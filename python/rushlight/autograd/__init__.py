@@ -338,7 +338,7 @@ def _run_grad(
     inputs = _inputs(asked)
     found: tuple[Any, ...]  # None for an unused input
     if is_grads_batched:
-        from rushlight.autograd._maps import Level
+        from rushlight.autograd._vmap_levels import Level
 
         batches = _batches(outputs, grad_outputs)
         with Level(batches[0].size(0)) as level:

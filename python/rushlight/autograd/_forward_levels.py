@@ -2,6 +2,11 @@
 
 A level has points at which tangents begin: those that were given, and the results of functions with a ``jvp`` of their own
 (`_own_tangents`). What lies between two points is differentiated by `_tangents.pushforward`.
+
+    level = ForwardLevel([point], [tangent])
+    with level:
+        y = function(point)
+    level.push([y])(tangent)  # [the tangent of y]
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ import threading
 import rushlight as torch
 from rushlight import _C, autograd
 from rushlight._modes import _Mode
-from rushlight.autograd._maps import Level, mapped
+from rushlight.autograd._vmap_levels import Level, mapped
 
 from ._tangents import basis, pushforward, released, tangents_visible, tracked
 
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
 
 class _State(threading.local):
     #: The key of the level whose tangents are computed.
-    asked: object = None
+    computing: object = None
     #: The levels of the transforms that run, the outermost first.
     inside: tuple[ForwardLevel, ...] = ()
     hides_dual = False
@@ -73,7 +78,7 @@ class _Without(autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None]:
-        return None if ctx.key is _state.asked else grad, None
+        return None if ctx.key is _state.computing else grad, None
 
 
 class _Linear(autograd.Function):
@@ -95,23 +100,23 @@ class ForwardLevel:
     """A level. Inside the block it is active.
 
     Args:
-        places: the points at which tangents begin.
+        points: the points at which tangents begin.
         tangents: theirs, if they are known.
-        samples: the number of all elements of the places, if the tangents are all unit vectors. These have a dimension in
-            front of their place's.
+        samples: the number of all elements of the points, if the tangents are all unit vectors. These have a dimension in
+            front of their point's.
     """
 
     def __init__(
-        self, places: Sequence[Tensor] = (), tangents: Sequence[Tensor] | None = None, samples: int | None = None
+        self, points: Sequence[Tensor] = (), tangents: Sequence[Tensor] | None = None, samples: int | None = None
     ) -> None:
-        self.places = list(places)
+        self.points = list(points)
         self.tangents = None if tangents is None else list(tangents)
         self.samples = samples
-        #: What computes the tangents of later places from those of earlier ones, if tangents are not known.
-        self.steps: list[Callable[[Sequence[Tensor]], list[Tensor]]] = []
+        #: What computes the tangents of later points from those of earlier ones, if tangents are not known.
+        self.extensions: list[Callable[[Sequence[Tensor]], list[Tensor]]] = []
         # The graph refers to the level by this key, because the level itself would keep all points alive.
         self.key = object()
-        #: The tensors at later places by their ids, with their versions and the numbers of the places.
+        #: The tensors at later points by their ids, with their versions and the numbers of the points.
         self._begun: dict[int, tuple[Tensor, int, int]] = {}
         self.recording = _C._is_recording()
         self._vmaps = {number for number, _, _ in _C._vmap_levels()}
@@ -129,37 +134,37 @@ class ForwardLevel:
         return vmap in self._vmaps
 
     def known_tangents(self) -> list[Tensor] | None:
-        """The tangents of the places, if they are known."""
+        """The tangents of the points, if they are known."""
         if self.tangents is None and self.samples is not None:
-            self.tangents = _unit_vectors(self.places, self.samples)
+            self.tangents = _unit_vectors(self.points, self.samples)
         return self.tangents
 
     def push(self, outputs: Sequence[Tensor]) -> Callable[..., _Found] | None:
-        """The tangents of outputs as a function of those of all places so far. None if no output depends on a place."""
-        with _Asked(self.key):
-            found = pushforward(outputs, self.places)
+        """The tangents of outputs as a function of those of all points so far. None if no output depends on a point."""
+        with _Computing(self.key):
+            found = pushforward(outputs, self.points)
         if found is None:
             return None
         along, reached = found
 
-        places = tuple(self.places)
-        begun = self._numbers_of_places(outputs)
+        points = tuple(self.points)
+        begun = self._numbers_of_points(outputs)
 
-        def asked(*tangents: Tensor) -> _Found:
+        def tangents_of(*tangents: Tensor) -> _Found:
             with tangents_visible(False):
                 followed = any(tangents[number].requires_grad for number in reached)
-            # What is recorded for tangents is not recorded for gradients, so that those of the tangents take a way of their own.
+            # `along` records for tangents only. Gradients of tangents that require them go through `_with_gradients`.
             bare = [tangent.detach() for tangent in tangents] if followed else tangents
-            with _Asked(self.key):
+            with _Computing(self.key):
                 found = along(bare)
-            whole = self._with_gradients(outputs, places, tangents, found) if followed else found
+            whole = self._with_gradients(outputs, points, tangents, found) if followed else found
             # Such an output has the tangent itself, whose dtype may be another one.
-            return [one if place is None else tangents[place] for one, place in zip(whole, begun)]
+            return [one if point is None else tangents[point] for one, point in zip(whole, begun)]
 
-        return asked
+        return tangents_of
 
-    def _numbers_of_places(self, outputs: Sequence[Tensor]) -> list[int | None]:
-        """For each output, the number of the place that begins there, or None."""
+    def _numbers_of_points(self, outputs: Sequence[Tensor]) -> list[int | None]:
+        """For each output, the number of the point that begins there, or None."""
         numbers: list[int | None] = []
         for output in outputs:
             tensor, version, number = self._begun.get(id(output), (None, 0, 0))
@@ -167,21 +172,21 @@ class ForwardLevel:
         return numbers
 
     def _with_gradients(
-        self, outputs: Sequence[Tensor], places: Sequence[Tensor], tangents: Sequence[Tensor], found: _Found
+        self, outputs: Sequence[Tensor], points: Sequence[Tensor], tangents: Sequence[Tensor], found: _Found
     ) -> _Found:
-        """Tangents of outputs with a history in which they are linear in those of the places."""
+        """Tangents of outputs with a history in which they are linear in those of the points."""
         known = {number: one for number, one in enumerate(found) if one is not None}
 
         def pull(gradients: Sequence[Tensor]) -> Sequence[Tensor | None]:
-            with tangents_visible(), _Asked(self.key):
+            with tangents_visible(), _Computing(self.key):
                 used = [
                     (outputs[number], one) for number, one in zip(known, gradients) if outputs[number].requires_grad
                 ]
                 ends, weights = zip(*used)
                 graph = torch.is_grad_enabled()
-                return autograd.grad(ends, places, weights, retain_graph=True, create_graph=graph, allow_unused=True)
+                return autograd.grad(ends, points, weights, retain_graph=True, create_graph=graph, allow_unused=True)
 
-        zeros = _Linear.apply(pull, [torch.zeros_like(one) for one in known.values()], *tangents[: len(places)])
+        zeros = _Linear.apply(pull, [torch.zeros_like(one) for one in known.values()], *tangents[: len(points)])
         whole = list(found)
         for number, zero in zip(known, zeros):
             whole[number] = known[number] + zero
@@ -196,42 +201,42 @@ class ForwardLevel:
             return [None if one is None else level.show(one) for one in found]
 
     def inner_vmaps(self) -> list[tuple[int, int]]:
-        """The numbers and sizes of the vmaps that begin inside of this level. Its places show their samples."""
+        """The numbers and sizes of the vmaps that begin inside of this level. Its points show their samples."""
         return [(number, size) for number, size, _ in _C._vmap_levels() if number not in self._vmaps]
 
     def without_tangent(self, tensor: Tensor, inside: bool = False) -> Tensor:
         """A view that has no tangent of this level. ``inside``: gradients of transforms inside of the level are kept too. They
-        begin at views of its places, which `released` does not tell from them."""
+        begin at views of its points, which `released` does not tell from them."""
         kept = inside and tensor.requires_grad
-        left = tensor if kept else released(tensor, self.places, self.recording)
+        left = tensor if kept else released(tensor, self.points, self.recording)
         with tangents_visible():
             kept = left.requires_grad
         return _Without.apply(left, self.key) if kept else left
 
     def begin(self, tensor: Tensor, tangent: Tensor | None) -> Tensor:
-        """A view of a tensor at which tangents begin, with the one given, or with that of a step."""
-        place, own = tracked(tensor, forward=True)
-        self.places.append(place)
+        """A view of a tensor at which tangents begin, with the one given, or with that of an extension."""
+        point, own = tracked(tensor, forward=True)
+        self.points.append(point)
         if tangent is not None:
             assert self.tangents is not None
             self.tangents.append(tangent)
-        self._begun[id(own)] = own, own._version, len(self.places) - 1
+        self._begun[id(own)] = own, own._version, len(self.points) - 1
         return own
 
 
-def _unit_vectors(places: Sequence[Tensor], count: int) -> list[Tensor]:
-    """The unit vectors of all places as tangents of each, in a dimension in front."""
+def _unit_vectors(points: Sequence[Tensor], count: int) -> list[Tensor]:
+    """The unit vectors of all points as tangents of each, in a dimension in front."""
     vectors, before = [], 0
-    for place in places:
-        own = torch.zeros(count, *place.shape, dtype=place.dtype, device=place.device)
-        own[before : before + place.numel()] = basis(place.detach())
-        before += place.numel()
+    for point in points:
+        own = torch.zeros(count, *point.shape, dtype=point.dtype, device=point.device)
+        own[before : before + point.numel()] = basis(point.detach())
+        before += point.numel()
         vectors.append(own)
     return vectors
 
 
 def jacobian_by_columns(level: ForwardLevel, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[list[Tensor]]:
-    """The derivatives of each output with respect to each input, which are the first places of the level."""
+    """The derivatives of each output with respect to each input, which are the first points of the level."""
     push = level.push(outputs)
 
     def along(*tangents: Tensor) -> list[Tensor]:
@@ -240,27 +245,27 @@ def jacobian_by_columns(level: ForwardLevel, inputs: Sequence[Tensor], outputs: 
 
     columns: list[list[Any]] = []
     if level.tangents is None:
-        for place, x in enumerate(inputs):
+        for number, x in enumerate(inputs):
 
-            def along_one(unit: Tensor, place: int = place) -> list[Tensor]:
-                return along(*(unit if other == place else torch.zeros_like(y) for other, y in enumerate(inputs)))
+            def along_one(unit: Tensor, number: int = number) -> list[Tensor]:
+                return along(*(unit if other == number else torch.zeros_like(y) for other, y in enumerate(inputs)))
 
             columns.append(mapped(along_one, basis(x.detach())))
     else:
         sizes = [x.numel() for x in inputs]
         parts = [found.split(sizes) for found in level.each(along, *level.tangents)]
-        columns = [[one[place] for one in parts] for place in range(len(inputs))]
+        columns = [[one[number] for one in parts] for number in range(len(inputs))]
     matrices: list[list[Tensor]] = []
-    for place, output in enumerate(outputs):
+    for number, output in enumerate(outputs):
         matrices.append([])
         for x, found in zip(inputs, columns):
-            whole = found[place].reshape((*x.shape, *output.shape))
+            whole = found[number].reshape((*x.shape, *output.shape))
             order = [*range(x.dim(), whole.dim()), *range(x.dim())]
             matrices[-1].append(whole.permute(order))
     return matrices
 
 
-class _Asked(_Mode):
+class _Computing(_Mode):
     """Inside the block, the tangents of a level are computed."""
 
     __slots__ = ("_key", "_saved")
@@ -269,10 +274,10 @@ class _Asked(_Mode):
         self._key = key
 
     def __enter__(self) -> None:
-        self._saved, _state.asked = _state.asked, self._key
+        self._saved, _state.computing = _state.computing, self._key
 
     def __exit__(self, *exception: object) -> None:
-        _state.asked = self._saved
+        _state.computing = self._saved
 
 
 def __dir__() -> list[str]:

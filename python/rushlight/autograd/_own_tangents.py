@@ -13,8 +13,8 @@ from rushlight import _C
 from . import _forward_levels
 from ._forward_levels import active_levels as active_levels
 from ._forward_levels import only
-from ._maps import lifted
-from ._tangents import differentiable, tangents_visible
+from ._tangents import check_size, differentiable, tangents_visible
+from ._vmap_levels import lifted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ class _Call:
         self.vmaps = level.inner_vmaps()
         self.moving = [place for place, arg in enumerate(args) if differentiable(arg)]
         moved = [self.shown(args[place]) for place in self.moving]
-        # One by one, because an argument that depends on no place has no tangent, even if it requires a gradient.
-        pushes = self.outside(lambda: [level.push([one]) for one in moved]) if level.places else []
+        # One by one, because an argument that depends on no point has no tangent, even if it requires a gradient.
+        pushes = self.outside(lambda: [level.push([one]) for one in moved]) if level.points else []
         self.pushes = pushes if any(pushes) else None
         # Before the call, which may change its arguments in place.
         known = None if self.pushes is None else level.known_tangents()
@@ -101,7 +101,7 @@ class _Call:
             )
         moved = [place for place, out in enumerate(results) if differentiable(out)]
 
-        def step(tangents: Sequence[Tensor]) -> list[Tensor]:
+        def extension(tangents: Sequence[Tensor]) -> list[Tensor]:
             for tensor, version in saved:
                 if tensor._version != version:
                     raise RuntimeError(
@@ -113,7 +113,7 @@ class _Call:
                 torch.zeros_like(results[place]) if t is None else t for place, t in enumerate(found) if place in moved
             ]
 
-        level.steps.append(step)
+        level.extensions.append(extension)
         return tuple(
             level.begin(level.without_tangent(out, inside=True), None) if place in moved else out
             for place, out in enumerate(results)
@@ -224,12 +224,7 @@ def _check_tangent(
             raise RuntimeError(
                 "A custom Function is returning a view but the jvp is not returning a view of the given grad input."
             )
-    if tangent.shape != out.shape:
-        raise RuntimeError(
-            f"Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
-            f"supported. Tensor is of size {list(out.shape)} while the given forward gradient is of size "
-            f"{list(tangent.shape)}."
-        )
+    check_size(tangent, out)
 
 
 def _is_tensor(value: Any) -> bool:

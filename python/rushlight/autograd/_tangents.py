@@ -11,7 +11,8 @@ from __future__ import annotations
 import rushlight as torch
 from rushlight import _C, autograd
 from rushlight._modes import _Mode
-from rushlight.autograd._maps import lifted
+from rushlight.autograd._graph_leaves import leaves_of
+from rushlight.autograd._vmap_levels import lifted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,13 +94,13 @@ def tracked(tensor: Tensor, forward: bool = False) -> tuple[Tensor, Tensor]:
         # Each sample needs its own point.
         tensor = lifted(tensor)
     with tangents_visible():
-        place = tensor.view_as(tensor) if tensor.requires_grad else None
-        if place is None or _is_dead_end(place.grad_fn):
-            place = _C._tangent_leaf(tensor) if forward else tensor.detach().requires_grad_()
-    # In reverse mode a new leaf is not changed in place, as in torch.
-    own = place if place.is_leaf and not forward else _Alias.apply(place)
+        point = tensor.view_as(tensor) if tensor.requires_grad else None
+        if point is None or _is_dead_end(point.grad_fn):
+            point = _C._tangent_leaf(tensor) if forward else tensor.detach().requires_grad_()
+    # In reverse mode a new leaf is not changed in point, as in torch.
+    own = point if point.is_leaf and not forward else _Alias.apply(point)
     _C._enter_transform(own)
-    return place, own
+    return point, own
 
 
 def _savable(tensor: Tensor) -> Tensor:
@@ -122,23 +123,8 @@ def released(tensor: Any, inputs: Iterable[Tensor], keep: bool) -> Any:
     own = {id(leaf) for leaf in inputs if leaf.is_leaf}
     # Recordings for tangents are kept for callers outside that need tangents.
     with tangents_visible(_C._are_tangents_enabled()):
-        return tensor if keep and tensor.requires_grad and _reaches_another_leaf(tensor, own) else tensor.detach()
-
-
-def _reaches_another_leaf(tensor: Tensor, own: set[int]) -> bool:
-    if tensor.grad_fn is None:
-        return id(tensor) not in own
-    seen, waiting = set(), [tensor.grad_fn]
-    while waiting:
-        node = waiting.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        leaf = getattr(node, "variable", None)
-        if leaf is not None and id(leaf) not in own:
-            return True
-        waiting += [following for following, _ in node.next_functions if following is not None]
-    return False
+        is_kept = keep and tensor.requires_grad and any(id(leaf) not in own for leaf in leaves_of([tensor]))
+        return tensor if is_kept else tensor.detach()
 
 
 def pushforward(
@@ -178,6 +164,16 @@ def pushforward(
             ]
 
     return along, reached
+
+
+def check_size(tangent: Tensor, tensor: Tensor) -> None:
+    """Raises RuntimeError unless a tangent has the shape of its tensor."""
+    if tangent.shape != tensor.shape:
+        raise RuntimeError(
+            "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
+            f"supported. Tensor is of size {list(tensor.shape)} while the given forward gradient is of size "
+            f"{list(tangent.shape)}."
+        )
 
 
 def basis(like: Tensor, dtype: torch.dtype | None = None) -> Tensor:

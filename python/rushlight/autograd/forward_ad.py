@@ -15,7 +15,7 @@ from rushlight._modes import _Mode
 
 from . import _forward_levels
 from ._forward_levels import ForwardLevel
-from ._tangents import differentiable, forward_recording
+from ._tangents import check_size, differentiable, forward_recording
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,12 +142,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     for what, given in (("primal", tensor), ("tangent", tangent)):
         if not differentiable(given):
             raise ValueError(f"Expected {what} to be floating point or complex, but got: {given.dtype}")
-    if tangent.shape != tensor.shape:
-        raise RuntimeError(
-            f"Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
-            f"supported. Tensor is of size {list(tensor.shape)} while the given forward gradient is of size "
-            f"{list(tangent.shape)}."
-        )
+    check_size(tangent, tensor)
     if torch.is_inference_mode_enabled():
         return tensor.view_as(tensor)
     if _tangent(tensor, _current) is not None:

@@ -89,7 +89,7 @@ def warn_not_in_group(name):
 
 
 def _packed(tensor, on_host=False):
-    """The tensor's elements in contiguous memory, of the host if wanted: the tensor itself if they lie so."""
+    """The tensor itself if its elements lie in contiguous memory, or else a copy of them; in memory of the host with ``on_host``."""
     packed = tensor.detach().resolve_conj().resolve_neg().contiguous()
     return packed.cpu() if on_host else packed
 

@@ -1,7 +1,9 @@
 """Averages gradients over the ranks of a group while the backward pass still runs.
 
 Gradients are collected in buckets, in the reverse order of the parameters, which is about the order in which they are
-ready. A full bucket is reduced in the background. All ranks reduce the buckets in one order.
+ready. A bucket of dense gradients is reduced in the background once it is full; a parameter with sparse gradients has a
+bucket of its own, whose reduction is waited for. All ranks reduce the buckets in one order. With a static graph the first
+pass only counts how often each parameter takes part, and reduces all buckets at its end.
 """
 
 import math
@@ -10,6 +12,7 @@ import threading
 import rushlight as torch
 from rushlight._set_module import set_module
 from rushlight.autograd import _queue_callback
+from rushlight.autograd._graph_leaves import leaves_of
 from rushlight.distributed._collectives import all_reduce
 from rushlight.distributed._reduce_op import ReduceOp
 from rushlight.futures import Future
@@ -82,7 +85,8 @@ class _Bucket:
         for parameter in parameters:
             self.views.append(self.buffer[at : at + parameter.numel()].view(parameter.shape))
             at += parameter.numel()
-        self.left, self.done = len(parameters), None
+        #: The gradients that are missing, and the reduction that runs: a piece of work, or the future of a hook.
+        self.left, self.running = len(parameters), None
 
 
 def assign(parameters, sizes, sparse):
@@ -131,10 +135,8 @@ class Reducer:
         self._lock = threading.RLock()
         self._expected: list[int] | None = None
         self._active, self._pending = False, False
-        self._handles = [
+        for index, parameter in enumerate(parameters):
             parameter.register_post_accumulate_grad_hook(lambda _, index=index: self._ready(index))
-            for index, parameter in enumerate(parameters)
-        ]
 
     def _greatest(self, numbers):
         """The greatest of the ranks' numbers for each parameter."""
@@ -145,11 +147,6 @@ class Reducer:
     @property
     def bucket_sizes(self):
         return [sum(parameter.numel() for parameter in bucket.parameters) for bucket in self._buckets]
-
-    def remove_hooks(self):
-        """Stops watching the parameters."""
-        for handle in self._handles:
-            handle.remove()
 
     def check_finished(self):
         """Raises torch's error if the last pass gave no gradient for some parameters."""
@@ -170,12 +167,12 @@ class Reducer:
         self._active, self._pending = True, False
         self._seen = [0] * len(self._parameters)
         self._used = None
-        self._launched, self._delayed = 0, []
+        self._launched = 0
         for bucket in self._buckets:
-            bucket.left, bucket.done = len(bucket.parameters), None
+            bucket.left, bucket.running = len(bucket.parameters), None
         if self._find_unused and not self._static:
             self._used = [0] * len(self._parameters)
-            reached = _reached(outputs)
+            reached = {id(leaf) for leaf in leaves_of(outputs)}
             self._unused = [i for i, p in enumerate(self._parameters) if id(p) not in reached]
             self._unused_marked = False
 
@@ -251,7 +248,7 @@ class Reducer:
             return
         last = number == len(self._buckets) - 1
         if self.hook is None:
-            bucket.done = all_reduce(bucket.buffer, group=self._group, async_op=True)
+            bucket.running = all_reduce(bucket.buffer, group=self._group, async_op=True)
             return
         state, function = self.hook
         future = function(state, GradBucket(number, bucket.buffer, bucket.views, bucket.parameters, last))
@@ -260,7 +257,7 @@ class Reducer:
                 f"callback must return a torch.futures.Future object, but got {type(future)}\n"
                 "  A communication hook returns a future of the reduced tensor."
             )
-        bucket.done = future
+        bucket.running = future
 
     def reduce_nothing(self):
         """Takes part in the reductions of a pass of the other ranks, with zeros."""
@@ -277,11 +274,12 @@ class Reducer:
             if first or (self._find_unused and not self._static):
                 self._greatest([0] * len(self._parameters))
             for bucket in self._buckets:
-                if bucket.done is not None:
-                    bucket.done.wait()
-                    bucket.done = None
+                if bucket.running is not None:
+                    bucket.running.wait()
+                    bucket.running = None
 
     def _finish_first(self):
+        """Ends the first pass with a static graph: the ranks agree on the counts, and everything is reduced."""
         with self._lock:
             self._expected = self._greatest(self._seen)
             self._used = [int(count > 0) for count in self._seen]
@@ -304,15 +302,14 @@ class Reducer:
     def _give_back(self, bucket, used):
         if isinstance(bucket, _Sparse):
             return
-        done = bucket.done
-        bucket.done = None
-        if isinstance(done, Future):
-            result = done.wait()
+        running, bucket.running = bucket.running, None
+        if isinstance(running, Future):
+            result = running.wait()
             result = result[0] if isinstance(result, (list, tuple)) else result
             if result.data_ptr() != bucket.buffer.data_ptr():
                 bucket.buffer.copy_(result.view(-1))
         else:
-            done.wait()
+            running.wait()
         with torch.no_grad():
             for parameter, view, index in zip(bucket.parameters, bucket.views, bucket.indices):
                 # A parameter that no rank has used keeps the gradient that it had.
@@ -335,14 +332,14 @@ class Sink(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, reducer, *tensors):
-        """The tensors."""
+        """Returns the tensors, and keeps the reducer for `backward`."""
         ctx.reducer = reducer
         ctx.set_materialize_grads(False)
         return tensors
 
     @staticmethod
     def backward(ctx, *grads):
-        """The gradients."""
+        """Returns the gradients, and queues the reduction for the end of the pass."""
         _queue_callback(ctx.reducer._finish_first)
         return None, *grads
 
@@ -352,7 +349,7 @@ class _Sparse:
 
     def __init__(self, parameter, indices):
         self.parameters, self.indices = [parameter], indices
-        self.left, self.done = 1, None
+        self.left, self.running = 1, None
 
     def launch(self, group, divide_by):
         """Averages the gradient. Without a divisor, this rank only takes part, with zeros."""
@@ -366,23 +363,6 @@ class _Sparse:
             all_reduce(grad, group=group)
             if divide_by is not None:
                 self.parameters[0].grad = grad
-
-
-def _reached(outputs):
-    """The ids of the leaves that a backward pass from the outputs reaches."""
-    todo = [tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None]
-    leaves = {id(tensor) for tensor in outputs if tensor.grad_fn is None}
-    seen = set()
-    while todo:
-        node = todo.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        variable = getattr(node, "variable", None)
-        if variable is not None:
-            leaves.add(id(variable))
-        todo += [following for following, _ in node.next_functions if following is not None]
-    return leaves
 
 
 def bytes_of(megabytes):

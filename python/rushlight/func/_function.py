@@ -7,8 +7,8 @@ from typing import NamedTuple
 import rushlight as torch
 from rushlight import _C
 from rushlight.autograd._forward_levels import active_levels, only
-from rushlight.autograd._maps import hidden, lifted
 from rushlight.autograd._own_tangents import through
+from rushlight.autograd._vmap_levels import hidden, lifted
 from rushlight.autograd.function import Function, FunctionCtx
 
 from . import _tree

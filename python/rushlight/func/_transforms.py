@@ -12,15 +12,16 @@ from functools import wraps
 import rushlight as torch
 from rushlight import _C, autograd
 from rushlight.autograd._forward_levels import ForwardLevel, jacobian_by_columns
-from rushlight.autograd._maps import mapped
 from rushlight.autograd._tangents import (
     basis,
+    check_size,
     differentiable,
     forward_recording,
     released,
     tracked,
     transforming,
 )
+from rushlight.autograd._vmap_levels import mapped
 from rushlight.utils._pytree import tree_structure
 
 from . import _tree
@@ -47,8 +48,8 @@ class _TransformLeaves:
                 if forward:
                     raise ValueError(f"Expected primal to be floating point or complex, but got: {leaf.dtype}")
                 raise RuntimeError("only Tensors of floating point dtype can require gradients")
-            place, own = tracked(leaf, forward)
-            self.tensors.append(place)
+            point, own = tracked(leaf, forward)
+            self.tensors.append(point)
             inside.append(own)
         self.chosen = self.around(inside)
 
@@ -89,11 +90,11 @@ def _choose(argnums: Any, args: tuple[Any, ...], *, forward: bool = False) -> tu
     """The leaves for the selected arguments, and all arguments including them."""
     numbers = _check_argnums(argnums, len(args))
     chosen = args[numbers[0]] if isinstance(argnums, int) else tuple(args[number] for number in numbers)
-    places = _TransformLeaves(chosen, forward=forward)
+    leaves = _TransformLeaves(chosen, forward=forward)
     replaced = list(args)
-    for number, value in zip(numbers, (places.chosen,) if isinstance(argnums, int) else places.chosen):
+    for number, value in zip(numbers, (leaves.chosen,) if isinstance(argnums, int) else leaves.chosen):
         replaced[number] = value
-    return places, tuple(replaced)
+    return leaves, tuple(replaced)
 
 
 def _split(result: Any, has_aux: bool, api: str) -> tuple[Any, Any]:
@@ -128,7 +129,7 @@ def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = F
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         keep = _C._is_recording()
         with torch.enable_grad():
-            places, replaced = _choose(argnums, args)
+            leaves, replaced = _choose(argnums, args)
             with transforming():
                 output, aux = _split(func(*replaced, **kwargs), has_aux, api)
             if not isinstance(output, torch.Tensor):
@@ -142,9 +143,9 @@ def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = F
                 raise RuntimeError(
                     f"grad can be implicitly created only for real scalar outputs but got {output.dtype}"
                 )
-            found = places.around(_gradients([output], places.tensors, [torch.ones_like(output.detach())]))
-            found, output = places.release(found, keep), places.release(output, keep)
-            aux = places.release_aux(aux, has_aux, keep)
+            found = leaves.around(_gradients([output], leaves.tensors, [torch.ones_like(output.detach())]))
+            found, output = leaves.release(found, keep), leaves.release(output, keep)
+            aux = leaves.release_aux(aux, has_aux, keep)
         return (found, (output, aux)) if has_aux else (found, output)
 
     return wrapper
@@ -208,9 +209,9 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """
     keep = _C._is_recording()
     with torch.enable_grad():
-        places = _TransformLeaves(primals)
+        leaves = _TransformLeaves(primals)
         with transforming():
-            output, aux = _split(func(*places.chosen), has_aux, _BACK)
+            output, aux = _split(func(*leaves.chosen), has_aux, _BACK)
         outputs, _ = _tree.flatten(output)
         _check_outputs(_BACK, outputs)
 
@@ -223,10 +224,10 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
             )
         wanted = _C._is_recording() if create_graph is None else create_graph
         with torch.enable_grad():
-            found = _gradients(outputs, places.tensors, weights, retain_graph)
-            return places.release(places.around(found), wanted)
+            found = _gradients(outputs, leaves.tensors, weights, retain_graph)
+            return leaves.release(leaves.around(found), wanted)
 
-    value, aux = places.release(output, keep), places.release_aux(aux, has_aux, keep)
+    value, aux = leaves.release(output, keep), leaves.release_aux(aux, has_aux, keep)
     return (value, back, aux) if has_aux else (value, back)
 
 
@@ -252,20 +253,20 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
             f"3 tensors, tangents also must be. Got primals with structure {tree_structure(primals)} and tangents with "
             f"structure {tree_structure(tangents)}"
         )
-    leaves = _tree.flatten(primals)[0]
-    if not leaves:
+    flat = _tree.flatten(primals)[0]
+    if not flat:
         raise RuntimeError(f"{api}: Expected primals to contain at least one Tensor.")
-    for leaf in leaves:
+    for leaf in flat:
         if not isinstance(leaf, torch.Tensor):
             raise RuntimeError(f"{api}: Expected primals to only contain Tensors, got {type(leaf)}")
     keep = _C._is_recording()
     with forward_recording():
-        places = _TransformLeaves(primals, forward=True)
-        steps = _tree.flatten(tangents)[0]
-        _check_tangents(api, steps, places.tensors)
-        level = ForwardLevel(places.tensors, steps)
+        leaves = _TransformLeaves(primals, forward=True)
+        flat = _tree.flatten(tangents)[0]
+        _check_tangents(api, flat, leaves.tensors)
+        level = ForwardLevel(leaves.tensors, flat)
         with level, transforming():
-            output, aux = _split(func(*places.chosen), has_aux, api)
+            output, aux = _split(func(*leaves.chosen), has_aux, api)
         outputs, around = _tree.flatten(output)
         _check_outputs(api, outputs)
         push = level.push(outputs)
@@ -276,8 +277,8 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
                 "with strict=True."
             )
         along = around([torch.zeros_like(y) if t is None else t for y, t in zip(outputs, found)])
-    value, along = places.release(output, keep), places.release(along, keep)
-    aux = places.release_aux(aux, has_aux, keep)
+    value, along = leaves.release(output, keep), leaves.release(along, keep)
+    aux = leaves.release_aux(aux, has_aux, keep)
     return (value, along, aux) if has_aux else (value, along)
 
 
@@ -285,12 +286,7 @@ def _check_tangents(api: str, tangents: list[Any], primals: list[Tensor]) -> Non
     for tangent, primal in zip(tangents, primals):
         if not isinstance(tangent, torch.Tensor):
             raise RuntimeError(f"{api}: Expected tangents to only contain Tensors, got {type(tangent)}")
-        if tangent.shape != primal.shape:
-            raise RuntimeError(
-                "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
-                f"supported. Tensor is of size {list(primal.shape)} while the given forward gradient is of size "
-                f"{list(tangent.shape)}."
-            )
+        check_size(tangent, primal)
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
@@ -302,9 +298,9 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     """
     keep = _C._is_recording()
     with forward_recording():
-        places = _TransformLeaves(primals, forward=True)
-        with ForwardLevel(places.tensors) as level:
-            output = func(*places.chosen)
+        leaves = _TransformLeaves(primals, forward=True)
+        with ForwardLevel(leaves.tensors) as level:
+            output = func(*leaves.chosen)
         outputs, around = _tree.flatten(output)
         push = level.push(outputs)
 
@@ -314,22 +310,22 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
                 f"Expected the tangents {_tree.outline(tangents)} to have the same argspec as the primals "
                 f"{_tree.outline(primals)}"
             )
-        for place, (tangent, primal) in enumerate(zip(_tree.flatten(tangents)[0], places.tensors)):
+        for place, (tangent, primal) in enumerate(zip(_tree.flatten(tangents)[0], leaves.tensors)):
             if tangent.shape != primal.shape:
                 raise RuntimeError(
                     f"tangent:{place} with shape {tangent.shape} in flattened pytree doesn't match the shape {primal.shape} "
                     "of the corresponding primal."
                 )
         wanted = _C._is_recording()
-        steps = _tree.flatten(tangents)[0]
-        with forward_recording() if level.steps else nullcontext():
-            for step in level.steps:
-                steps += step(steps)
-        found = [None] * len(outputs) if push is None else push(*steps)
+        known = _tree.flatten(tangents)[0]
+        with forward_recording() if level.extensions else nullcontext():
+            for extension in level.extensions:
+                known += extension(known)
+        found = [None] * len(outputs) if push is None else push(*known)
         filled = [torch.zeros_like(y) if t is None else t for y, t in zip(outputs, found)]
-        return places.release(around(filled), wanted)
+        return leaves.release(around(filled), wanted)
 
-    return places.release(output, keep), along
+    return leaves.release(output, keep), along
 
 
 def _check_real(api: str, what: str, leaves: list[Any]) -> None:
@@ -354,19 +350,19 @@ def _jacobian(
             keep = _C._is_recording()
             _check_real(api, "inputs", _tree.flatten(args)[0])
             with forward_recording() if forward else torch.enable_grad():
-                places, replaced = _choose(argnums, args, forward=forward)
-                level = ForwardLevel(places.tensors, samples=sum(x.numel() for x in places.tensors))
+                leaves, replaced = _choose(argnums, args, forward=forward)
+                level = ForwardLevel(leaves.tensors, samples=sum(x.numel() for x in leaves.tensors))
                 with level if forward else nullcontext(), transforming():
                     output, aux = _split(func(*replaced, **kwargs), has_aux, api)
                 outputs, around = _tree.flatten(output)
                 _check_outputs(_ALONG if forward else _BACK, outputs)
                 _check_real(api, "outputs", outputs)
                 if forward:
-                    rows = jacobian_by_columns(level, places.tensors, outputs)
+                    rows = jacobian_by_columns(level, leaves.tensors, outputs)
                 else:
-                    rows = _by_rows(outputs, places.tensors, chunk_size)
-                found = around([places.around(row) for row in rows])
-            found, aux = places.release(found, keep), places.release_aux(aux, has_aux, keep)
+                    rows = _by_rows(outputs, leaves.tensors, chunk_size)
+                found = around([leaves.around(row) for row in rows])
+            found, aux = leaves.release(found, keep), leaves.release_aux(aux, has_aux, keep)
             return (found, aux) if has_aux else found
 
         return wrapper

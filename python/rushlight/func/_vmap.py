@@ -10,7 +10,7 @@ from functools import wraps
 
 import rushlight as torch
 from rushlight._text import with_shapes
-from rushlight.autograd._maps import Level
+from rushlight.autograd._vmap_levels import Level
 from rushlight.utils._pytree import tree_structure
 
 from . import _tree

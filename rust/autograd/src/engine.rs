@@ -187,7 +187,7 @@ struct NodeTask<'g> {
     /// Whether its function runs.
     executes: bool,
     /// Whether its gradients are themselves requested.
-    reached: bool,
+    requested: bool,
     /// Which output's gradient goes to which captured slot.
     captures: SmallVec<[(u32, usize); 1]>,
     grads: Gradients,
@@ -286,7 +286,7 @@ impl<'g> GraphTask<'g> {
                 first_successor: 0,
                 dependencies: 0,
                 executes: false,
-                reached: false,
+                requested: false,
                 captures: SmallVec::new(),
                 grads: Gradients::new(),
             });
@@ -300,7 +300,7 @@ impl<'g> GraphTask<'g> {
     }
 
     fn is_wanted(&self, task: u32) -> bool {
-        task != NO_TASK && (self.tasks[task as usize].executes || self.tasks[task as usize].reached)
+        task != NO_TASK && (self.tasks[task as usize].executes || self.tasks[task as usize].requested)
     }
 
     /// Marks the nodes between the roots and the targets.
@@ -309,7 +309,7 @@ impl<'g> GraphTask<'g> {
         for (place, target) in targets.iter().enumerate() {
             let Some(&task) = self.index.get(&Arc::as_ptr(target.edge.node()).addr()) else { continue };
             let task = &mut self.tasks[task as usize];
-            task.reached = true;
+            task.requested = true;
             match target.action {
                 TargetAction::Run => task.executes = true,
                 TargetAction::Capture => task.captures.push((target.edge.output, place)),
@@ -347,7 +347,7 @@ impl<'g> GraphTask<'g> {
             self.add_gradient(task, edge.output, weight)?;
         }
         for (place, task) in self.tasks.iter().enumerate() {
-            if task.dependencies == 0 && (task.executes || task.reached) {
+            if task.dependencies == 0 && (task.executes || task.requested) {
                 ready.push((task.node.sequence(), Reverse(place)));
             }
         }

@@ -1,9 +1,12 @@
 //! The tensor type and reverse-mode differentiation, independent of any operator.
 //!
-//! The types of tensors and nodes are in `graph`, their methods in the other files.
+//! The types of tensors and nodes are in `graph`, their methods in the other files: those of a `tensor`, of its part in the
+//! graph (`history`), of the form of `sparse`, `quantized` and `batched` tensors.
 //! A call of an operator records a `Node` with its derivative (`node`, `record`), its saved tensors (`saved`) and the
-//! edges for its gradients; `custom` records a user's own function. The `engine` runs the nodes backwards from the
-//! roots, and `accumulate` adds gradients to leaves. In-place changes are counted (`version`) and rewrite the history of
+//! edges for its gradients (`edge`); `custom` records a user's own function, `subgraph` several calls as one node, and
+//! `source_location` the line of the call. The `engine` runs the nodes backwards from the
+//! roots, `validate` checks the gradients, `accumulate` adds them to leaves, and `hooks` see them on the way (`hook_list` is a
+//! list of them, `lock` a slot for what threads exchange). In-place changes are counted (`version`) and rewrite the history of
 //! the tensor and its views (`view`, `inplace`), after the hook of `mutation_hook`. `modes` switches recording on and off. The few operations that the
 //! engine itself performs on gradients are installed by a higher crate (`arithmetic`). `display` prints tensors.
 

@@ -2,7 +2,7 @@
 //!
 //! - `dtype`, `element`, `float8` and `scalar`: element types and their promotion; `device`: where bytes are;
 //!   `device_memory`: blocks of another device's allocator.
-//! - `layout`, `broadcast`, `memory_format`, `index`, `window` and `loop_nest`: the algebra of sizes and signed
+//! - `dims`, `layout`, `broadcast`, `memory_format`, `index`, `window` and `loop_nest`: the algebra of sizes and signed
 //!   strides, pure functions without data; `convolution` names the sizes of one.
 //! - `storage`, `block` and `alloc` own bytes; `limits` measures the memory that is left, and `reserve` keeps some for
 //!   small requests; `memory_record` tells the profiler what is taken and given back.

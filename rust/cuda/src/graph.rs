@@ -56,7 +56,7 @@ struct State {
 
 impl State {
     /// Ends a capture, and keeps the recorded work if it is valid.
-    fn capture(&mut self, device: u8, stream: StreamId, capture: CaptureId) -> Result<()> {
+    fn end_capture(&mut self, device: u8, stream: StreamId, capture: CaptureId) -> Result<()> {
         card::select(device)?;
         let (mut graph, pool) = (std::ptr::null_mut(), self.pool);
         // SAFETY: a context is current, and the pointer is that of a local variable.
@@ -184,7 +184,7 @@ impl Graph {
             Stage::Capturing(device, stream, _) if stream::current(device) != stream => {
                 Err(Error::runtime("Capture must end on the same stream it began on."))
             }
-            Stage::Capturing(device, stream, capture) => state.capture(device, stream, capture),
+            Stage::Capturing(device, stream, capture) => state.end_capture(device, stream, capture),
             _ => Err(Error::runtime("capture_end() called before capture_begin().")),
         }
     }
@@ -275,7 +275,7 @@ impl Drop for Graph {
             if let Ok(mut state) = self.state()
                 && let Stage::Capturing(device, stream, capture) = state.stage
             {
-                let _ = state.capture(device, stream, capture);
+                let _ = state.end_capture(device, stream, capture);
             }
             let _ = self.reset();
         }

@@ -12,7 +12,7 @@
 //! - `profile` measures how long kernels and copies run; `nvtx` tells tools of other makers what the program does, `nvml` how busy
 //!   devices are.
 //! - `library` finds NVIDIA's other libraries, and their functions.
-//! - `program` compiles the source of a kernel and keeps the result, in memory and on disk; `user_kernel` launches those of programs.
+//! - `program` compiles the source of a kernel and keeps the result, in memory and on disk; `launch` launches it; `user_kernel` launches those of programs.
 //! - `blas` gives products of matrices to cuBLASLt, where it is installed, `dnn` convolutions to cuDNN, `fft` transforms to cuFFT,
 //!   and `solver` factorisations to cuSOLVER.
 //! - `nccl` exchanges tensors with the devices of other processes, where NCCL is installed; `failures` are its calls that were given up.

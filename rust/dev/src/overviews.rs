@@ -1,4 +1,5 @@
-//! The files and modules that overviews name must exist: so a newcomer can follow them after a file was renamed.
+//! The files and modules that overviews name must exist: so a newcomer can follow them after a file was renamed. And an
+//! overview that lists most modules lists all, so that none is overlooked. Each file begins with a comment that explains it.
 //!
 //! The overviews are the pages in `PAGES`, and the comment at the head of each `lib.rs` and `mod.rs` that declares modules.
 //! Backticks around a path (`cpu/src/folds.rs`, or its end, `folds.rs`) mean a file or folder. In a comment, a lone
@@ -26,6 +27,9 @@ pub fn run(root: &Path) -> Result<(), String> {
         wrong.extend(missing_paths(&text, root, &files).map(|path| format!("{page}: no file {path}")));
     }
     for (path, text) in tree::sources(root)? {
+        if path.ends_with(".rs") && !text.starts_with("//!") {
+            wrong.push(format!("{path}: no comment at the head"));
+        }
         let Some((name, module)) = module_of(&path).filter(|_| path.ends_with("/lib.rs") || path.ends_with("/mod.rs"))
         else {
             continue;
@@ -40,9 +44,10 @@ pub fn run(root: &Path) -> Result<(), String> {
         let exists = |named: &str| is_module(named, &module, own) || modules.contains_key(named);
         let is_missing = |named: &&str| is_module_name(named) && !exists(named);
         wrong.extend(code(&head).filter(is_missing).map(|named| format!("{path}: no module {named}")));
+        wrong.extend(left_out(&text, &head).into_iter().map(|module| format!("{path}: does not name module {module}")));
     }
     if wrong.is_empty() {
-        println!("{checked} overviews name files and modules that exist");
+        println!("{checked} overviews name files and modules that exist, and leave out none of a list");
         Ok(())
     } else {
         Err(wrong.join("\n"))
@@ -51,8 +56,25 @@ pub fn run(root: &Path) -> Result<(), String> {
 
 /// Whether a line declares a module that has a file, other than tests.
 fn declares(line: &str) -> bool {
-    let name = line.strip_prefix("pub ").unwrap_or(line).strip_prefix("mod ");
-    name.is_some_and(|name| name.ends_with(';') && name != "tests;")
+    declared(line).is_some()
+}
+
+/// The module that a line declares.
+fn declared(line: &str) -> Option<&str> {
+    let name = line.strip_prefix("pub ").unwrap_or(line).strip_prefix("mod ")?.strip_suffix(';')?;
+    (name != "tests").then_some(name)
+}
+
+/// The modules of a file that its overview does not name, if it names most of them.
+fn left_out<'a>(text: &'a str, head: &str) -> Vec<&'a str> {
+    // A module is named alone, with an item of it, or as a file.
+    let is_named = |module: &str| {
+        code(head)
+            .any(|word| word.split("::").next() == Some(module) || word.split(['/', '.']).any(|part| part == module))
+    };
+    let (named, others): (Vec<&str>, Vec<&str>) =
+        text.lines().filter_map(declared).partition(|module| is_named(module));
+    if named.len() > others.len() { others } else { Vec::new() }
 }
 
 /// The comment at the head of a file, without its code blocks.

@@ -277,8 +277,8 @@ impl<'a> Args<'a> {
     }
 
     /// The arguments that a graph node stores besides saved tensors.
-    pub fn keep(&self) -> Args<'static> {
-        Args { op: self.op, values: self.values.iter().map(Value::keep).collect() }
+    pub fn stored(&self) -> Args<'static> {
+        Args { op: self.op, values: self.values.iter().map(Value::stored).collect() }
     }
 }
 

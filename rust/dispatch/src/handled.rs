@@ -29,7 +29,7 @@ pub trait Handler: Send + Sync {
     fn call(&self, args: &Args, in_place: bool) -> Result<Vec<Tensor>>;
 
     /// The gradients of the inputs of a call, if torch computes all of them by one operator.
-    fn gradients(&self, derive: &BackwardContext) -> Result<Option<Gradients>>;
+    fn gradients(&self, context: &BackwardContext) -> Result<Option<Gradients>>;
 
     /// The same elements without history, by the class of the tensor.
     fn detach(&self, tensor: &Tensor) -> Result<Tensor>;
@@ -47,10 +47,11 @@ pub type Supplier = Box<dyn FnOnce() -> Result<Vec<Tensor>>>;
 static HANDLER: OnceLock<Box<dyn Handler>> = OnceLock::new();
 
 thread_local! {
-    /// Whether this thread has a mode.
-    static HAS_MODE: Cell<bool> = const { Cell::new(false) };
-    /// Whether this thread runs a derivative or the parts of an operator, and no Python code inside of it.
-    static DERIVES: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread has a mode with `__torch_dispatch__`.
+    static HAS_DISPATCH_MODE: Cell<bool> = const { Cell::new(false) };
+    /// Whether calls of the engine are handled: this thread runs a derivative or the parts of an operator, and no handler inside
+    /// of it.
+    static HANDLES_INNER_CALLS: Cell<bool> = const { Cell::new(false) };
     /// Whether wrappers are treated as the tensors without elements that they are.
     static WITHOUT_CLASS_HANDLERS: Cell<bool> = const { Cell::new(false) };
     /// The handler's results for a call with this operand.
@@ -64,7 +65,7 @@ pub fn install(handler: Box<dyn Handler>) {
 
 /// Says whether this thread has a mode from now on.
 pub fn set_mode(has_mode: bool) {
-    match (HAS_MODE.replace(has_mode), has_mode) {
+    match (HAS_DISPATCH_MODE.replace(has_mode), has_mode) {
         (false, true) => Triggers::PYTHON.enter(),
         (true, false) => Triggers::PYTHON.leave(1),
         _ => {}
@@ -74,12 +75,12 @@ pub fn set_mode(has_mode: bool) {
 /// Runs a derivative, or a sum of gradients.
 #[inline]
 pub fn derive<T>(work: impl FnOnce() -> T) -> T {
-    if HAS_MODE.get() { while_set(&DERIVES, true, work) } else { work() }
+    if HAS_DISPATCH_MODE.get() { while_set(&HANDLES_INNER_CALLS, true, work) } else { work() }
 }
 
 /// Runs `work`, whose calls of operators that the engine has are handled one by one.
 pub fn handling_parts<T>(work: impl FnOnce() -> T) -> T {
-    while_set(&DERIVES, true, work)
+    while_set(&HANDLES_INNER_CALLS, true, work)
 }
 
 /// Runs `work` without the handlers of operands' classes.
@@ -102,7 +103,7 @@ fn while_set<T>(flag: &'static std::thread::LocalKey<Cell<bool>>, value: bool, w
 /// Runs a handler: no call of its own is recorded or is part of a derivative.
 pub fn below_autograd<T>(work: impl FnOnce() -> T) -> T {
     let _below = BelowAutograd::begin();
-    while_set(&DERIVES, false, || while_set(&WITHOUT_CLASS_HANDLERS, false, work))
+    while_set(&HANDLES_INNER_CALLS, false, || while_set(&WITHOUT_CLASS_HANDLERS, false, work))
 }
 
 /// Runs `work`, in which the first call with `operand` has the supplier's results. Returns the supplier too if there was no
@@ -137,7 +138,7 @@ pub(crate) fn supplier_of(args: &Args) -> Option<Supplier> {
 
 /// The handler for what this thread does now. Its Python code must not run under the lock of an accumulation.
 fn current() -> Option<&'static dyn Handler> {
-    let wanted = HAS_MODE.get() && DERIVES.get() && !is_accumulating();
+    let wanted = HAS_DISPATCH_MODE.get() && HANDLES_INNER_CALLS.get() && !is_accumulating();
     if wanted { handler() } else { None }
 }
 
@@ -202,10 +203,10 @@ pub(crate) fn clone(tensor: &Tensor) -> Result<Tensor> {
 
 /// The gradients of the inputs of a call from a handler, if torch computes them by one operator.
 #[inline]
-pub fn gradients(derive: &BackwardContext) -> Result<Option<Gradients>> {
-    let tensors = derive.grads.iter().chain(&derive.saved_inputs).flatten();
+pub fn gradients(context: &BackwardContext) -> Result<Option<Gradients>> {
+    let tensors = context.grads.iter().chain(&context.saved_inputs).flatten();
     match current().or_else(|| by_class(tensors)) {
-        Some(handler) => while_set(&DERIVES, false, || handler.gradients(derive)),
+        Some(handler) => while_set(&HANDLES_INNER_CALLS, false, || handler.gradients(context)),
         None => Ok(None),
     }
 }

@@ -14,7 +14,7 @@ use rushlight_core::Result;
 use crate::operator::{Args, Autocast, Implementation, Operator, Tags};
 use crate::value::{Output, Target};
 
-/// A set of modes and forms. The first four are modes.
+/// A set of modes of threads, which `IN_USE` counts (the lowest four bits), and of forms of operands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Triggers(u8);
 

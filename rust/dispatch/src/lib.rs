@@ -11,7 +11,7 @@
 //!   `variants`: what in-place forms and `out=` may write; `overlap`: memory that they share with an operand.
 //! - `interceptors`: which interceptors may apply to a call. The interceptors are `autocast` (mixed precision), `vmap`,
 //!   `sparse`, `quantized`, `call::lazy_conj` (lazy conjugates), `profile` (the profiler), `call_cache` (saved calls)
-//!   and `call::handled` (modes and classes with `__torch_dispatch__`).
+//!   and `call::handled` (modes and classes with `__torch_dispatch__`, whose handlers `handled` calls).
 //! - `fast_path` and `call`: the fast path and the steps of a call; `arithmetic`: the operators of derivatives.
 //!
 //! `backcompat` has optional warnings, and `waits` those of calls that wait for a device; `deterministic` is torch's mode of that name.

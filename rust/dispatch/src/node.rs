@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::derivative::fit;
 use crate::naming::{names, node_name};
-use crate::operator::{Args, BackwardContext, Derivative, Implementation, Operator, Saves, Tags};
+use crate::operator::{Args, BackwardContext, Derivative, Formula, Implementation, Operator, Saves, Tags};
 use crate::primitives::primitives;
 use crate::saved_meta::SavedMeta;
 use crate::signature::{Kind, Param, Returns};
@@ -129,19 +129,7 @@ impl OperatorNode {
     fn gradients(&self, call: &BackwardCall<'_>, grads: Gradients) -> Result<Gradients> {
         self.number.check()?;
         let unpack = |saved: &Option<SavedTensor>| saved.as_ref().map(|saved| call.unpack(saved)).transpose();
-        let arriving = if self.outputs.len() == self.results.len() {
-            grads
-        } else {
-            let mut arriving = Gradients::from_elem(None, self.results.len());
-            for (grad, &result) in grads.into_iter().zip(&self.outputs) {
-                arriving[result] = grad;
-            }
-            arriving
-        };
-        let mut wanted: SmallVec<[bool; 8]> = SmallVec::from_elem(false, self.inputs.len());
-        for (edge, &input) in self.edges.iter().enumerate().filter(|(_, input)| **input != NO_INPUT) {
-            wanted[input] = call.needs(edge);
-        }
+        let wanted = self.wanted(call);
         let defaults;
         let args = match &self.args {
             Some(args) => &**args,
@@ -150,64 +138,84 @@ impl OperatorNode {
                 &defaults
             }
         };
-        let derive = BackwardContext {
+        let context = BackwardContext {
             args,
             inputs: &self.inputs,
             results: &self.results,
             saved_inputs: self.saved_inputs.iter().map(unpack).collect::<Result<_>>()?,
             saved_results: self.saved_results.iter().map(unpack).collect::<Result<_>>()?,
-            grads: arriving,
+            grads: self.of_results(grads),
             wanted: &wanted,
             releases: call.releases,
         };
-        let mut gradients = Gradients::new();
-        if let Some(found) = handled::gradients(&derive)? {
-            for &input in &self.edges {
-                let grad = found.get(input).cloned().flatten().filter(|_| wanted[input]);
-                gradients.push(match self.inputs.get(input) {
-                    Some(meta) => self.fitted(grad, meta)?,
-                    None => None,
-                });
-            }
-            return Ok(gradients);
+        if let Some(found) = handled::gradients(&context)? {
+            return self.of_edges(&wanted, |input, meta| self.fitted(found.get(input).cloned().flatten(), meta));
         }
         match &self.op.derivative {
-            Derivative::Formulas(list) => {
-                gradients.resize(self.edges.len(), None);
-                for edge in self.order() {
-                    let input = self.edges[edge];
-                    let Some(meta) = self.inputs.get(input) else { continue };
-                    let formula = list.iter().find(|formula| wanted[input] && formula.input.position() == meta.place);
-                    if let Some(name) = formula.and_then(|formula| formula.missing) {
-                        return Err(Derivative::not_implemented(name));
-                    }
-                    gradients[edge] = match formula.map(|formula| (formula.gradient)(&derive).gradient()) {
-                        Some(found) => self.fitted(found?, meta)?,
-                        None => None,
-                    };
-                }
-            }
+            Derivative::Formulas(list) => self.by_formulas(list, &context),
             Derivative::Joint(joint) => {
-                let mut given = (joint.gradients)(&derive)?.into_iter();
+                let mut given = (joint.gradients)(&context)?.into_iter();
                 let covered = |meta: &SavedMeta| joint.has_gradient(meta.place);
                 let mut found: Gradients =
                     self.inputs.iter().map(|meta| if covered(meta) { given.next().flatten() } else { None }).collect();
-                for &input in &self.edges {
-                    let grad = found.get_mut(input).and_then(Option::take).filter(|_| wanted[input]);
-                    gradients.push(match self.inputs.get(input) {
-                        Some(meta) => self.fitted(grad, meta)?,
-                        None => None,
-                    });
-                }
+                self.of_edges(&wanted, |input, meta| self.fitted(found[input].take(), meta))
             }
-            Derivative::NotImplemented(operator) => return Err(Derivative::not_implemented(operator)),
+            Derivative::NotImplemented(operator) => Err(Derivative::not_implemented(operator)),
             _ if self.op.tags.has(Tags::ZERO_GRADIENT_IN_PLACE) => {
-                for &input in &self.edges {
-                    let meta = self.inputs.get(input).filter(|_| wanted[input]);
-                    gradients.push(meta.map(|meta| create::zeros(&meta.sizes, meta.dtype, meta.device)).transpose()?);
-                }
+                self.of_edges(&wanted, |_, meta| create::zeros(&meta.sizes, meta.dtype, meta.device).map(Some))
             }
-            _ => gradients.resize(self.edges.len(), None),
+            _ => Ok(Gradients::from_elem(None, self.edges.len())),
+        }
+    }
+
+    /// The gradients of all results, from those of the results that have one.
+    fn of_results(&self, grads: Gradients) -> Gradients {
+        if self.outputs.len() == self.results.len() {
+            return grads;
+        }
+        let mut arriving = Gradients::from_elem(None, self.results.len());
+        for (grad, &result) in grads.into_iter().zip(&self.outputs) {
+            arriving[result] = grad;
+        }
+        arriving
+    }
+
+    /// Which inputs' gradients are needed.
+    fn wanted(&self, call: &BackwardCall<'_>) -> SmallVec<[bool; 8]> {
+        let mut wanted: SmallVec<[bool; 8]> = SmallVec::from_elem(false, self.inputs.len());
+        for (edge, &input) in self.edges.iter().enumerate().filter(|(_, input)| **input != NO_INPUT) {
+            wanted[input] = call.needs(edge);
+        }
+        wanted
+    }
+
+    /// The gradient of each edge, which `of` computes for its input if it is wanted.
+    fn of_edges(
+        &self,
+        wanted: &[bool],
+        mut of: impl FnMut(usize, &SavedMeta) -> Result<Option<Tensor>>,
+    ) -> Result<Gradients> {
+        let each = |&input: &usize| match self.inputs.get(input) {
+            Some(meta) if wanted[input] => of(input, meta),
+            _ => Ok(None),
+        };
+        self.edges.iter().map(each).collect()
+    }
+
+    /// The gradients by a formula for each input, computed in the order of names.
+    fn by_formulas(&self, list: &[Formula], context: &BackwardContext) -> Result<Gradients> {
+        let mut gradients = Gradients::from_elem(None, self.edges.len());
+        for edge in self.order() {
+            let input = self.edges[edge];
+            let Some(meta) = self.inputs.get(input) else { continue };
+            let formula = list.iter().find(|formula| context.wanted[input] && formula.input.position() == meta.place);
+            if let Some(name) = formula.and_then(|formula| formula.missing) {
+                return Err(Derivative::not_implemented(name));
+            }
+            gradients[edge] = match formula.map(|formula| (formula.gradient)(context).gradient()) {
+                Some(found) => self.fitted(found?, meta)?,
+                None => None,
+            };
         }
         Ok(gradients)
     }
@@ -230,23 +238,23 @@ pub enum SavedIndex {
 
 impl OperatorNode {
     /// The stored values of the call, under the names of parameters and results.
-    pub fn kept(&self) -> Vec<(String, SavedValue)> {
+    pub fn saved_values(&self) -> Vec<(String, SavedValue)> {
         let schema = self.op.schema();
         let saves = self.op.derivative.saves(|_| true);
         let args = self.args.as_deref().cloned().unwrap_or_else(|| Args::new(self.op, []));
-        let mut kept = Vec::new();
+        let mut values = Vec::new();
         for (place, (param, value)) in schema.params.iter().zip(args.values).enumerate() {
             let mut own = self.inputs.iter().enumerate().filter(|(_, meta)| meta.place == place);
             match (own.next(), own.next()) {
                 (Some((at, meta)), None) => {
                     if saves.has_input(place) {
-                        kept.push((param.name.to_owned(), SavedValue::Tensor(SavedIndex::Input(at))));
+                        values.push((param.name.to_owned(), SavedValue::Tensor(SavedIndex::Input(at))));
                     }
-                    kept.push((format!("{}_sym_sizes", param.name), SavedValue::Sizes(meta.sizes.clone())));
+                    values.push((format!("{}_sym_sizes", param.name), SavedValue::Sizes(meta.sizes.clone())));
                 }
                 // The tensors of a list have no names.
                 (Some(_), Some(_)) => {}
-                (None, _) => kept.push((param.name.to_owned(), SavedValue::Value(value))),
+                (None, _) => values.push((param.name.to_owned(), SavedValue::Value(value))),
             }
         }
         for at in (0..self.results.len()).filter(|&at| saves.has_result(at)) {
@@ -256,12 +264,12 @@ impl OperatorNode {
                 _ => None,
             };
             let name = named.map_or_else(|| format!("result{at}"), |name| (*name).to_owned());
-            kept.push((name, SavedValue::Tensor(SavedIndex::Result(at))));
+            values.push((name, SavedValue::Tensor(SavedIndex::Result(at))));
         }
-        kept
+        values
     }
 
-    /// The tensor at a position from `kept`, if this call's derivative saved it.
+    /// The tensor at a position from `saved_values`, if this call's derivative saved it.
     pub fn saved(&self, place: SavedIndex) -> Option<&SavedTensor> {
         match place {
             SavedIndex::Input(at) => self.saved_inputs.get(at),
@@ -366,7 +374,7 @@ impl OperatorNode {
     fn new(args: &Args, arguments: &Arguments, in_place: bool) -> OperatorNode {
         OperatorNode {
             op: args.op,
-            args: if args.are_defaults() { None } else { Some(Box::new(args.keep())) },
+            args: if args.are_defaults() { None } else { Some(Box::new(args.stored())) },
             inputs: SmallVec::new(),
             edges: edges(args, arguments),
             results: SmallVec::new(),
@@ -390,7 +398,7 @@ impl OperatorNode {
 
     /// Saves the arguments and results that the derivative needs; for an in-place call after the change was counted.
     /// `original` replaces an argument that the call overwrote.
-    fn keep(&mut self, args: &Args, arguments: &Arguments, results: &[Tensor], original: Option<Tensor>) -> Result<()> {
+    fn save(&mut self, args: &Args, arguments: &Arguments, results: &[Tensor], original: Option<Tensor>) -> Result<()> {
         if arguments.len() > 2 || results.len() > 1 {
             self.reserve(arguments.len(), results.len());
         }
@@ -400,15 +408,15 @@ impl OperatorNode {
             let overwritten = at == 0 && self.in_place;
             let before = if at == 0 { original.as_ref() } else { None };
             self.inputs.push(SavedMeta::of(argument.place, before.unwrap_or(argument.tensor)));
-            let kept = if overwritten { before } else { Some(argument.tensor) };
-            self.saved_inputs.push(match kept {
-                Some(kept) if saves.has_input(argument.place) => {
-                    let changed = self.in_place && at > 0 && shares_version(kept, arguments[0].tensor);
-                    Some(match original.as_ref().filter(|_| changed && kept.ptr_eq(arguments[0].tensor)) {
+            let tensor = if overwritten { before } else { Some(argument.tensor) };
+            self.saved_inputs.push(match tensor {
+                Some(tensor) if saves.has_input(argument.place) => {
+                    let changed = self.in_place && at > 0 && shares_version(tensor, arguments[0].tensor);
+                    Some(match original.as_ref().filter(|_| changed && tensor.ptr_eq(arguments[0].tensor)) {
                         // A tangent is that of the time of the call.
                         Some(before) if rushlight_autograd::modes::current().tangents => SavedTensor::input(before)?,
-                        _ if changed => SavedTensor::overwritten(kept)?,
-                        _ => SavedTensor::input(kept)?,
+                        _ if changed => SavedTensor::overwritten(tensor)?,
+                        _ => SavedTensor::input(tensor)?,
                     })
                 }
                 _ => None,
@@ -467,7 +475,7 @@ pub(crate) fn record_node(args: &Args, output: &Output) -> Result<()> {
     }
     check_tangents(args, &arguments)?;
     let mut node = OperatorNode::new(args, &arguments, false);
-    node.keep(args, &arguments, results, None)?;
+    node.save(args, &arguments, results, None)?;
     let mut outputs: SmallVec<[&Tensor; 1]> = SmallVec::with_capacity(node.outputs.len());
     for &at in &node.outputs {
         outputs.push(&results[at]);
@@ -557,7 +565,7 @@ impl<'a, 'v> InPlaceCall<'a, 'v> {
         inner.finish(|| {
             let arguments = arguments(args, true);
             let mut node = OperatorNode::new(args, &arguments, true);
-            node.keep(args, &arguments, std::slice::from_ref(input), original)?;
+            node.save(args, &arguments, std::slice::from_ref(input), original)?;
             Ok(node)
         })?;
         Ok(Output::Tensor(input.clone()))

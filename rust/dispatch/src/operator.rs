@@ -535,8 +535,8 @@ pub enum Sparse {
 /// An operator's batching rule.
 #[derive(Clone, Copy)]
 pub enum BatchRule {
-    /// The default for its kind: views and composite operators work unchanged, elementwise loops align operands, others
-    /// run once for each sample.
+    /// The default for its kind: views and operators made of others (composite ones, those with a derivative of their own, and
+    /// those that delegate) work unchanged, elementwise loops align operands, kernels run once for each sample.
     Default,
     /// Runs once for each sample, whatever its kind.
     Fallback,

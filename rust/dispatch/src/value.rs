@@ -126,7 +126,7 @@ impl Value<'_> {
     }
 
     /// The same value without a borrow, for a graph node to store; tensors are stored separately.
-    pub(crate) fn keep(&self) -> Value<'static> {
+    pub(crate) fn stored(&self) -> Value<'static> {
         match self {
             Value::None | Value::Tensor(_) | Value::Own(_) | Value::Tensors(_) => Value::None,
             Value::Str(x) => Value::Text((*x).into()),

@@ -1,3 +1,5 @@
+//! The store with its clients in one process, and the memory of a group.
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering;
@@ -160,7 +162,7 @@ fn a_rank_that_joins_is_not_taken_for_dead() {
         std::thread::scope(|scope| {
             let joins = scope.spawn(|| memory.join().unwrap());
             while !joins.is_finished() {
-                assert_eq!(memory.gone(0), None);
+                assert_eq!(memory.departure(0), None);
             }
         });
     }

@@ -1,3 +1,5 @@
+//! Tasks run once each, and their waiters get the result or the failure.
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;

@@ -1,3 +1,5 @@
+//! An address that several threads write through.
+
 /// An address that threads share. The type guarantees nothing: each access states why no other thread interferes,
 /// mostly because each task has elements of its own.
 pub struct Address<T>(pub *mut T);

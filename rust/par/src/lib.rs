@@ -2,12 +2,11 @@
 //!
 //! This is the only crate that uses rayon. Sums are split at multiples of a grain that the caller chooses, not by the
 //! number of threads, and combined in a fixed tree, so that they have the same bits for any number of
-//! threads; work whose parts
-//! are independent may be split by the number of threads. The calling thread starts at once and takes part; helpers
+//! threads; work whose parts are independent may be split by the number of threads. The calling thread starts at once and takes part; helpers
 //! that wake too late find nothing left and are not waited for.
 //!
 //! `threads` has the count, `pool` owns the workers and survives `fork()`, `job` runs one loop, `inside` notices loops within loops, `denormals` makes the
-//! floating-point flags equal on all threads.
+//! floating-point flags equal on all threads, and `address` is an address that they share.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 

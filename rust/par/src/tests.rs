@@ -1,3 +1,5 @@
+//! Loops and sums for several numbers of threads, and after a fork.
+
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -248,41 +248,45 @@ fn cannot_move(tensor: &Tensor, device: Device) -> PyErr {
 
 /// `Tensor.__dlpack__`.
 pub fn export<'py>(py: Python<'py>, tensor: &Tensor, wanted: ExportOptions<'py>) -> PyResult<Bound<'py, PyAny>> {
-    check_exportable(tensor)?;
+    check_kind(tensor)?;
     let stream = consumer(tensor.device(), wanted.stream)?;
-    let target = match read::<(i32, i32)>(wanted.dl_device, "dl_device", "tuple of ints")? {
-        None => tensor.device(),
-        Some((place, number)) => named(place, number).ok_or_else(|| {
-            let device = tensor.device();
-            PyBufferError::new_err(format!(
-                "cannot move a tensor on {device} to device type {place}; use tensor.to(device)"
-            ))
-        })?,
-    };
-    let new =
+    let target = target_of(tensor, wanted.dl_device)?;
+    let is_new =
         read::<(u32, u32)>(wanted.max_version, "max_version", "tuple of ints")?.is_some_and(|(major, _)| major >= 1);
-    if tensor.is_batched() {
-        return Err(raise(vmap::data_error()));
+    check_elements(tensor)?;
+    let fresh = copied(tensor, target, wanted.copy, is_new)?;
+    let is_copied = fresh.is_some();
+    let tensor = fresh.as_ref().unwrap_or(tensor);
+    check_layout(tensor)?;
+    let is_read_only = tensor.storage().is_read_only();
+    if is_read_only && !is_new {
+        return Err(PyBufferError::new_err("a read-only tensor needs DLPack 1.0: max_version=(1, 0)"));
     }
-    if tensor.is_quantized() {
-        return Err(PyBufferError::new_err("QUInt/QInt types are not supported by dlpack"));
-    }
-    memory_access::with_memory(tensor)?;
-    let copy = read::<bool>(wanted.copy, "copy", "bool")?;
-    let moved = target != tensor.device();
-    if moved && copy == Some(false) {
-        return Err(cannot_move(tensor, target));
-    }
-    let copied = moved || copy == Some(true) || (copy.is_none() && new && steps_back(tensor.layout()));
-    let fresh = match copied {
-        true if moved => rushlight::convert::to_device(tensor, target),
-        true => copy::clone(tensor),
-        false => Ok(tensor.clone()),
+    let layout = tensor.layout();
+    let mut dims: Vec<i64> = layout.sizes.iter().chain(&layout.strides).map(|n| *n as i64).collect();
+    let shape = dims.as_mut_ptr();
+    let (device_type, device_id) = device(tensor)?;
+    let strided = Strided {
+        data: memory_access::address(tensor) as *mut c_void,
+        device_type,
+        device_id,
+        ndim: layout.rank() as i32,
+        dtype: code_of(tensor.dtype()),
+        shape,
+        strides: shape.wrapping_add(layout.rank()),
+        byte_offset: 0,
     };
-    capsule(py, &fresh.map_err(raise)?, stream, new, copied)
+    let memory = lent(tensor, stream)?;
+    if is_new {
+        let flags = if is_read_only { READ_ONLY } else { 0 } | if is_copied { COPIED } else { 0 };
+        new_capsule(py, strided, flags, dims, memory)
+    } else {
+        old_capsule(py, strided, dims, memory)
+    }
 }
 
-fn check_exportable(tensor: &Tensor) -> PyResult<()> {
+/// Returns torch's error for a tensor that DLPack cannot describe, by what it is.
+fn check_kind(tensor: &Tensor) -> PyResult<()> {
     if tensor.requires_grad() {
         return Err(PyBufferError::new_err("Can't export tensors that require gradient, use tensor.detach()"));
     }
@@ -297,73 +301,98 @@ fn check_exportable(tensor: &Tensor) -> PyResult<()> {
     Ok(())
 }
 
-/// The capsule of a tensor, in the structure of DLPack 1.0 if the consumer knows it.
-fn capsule<'py>(
-    py: Python<'py>,
-    tensor: &Tensor,
-    stream: Option<StreamId>,
-    new: bool,
-    copied: bool,
-) -> PyResult<Bound<'py, PyAny>> {
+/// The device on which the consumer wants the tensor.
+fn target_of(tensor: &Tensor, dl_device: Option<Bound<'_, PyAny>>) -> PyResult<Device> {
+    match read::<(i32, i32)>(dl_device, "dl_device", "tuple of ints")? {
+        None => Ok(tensor.device()),
+        Some((place, number)) => named(place, number).ok_or_else(|| {
+            let own = tensor.device();
+            PyBufferError::new_err(format!(
+                "cannot move a tensor on {own} to device type {place}; use tensor.to(device)"
+            ))
+        }),
+    }
+}
+
+/// Returns an error for a tensor without elements of its own, or with ones that DLPack has no dtype for.
+fn check_elements(tensor: &Tensor) -> PyResult<()> {
+    if tensor.is_batched() {
+        return Err(raise(vmap::data_error()));
+    }
+    if tensor.is_quantized() {
+        return Err(PyBufferError::new_err("QUInt/QInt types are not supported by dlpack"));
+    }
+    memory_access::with_memory(tensor)
+}
+
+/// The copy that is exported in place of a tensor, if it is wanted or needed.
+fn copied(tensor: &Tensor, target: Device, copy: Option<Bound<'_, PyAny>>, is_new: bool) -> PyResult<Option<Tensor>> {
+    let copy = read::<bool>(copy, "copy", "bool")?;
+    if target != tensor.device() {
+        if copy == Some(false) {
+            return Err(cannot_move(tensor, target));
+        }
+        return rushlight::convert::to_device(tensor, target).map(Some).map_err(raise);
+    }
+    let is_copied = copy == Some(true) || (copy.is_none() && is_new && steps_back(tensor.layout()));
+    is_copied.then(|| copy::clone(tensor)).transpose().map_err(raise)
+}
+
+/// Returns an error for a tensor whose elements are not those of its memory, or are in an order that consumers do not expect.
+fn check_layout(tensor: &Tensor) -> PyResult<()> {
     if tensor.is_lazy_conj() {
         let bit = if tensor.dtype().is_complex() { "conjugate" } else { "negative" };
         return Err(PyBufferError::new_err(format!("Can't export tensors with the {bit} bit set")));
     }
-    let layout = tensor.layout();
-    if steps_back(layout) {
+    if steps_back(tensor.layout()) {
         return Err(PyBufferError::new_err(
             "a tensor with negative strides can only be exported as a copy: export tensor.contiguous(), or allow a copy and DLPack 1.0",
         ));
     }
-    let read_only = tensor.storage().is_read_only();
-    if read_only && !new {
-        return Err(PyBufferError::new_err("a read-only tensor needs DLPack 1.0: max_version=(1, 0)"));
-    }
-    let mut dims: Vec<i64> = layout.sizes.iter().chain(&layout.strides).map(|n| *n as i64).collect();
-    let shape = dims.as_mut_ptr();
-    let (device_type, device_id) = device(tensor)?;
-    let strided = Strided {
-        data: memory_access::address(tensor) as *mut c_void,
-        device_type,
-        device_id,
-        ndim: layout.rank() as i32,
-        dtype: code_of(tensor.dtype()),
-        shape,
-        strides: shape.wrapping_add(layout.rank()),
-        byte_offset: 0,
-    };
-    let memory = match tensor.device() {
+    Ok(())
+}
+
+/// The tensor's memory, kept for the consumer, whose stream uses it after this thread's work.
+fn lent(tensor: &Tensor, stream: Option<StreamId>) -> PyResult<Kept> {
+    Ok(match tensor.device() {
         Device::Cuda(index) => {
-            let current = stream::current(index);
-            let used = stream.unwrap_or(current);
-            stream::put_in_order(index, current, used).map_err(raise)?;
+            let own = stream::current(index);
+            let used = stream.unwrap_or(own);
+            stream::put_in_order(index, own, used).map_err(raise)?;
             Kept::Device { _memory: Lent::new(tensor.storage(), used)? }
         }
         _ => Kept::Host { _memory: Memory::of(tensor.storage())? },
-    };
-    let (pointer, name) = if new {
-        let flags = if read_only { READ_ONLY } else { 0 } | if copied { COPIED } else { 0 };
-        let managed = Versioned {
-            major: 1,
-            minor: 1,
-            context: std::ptr::null_mut(),
-            deleter: Some(end_new),
-            flags,
-            tensor: strided,
-        };
-        let export = Box::into_raw(Box::new(Export { managed, _dims: dims, _memory: memory }));
-        // SAFETY: the export was just made.
-        unsafe { (*export).managed.context = export.cast() };
-        (export.cast::<c_void>(), NEW)
-    } else {
-        let managed = Managed { tensor: strided, context: std::ptr::null_mut(), deleter: Some(end_old) };
-        let export = Box::into_raw(Box::new(Export { managed, _dims: dims, _memory: memory }));
-        // SAFETY: as above.
-        unsafe { (*export).managed.context = export.cast() };
-        (export.cast::<c_void>(), OLD)
-    };
+    })
+}
+
+/// A capsule of DLPack 1.0 and later.
+fn new_capsule(
+    py: Python<'_>,
+    tensor: Strided,
+    flags: u64,
+    dims: Vec<i64>,
+    memory: Kept,
+) -> PyResult<Bound<'_, PyAny>> {
+    let managed =
+        Versioned { major: 1, minor: 1, context: std::ptr::null_mut(), deleter: Some(end_new), flags, tensor };
+    let export = Box::into_raw(Box::new(Export { managed, _dims: dims, _memory: memory }));
+    // SAFETY: the export was just made.
+    unsafe { (*export).managed.context = export.cast() };
+    capsule(py, export.cast(), NEW)
+}
+
+/// A capsule of earlier versions.
+fn old_capsule(py: Python<'_>, tensor: Strided, dims: Vec<i64>, memory: Kept) -> PyResult<Bound<'_, PyAny>> {
+    let managed = Managed { tensor, context: std::ptr::null_mut(), deleter: Some(end_old) };
+    let export = Box::into_raw(Box::new(Export { managed, _dims: dims, _memory: memory }));
+    // SAFETY: as above.
+    unsafe { (*export).managed.context = export.cast() };
+    capsule(py, export.cast(), OLD)
+}
+
+fn capsule<'py>(py: Python<'py>, export: *mut c_void, name: &CStr) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: the structure comes first in the export; the result is a new reference or an error.
-    unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyCapsule_New(pointer, name.as_ptr(), Some(unused))) }
+    unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyCapsule_New(export, name.as_ptr(), Some(unused))) }
 }
 
 /// A structure of another library, which frees its tensor when dropped.

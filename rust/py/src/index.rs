@@ -220,7 +220,7 @@ unsafe fn set(py: Python<'_>, own: Raw, expr: Raw, value: Raw) -> PyResult<std::
         return Err(PyTypeError::new_err("Tensor does not support deleting items"));
     }
     let answered = || -> PyResult<bool> {
-        // SAFETY: CPython keeps all three alive during the call; a handler's result is dropped.
+        // SAFETY: CPython keeps all three alive during the call; an override's result is dropped.
         unsafe {
             let answer = overrides::answer(&Public::Method("__setitem__"), &Call::new(py, &[own, expr, value]))?;
             Ok(answer.map(|answer| ffi::Py_DecRef(answer)).is_some())

@@ -5,13 +5,14 @@
 //!   `number_slots` and `index` are its interface; `sparse` and `quantized` have the methods of sparse and quantised
 //!   tensors, `vmap` the entry points of `vmap`, `print` the text.
 //! - `entry` turns the operator table into functions and methods; `parse` and `convert` convert arguments and results
-//!   (`size`, `return_types`, nested `sequences`), `errors` exceptions; `overrides` calls `__torch_function__`;
+//!   (`size`, `return_types`, nested `sequences`), `errors` exceptions (`hash_order` orders names as torch does); `overrides` calls `__torch_function__`;
 //!   `deprecated` accepts torch's deprecated signatures.
 //! - `to` is `Tensor.to` and its variants; `numpy`, `buffer` and `dlpack` share memory with other libraries
 //!   (`numpy_types` names dtypes, `foreign_buffer` and `device_share` own memory, `memory_access` gives out addresses),
 //!   `storage`, `file_map`, `serialization` and `multiprocessing` with files and processes. `scalars` reads Python numbers.
-//! - `attach` releases and acquires the GIL, `without_gil` counts the threads that work without it.
-//! - `autograd`, `store`, `process_group`, `dtype`, `generator`, `jit`, `profile` and `stable` wrap one crate or module
+//! - `attach` releases and acquires the GIL, `without_gil` counts the threads that work without it; `exit` ends those that
+//!   outlive the interpreter, and `panics` makes exceptions of panics.
+//! - `autograd`, `store`, `process_group`, `dtype`, `generator`, `jit`, `profile`, `stable` and `cuda` wrap one crate or module
 //!   each; `functions` are the module's functions, and `table` exposes the operator table to tests.
 
 #![allow(non_snake_case, reason = "the name of the module in Python")]

@@ -45,7 +45,7 @@ type Argument<'py> = Option<Bound<'py, PyAny>>;
 /// The result of `__torch_function__` for a method, if there is an override.
 #[cold]
 pub fn answer(name: &str, call: &Call) -> PyResult<Option<*mut ffi::PyObject>> {
-    // It sets the class of its result itself, and handlers call it last.
+    // It sets the class of its result itself, and overrides call it last.
     if name == "as_subclass" {
         return Ok(None);
     }

@@ -60,7 +60,7 @@ unsafe fn operands<'a>(py: Python<'_>, left: Raw, right: Raw) -> PyResult<Option
     }
 }
 
-/// The methods for an operator that handlers see: of a tensor on the left, and of one on the right of another object.
+/// The methods for an operator that overrides see: of a tensor on the left, and of one on the right of another object.
 struct MethodNames(&'static str, &'static str);
 
 impl MethodNames {

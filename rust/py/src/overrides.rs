@@ -1,6 +1,6 @@
-//! `__torch_function__`: calls that the class of an argument, or a mode, handles in the operator's place.
+//! `__torch_function__`: calls that the class of an argument, or a mode, answers in the operator's place.
 //!
-//! `rushlight.overrides` finds the handler and calls it. This file decides whether there may be one, which costs one
+//! `rushlight.overrides` finds the override and calls it. This file decides whether there may be one, which costs one
 //! load as long as only the library's own classes derive from `Tensor`. Classes that are not tensors are considered
 //! only if a call would fail.
 
@@ -10,29 +10,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use pyo3::{ffi, intern};
 
 use crate::exit;
 use crate::object;
 use crate::parse::{Call, Raw};
 
-/// Set permanently by the first mode, or class of tensors, that may handle calls.
+/// Set permanently by the first mode, or class of tensors, that may override calls.
 static EVER_OVERRIDDEN: AtomicBool = AtomicBool::new(false);
 /// The `__torch_function__` of classes whose tensors are treated as plain ones, such as parameters.
 static DISABLED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// Which handlers are considered on this thread.
+/// Which overrides are considered on this thread.
 #[derive(Clone, Copy, PartialEq)]
 enum TorchFunctionState {
     Enabled,
-    /// Inside the handler of a class, which calls the operator itself.
+    /// Inside the override of a class, which calls the operator itself.
     SubclassesDisabled,
     AllDisabled,
 }
 
 impl TorchFunctionState {
-    /// A nested context never enables more handlers than the one around it.
+    /// A nested context never enables more overrides than the one around it.
     fn at_most(self, inner: TorchFunctionState) -> TorchFunctionState {
         if self == TorchFunctionState::AllDisabled { self } else { inner }
     }
@@ -62,10 +62,10 @@ macro_rules! guard {
     };
 }
 
-guard!(Enabled, TorchFunctionState::Enabled, "Handlers are considered again until it is dropped.");
-guard!(Disabled, TorchFunctionState::AllDisabled, "No handler is considered until it is dropped.");
+guard!(Enabled, TorchFunctionState::Enabled, "Overrides are considered again until it is dropped.");
+guard!(Disabled, TorchFunctionState::AllDisabled, "No override is considered until it is dropped.");
 
-/// A public function, method or attribute, as a handler gets it.
+/// A public function, method or attribute, as an override gets it.
 pub enum Public<'a> {
     Function {
         namespace: &'a str,
@@ -90,18 +90,21 @@ impl Public<'_> {
     }
 }
 
-/// Whether any mode or class of tensors may handle calls; false in most programs.
+/// Whether any mode or class of tensors may override calls; false in most programs.
 #[inline]
 pub fn ever_overridden() -> bool {
     EVER_OVERRIDDEN.load(Ordering::Relaxed)
 }
 
-/// The result of the handler of `public` for this call, as a new reference; `None` if there is no handler.
+/// The answer to this call of `public`, as a new reference; `None` if there is no override.
 #[cold]
 pub fn answer(public: &Public<'_>, call: &Call) -> PyResult<Option<Raw>> {
     // SAFETY: a call's arguments are alive.
     if !unsafe {
-        someone(call.py, call.all_positional().map(|argument| argument.as_ptr()).chain(call.values.iter().copied()))
+        any_overrides(
+            call.py,
+            call.all_positional().map(|argument| argument.as_ptr()).chain(call.values.iter().copied()),
+        )
     } {
         return Ok(None);
     }
@@ -112,32 +115,10 @@ pub fn answer(public: &Public<'_>, call: &Call) -> PyResult<Option<Raw>> {
         names.set_item(keyword, value)?;
     }
     let kwargs = (!names.is_empty()).then_some(names);
-    let handler = py.import("rushlight.overrides")?.getattr("_call_override")?;
+    let call_override = py.import("rushlight.overrides")?.getattr("_call_override")?;
     let operands = (public.object(py)?, args, kwargs);
     exit::keep_frames();
-    Ok(Some(handler.call1(operands)?.into_ptr()))
-}
-
-/// The result of this thread's mode for a function of this module that makes a tensor from data, if there is a mode.
-pub fn mode_answer<'py, const N: usize>(
-    name: &str,
-    data: &Bound<'py, PyAny>,
-    keywords: [(&str, Option<Bound<'py, PyAny>>); N],
-) -> PyResult<Option<Bound<'py, PyAny>>> {
-    if MODES.get() == 0 || STATE.get() == TorchFunctionState::AllDisabled {
-        return Ok(None);
-    }
-    let (py, names) = (data.py(), PyDict::new(data.py()));
-    for (keyword, value) in keywords {
-        if let Some(value) = value {
-            names.set_item(keyword, value)?;
-        }
-    }
-    let kwargs = (!names.is_empty()).then_some(names);
-    let function = py.import("rushlight._C")?.getattr(name)?;
-    let handler = py.import("rushlight.overrides")?.getattr("_first")?;
-    exit::keep_frames();
-    handler.call1((function, PyList::empty(py), (data,), kwargs)).map(Some)
+    Ok(Some(call_override.call1(operands)?.into_ptr()))
 }
 
 /// The same for Python's operators of one operand, whose errors are raised: there is no other operand to ask.
@@ -166,36 +147,60 @@ pub unsafe fn operator(py: Python<'_>, name: &str, operands: &[Raw]) -> PyResult
     }
 }
 
-/// Whether a mode or this object handles the call.
+/// The result of this thread's mode for a function of this module that makes a tensor from data, if there is a mode.
+pub fn mode_answer<'py, const N: usize>(
+    name: &str,
+    data: &Bound<'py, PyAny>,
+    keywords: [(&str, Option<Bound<'py, PyAny>>); N],
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if MODES.get() == 0 || STATE.get() == TorchFunctionState::AllDisabled {
+        return Ok(None);
+    }
+    let (py, names) = (data.py(), PyDict::new(data.py()));
+    for (keyword, value) in keywords {
+        if let Some(value) = value {
+            names.set_item(keyword, value)?;
+        }
+    }
+    let kwargs = (!names.is_empty()).then_some(names);
+    let function = py.import("rushlight._C")?.getattr(name)?;
+    let call_overrides = py.import("rushlight.overrides")?.getattr("_call_overrides_or_decompose")?;
+    exit::keep_frames();
+    call_overrides.call1((function, PyList::empty(py), (data,), kwargs)).map(Some)
+}
+
+/// Whether a mode or this object's class overrides the call.
 ///
 /// # Safety
 /// `raw` is a living object.
-pub unsafe fn answers(py: Python<'_>, raw: Raw) -> bool {
+pub unsafe fn is_overridden(py: Python<'_>, raw: Raw) -> bool {
     // SAFETY: guaranteed by the caller (see `# Safety`).
-    unsafe { someone(py, std::iter::once(raw)) }
+    unsafe { any_overrides(py, std::iter::once(raw)) }
 }
 
-/// Whether a mode or one of these arguments handles the call.
+/// Whether a mode or the class of one of these arguments overrides the call.
 ///
 /// # Safety
 /// All are living objects.
-unsafe fn someone(py: Python<'_>, mut arguments: impl Iterator<Item = Raw>) -> bool {
+unsafe fn any_overrides(py: Python<'_>, mut arguments: impl Iterator<Item = Raw>) -> bool {
     match STATE.get() {
         TorchFunctionState::AllDisabled => false,
         _ if MODES.get() > 0 => true,
-        // A handler of functions that calls one leaves its operators to the class.
+        // An override that calls the function leaves its operators to the class.
         // SAFETY: guaranteed by the caller (see `# Safety`).
-        TorchFunctionState::SubclassesDisabled => arguments.any(|raw| unsafe { anyone(py, raw, handles_operators) }),
+        TorchFunctionState::SubclassesDisabled => {
+            arguments.any(|raw| unsafe { any_item_has(py, raw, handles_operators) })
+        }
         // SAFETY: guaranteed by the caller (see `# Safety`).
-        TorchFunctionState::Enabled => arguments.any(|raw| unsafe { anyone(py, raw, overrides) }),
+        TorchFunctionState::Enabled => arguments.any(|raw| unsafe { any_item_has(py, raw, overrides_functions) }),
     }
 }
 
-/// Whether an argument has a handler, or is a list with an element that has.
+/// Whether `has` is true of an argument, or of an element of a list or tuple.
 ///
 /// # Safety
 /// `raw` is a living object, and `has` asks for nothing else.
-unsafe fn anyone(py: Python<'_>, raw: Raw, has: unsafe fn(Python<'_>, Raw) -> bool) -> bool {
+unsafe fn any_item_has(py: Python<'_>, raw: Raw, has: unsafe fn(Python<'_>, Raw) -> bool) -> bool {
     // SAFETY: a living object; the items of a list are read with the GIL.
     unsafe {
         if ffi::PyTuple_Check(raw) != 0 || ffi::PyList_Check(raw) != 0 {
@@ -211,9 +216,17 @@ unsafe fn anyone(py: Python<'_>, raw: Raw, has: unsafe fn(Python<'_>, Raw) -> bo
 /// # Safety
 /// `raw` is a living object.
 unsafe fn handles_operators(py: Python<'_>, raw: Raw) -> bool {
-    // SAFETY: a living object has a living type, and the class of tensors is never freed.
+    // SAFETY: a living object has a living type.
+    unsafe { class_handles_operators(py, ffi::Py_TYPE(raw)) }
+}
+
+/// The same for a class, which may be one of other objects.
+///
+/// # Safety
+/// `class` is a living type.
+unsafe fn class_handles_operators(py: Python<'_>, class: *mut ffi::PyTypeObject) -> bool {
+    // SAFETY: guaranteed by the caller (see `# Safety`), and the class of tensors is never freed.
     let (class, own) = unsafe {
-        let class = ffi::Py_TYPE(raw);
         if class == object::class() || ffi::PyType_IsSubtype(class, object::class()) == 0 {
             return false;
         }
@@ -232,7 +245,7 @@ fn operator_handler<'py>(class: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny
 ///
 /// # Safety
 /// `raw` is a living object.
-unsafe fn overrides(py: Python<'_>, raw: Raw) -> bool {
+unsafe fn overrides_functions(py: Python<'_>, raw: Raw) -> bool {
     // SAFETY: a living object has a living type.
     unsafe {
         let class = ffi::Py_TYPE(raw);
@@ -241,42 +254,52 @@ unsafe fn overrides(py: Python<'_>, raw: Raw) -> bool {
             return false;
         }
         let class = Bound::from_borrowed_ptr(py, class.cast());
-        let Ok(handler) = class.getattr(intern!(py, "__torch_function__")) else { return false };
-        DISABLED.get(py).is_none_or(|disabled| !handler.is(disabled))
+        let Ok(function) = class.getattr(intern!(py, "__torch_function__")) else { return false };
+        DISABLED.get(py).is_none_or(|disabled| !function.is(disabled))
     }
 }
 
-/// Whether an object's class has a `__torch_function__` that is not disabled, whether or not handlers are enabled here.
-pub fn has_handler(object: &Bound<'_, PyAny>) -> bool {
+/// Whether an object's class has a `__torch_function__` that is not disabled, whether or not overrides are enabled here.
+pub fn has_override(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: a living object.
-    unsafe { overrides(object.py(), object.as_ptr()) }
+    unsafe { overrides_functions(object.py(), object.as_ptr()) }
 }
 
 /// _overrides(object)
 /// --
 ///
-/// Whether the class of an object has a `__torch_function__` of its own, and handlers of classes are enabled here.
+/// Whether the class of an object has a `__torch_function__` of its own, and overrides of classes are enabled here.
 #[pyfunction]
 fn _overrides(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: a living object.
-    STATE.get() == TorchFunctionState::Enabled && unsafe { overrides(object.py(), object.as_ptr()) }
+    STATE.get() == TorchFunctionState::Enabled && unsafe { overrides_functions(object.py(), object.as_ptr()) }
+}
+
+/// _handles_operators(kind)
+/// --
+///
+/// Whether a class of tensors has a `__torch_dispatch__` of its own.
+#[pyfunction]
+fn _handles_operators(kind: &Bound<'_, PyType>) -> bool {
+    // SAFETY: a living type.
+    unsafe { class_handles_operators(kind.py(), kind.as_type_ptr()) }
 }
 
 /// _overridden(arguments)
 /// --
 ///
-/// Whether a mode or the class of one of these arguments, or of an element of a list among them, handles calls here.
+/// Whether a mode or the class of one of these arguments, or of an element of a list among them, overrides calls here.
 #[pyfunction]
 fn _overridden(arguments: &Bound<'_, PyTuple>) -> bool {
     let raw: Vec<Raw> = arguments.iter_borrowed().map(|argument| argument.as_ptr()).collect();
     // SAFETY: the tuple keeps them alive.
-    unsafe { someone(arguments.py(), raw.iter().copied()) }
+    unsafe { any_overrides(arguments.py(), raw.iter().copied()) }
 }
 
 /// _expect_overrides(modes=None)
 /// --
 ///
-/// Enables handlers of classes and modes from now on; this thread has so many modes. Returns whether they were enabled
+/// Enables overrides of classes and modes from now on; this thread has so many modes. Returns whether they were enabled
 /// before.
 #[pyfunction]
 #[pyo3(signature = (modes=None))]
@@ -369,6 +392,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<DisableTorchFunctionSubclass>()?;
     module.add_class::<DisableTorchFunction>()?;
     module.add_function(wrap_pyfunction!(_overrides, module)?)?;
+    module.add_function(wrap_pyfunction!(_handles_operators, module)?)?;
     module.add_function(wrap_pyfunction!(_overridden, module)?)?;
     module.add_function(wrap_pyfunction!(_expect_overrides, module)?)?;
     let disabled = wrap_pyfunction!(_disabled_torch_function_impl, module)?;

@@ -153,7 +153,7 @@ impl PyGroup {
 impl PyGroup {
     fn begun(&self, work: Arc<Work>, background: bool) -> PyResult<PyWork> {
         if background {
-            self.0.carry().map_err(raise)?;
+            self.0.move_messages().map_err(raise)?;
         }
         Ok(PyWork { group: self.0.clone(), work })
     }

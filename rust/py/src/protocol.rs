@@ -213,8 +213,8 @@ pub fn slots() -> Vec<ffi::PyType_Slot> {
             Ok(text.into_pyobject(py)?.into_ptr())
         }),
         slot!(Py_bf_getbuffer, getbufferproc, unsafe |py, raw, view, flags| {
-            if overrides::ever_overridden() && overrides::answers(py, raw) {
-                // NumPy tries `__array__` next, and so the handler of the class.
+            if overrides::ever_overridden() && overrides::is_overridden(py, raw) {
+                // NumPy tries `__array__` next, and so the override of the class.
                 (*view).obj = std::ptr::null_mut();
                 return Err(PyBufferError::new_err("the tensor's class overrides the buffer protocol"));
             }

@@ -237,7 +237,7 @@ fn _sparse_compressed_tensor<'py>(
     object::wrap_bound(py, made)
 }
 
-/// Implements `torch.sparse.mm`: the product of two matrices of which at least one is sparse.
+/// Implements `torch.sparse.mm`, by `times`: the product of two matrices of which at least one is sparse, in either order.
 #[pyfunction]
 fn _sparse_mm<'py>(py: Python<'py>, a: &Bound<'py, PyAny>, b: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     object::wrap_bound(py, times(object::tensor(a)?, object::tensor(b)?, false).map_err(raise)?)

@@ -203,8 +203,8 @@ class DistributedDataParallel(Module, Joinable):
         if self._gives_buffers():
             self._give(self._buffers_to_give(), source)
         if self.device_ids is not None:
-            places, names = scatter_kwargs(inputs, kwargs, self.device_ids, self.dim)
-            inputs, kwargs = places[0] if places else (), names[0] if names else {}
+            scattered, keywords = scatter_kwargs(inputs, kwargs, self.device_ids, self.dim)
+            inputs, kwargs = scattered[0] if scattered else (), keywords[0] if keywords else {}
         output = self.module(*inputs, **kwargs)
         if reduces:
             self.require_forward_param_sync = True

@@ -95,7 +95,6 @@ class DataLoader(Generic[_T_co]):
             first pass or `state_dict()`; generators of samplers are seeded again for each pass.
         share_dataset: whether to move lists, dicts, arrays and tensors of the dataset into shared memory, once for all
             workers.
-            all workers.
 
     `state_dict()` returns a few numbers that identify the next sample. `load_state_dict` resumes there, with any number
     of workers.

@@ -1,3 +1,5 @@
+//! Functions of a user: which gradients they get, and what becomes of arguments that they return.
+
 use std::sync::{Arc, Mutex};
 
 use crate::toy::*;

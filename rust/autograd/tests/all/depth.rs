@@ -1,3 +1,5 @@
+//! Graphs of many nodes run, and end, on a small stack.
+
 use crate::toy::*;
 use rushlight_autograd::*;
 

@@ -1,3 +1,5 @@
+//! Gradients of small graphs: of leaves, of inputs, of gradients; and what is refused.
+
 use crate::toy::*;
 use rushlight_autograd::engine::Options;
 use rushlight_autograd::modes::{GradMode, InferenceMode};

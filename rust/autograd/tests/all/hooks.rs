@@ -1,3 +1,5 @@
+//! Hooks of tensors and nodes: their order, what they may return, and what becomes of their errors.
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 

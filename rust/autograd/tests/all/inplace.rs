@@ -1,3 +1,5 @@
+//! In-place changes of tensors and views, and the histories that they get.
+
 use std::sync::Arc;
 
 use crate::toy::*;

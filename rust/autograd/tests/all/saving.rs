@@ -1,3 +1,5 @@
+//! Saved tensors: changes after they were saved, hooks that pack them, and their release.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,3 +1,5 @@
+//! Factorisations at the edge of what they accept: zero pivots, blocks of two, numbers that are not finite.
+
 use super::*;
 
 /// A row-major matrix in `list`.

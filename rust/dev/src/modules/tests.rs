@@ -1,3 +1,5 @@
+//! Cycles and upward uses are found in sources of a few lines.
+
 use super::{Source, add_included, examine, module_of};
 use crate::tokens;
 

@@ -44,9 +44,9 @@ pub fn retype(form: fn(&Args) -> Result<TensorMeta>, args: &Args) -> Result<Outp
     if let Derivative::NonDifferentiable(_) = args.op.derivative {
         return Ok(Output::Tensor(base.detach_as(meta)));
     }
-    let kept = args.keep();
+    let stored = args.stored();
     let replay = move |base: &Tensor| {
-        let mut args = kept.clone();
+        let mut args = stored.clone();
         args.set(Arg::FIRST, Value::Own(base.clone()));
         args.call()?.into_tensor()
     };

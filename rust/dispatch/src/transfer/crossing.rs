@@ -47,23 +47,23 @@ pub fn copy(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout, wait: 
         (Device::Cuda(index), Device::Cpu) => {
             let arrived = arrival(to, target)?;
             let stream = stream::current(index);
-            let (start, end) = (packed.first_byte(), arrived.first_byte() as usize);
+            let (from_byte, to_byte) = (packed.first_byte(), arrived.first_byte() as usize);
             // Arrays over the memory are read without a pin, which would wait for the copy.
             let later = !wait && target.is_contiguous() && !to.storage().is_exported();
             if let Some(written) = arrived.storage().pin_locked().filter(|_| later) {
                 written.enter(from.device(), stream)?;
                 let read = packed.storage().pin_on(stream)?;
-                let address = read.address().wrapping_add_signed(start);
+                let address = read.address().wrapping_add_signed(from_byte);
                 // SAFETY: as above.
-                unsafe { bytes::to_host(index, written.as_ptr().add(end), address, length, stream)? };
+                unsafe { bytes::to_host(index, written.as_ptr().add(to_byte), address, length, stream)? };
                 return written.leave(from.device(), stream);
             }
             waits::announce()?;
             while_detached(packed.numel(), || {
                 let (read, written) = (packed.storage().pin_on(stream)?, arrived.storage().pin()?);
-                let address = read.address().wrapping_add_signed(start);
+                let address = read.address().wrapping_add_signed(from_byte);
                 // SAFETY: as above; the memory of the host is pinned until the stream has passed.
-                unsafe { bytes::to_host(index, written.as_ptr().add(end), address, length, stream)? };
+                unsafe { bytes::to_host(index, written.as_ptr().add(to_byte), address, length, stream)? };
                 stream::synchronize(index, stream)
             })?;
             settle(to, target, &arrived)

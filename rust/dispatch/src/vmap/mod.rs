@@ -66,12 +66,12 @@ fn passes_through(args: &Args, target: &Target) -> bool {
         (_, _, Target::Out(_)) => false,
         (
             BatchRule::Default,
-            Implementation::View(_) | Implementation::MultiView(_) | Implementation::ViewDtype(_),
-            _,
-        ) => true,
-        (
-            BatchRule::Default,
-            Implementation::CompositeImplicit(_) | Implementation::ExplicitAutograd(_) | Implementation::Delegate(_),
+            Implementation::View(_)
+            | Implementation::MultiView(_)
+            | Implementation::ViewDtype(_)
+            | Implementation::CompositeImplicit(_)
+            | Implementation::ExplicitAutograd(_)
+            | Implementation::Delegate(_),
             _,
         ) => true,
         // Computed separately, and copied.

@@ -327,9 +327,9 @@ impl<'a> Carrier<'a> {
             for words in cell.transfers.iter().map(read_words) {
                 words.into_iter().for_each(|word| put(&mut bytes, word));
                 let transfer = Transfer::from_words(words, memory);
-                if let Some(side) = transfer.lengths() {
+                if let Some(buffer) = transfer.lengths() {
                     for &to in memory.places.members(machine) {
-                        put(&mut bytes, memory.length(side, rank, to).load(Ordering::Relaxed));
+                        put(&mut bytes, memory.length(buffer, rank, to).load(Ordering::Relaxed));
                     }
                 }
                 transfer.for_each(memory, rank, machine, &mut |start, count| {
@@ -364,9 +364,9 @@ impl<'a> Carrier<'a> {
             for _ in &cell.transfers {
                 let words = [reader.number()?, reader.number()?, reader.number()?];
                 let transfer = Transfer::from_words(words, memory);
-                if let Some(side) = transfer.lengths() {
+                if let Some(buffer) = transfer.lengths() {
                     for &to in memory.places.local() {
-                        memory.length(side, rank, to).store(reader.number()?, Ordering::Relaxed);
+                        memory.length(buffer, rank, to).store(reader.number()?, Ordering::Relaxed);
                     }
                 }
                 let mut whole = Ok(());
@@ -452,7 +452,7 @@ impl<'a> Carrier<'a> {
         for (seat, &rank) in memory.places.local().iter().enumerate() {
             let cell = memory.cell(rank);
             let mut state = cell.state.load(Ordering::Acquire);
-            if state == PRESENT && memory.gone(rank).is_some() {
+            if state == PRESENT && memory.departure(rank).is_some() {
                 state = DEAD;
             }
             if matches!(state, LEFT | DEAD) {

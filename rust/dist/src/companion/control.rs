@@ -109,7 +109,7 @@ impl<'a> Control<'a> {
     fn is_alone(&self) -> bool {
         let memory = self.memory;
         let absent = |rank| memory.cell(rank).state.load(Ordering::Acquire) == ABSENT;
-        memory.places.local().iter().all(|&rank| absent(rank) || memory.gone(rank).is_some())
+        memory.places.local().iter().all(|&rank| absent(rank) || memory.departure(rank).is_some())
     }
 
     /// Ends the group with a reason that is not a rank's.

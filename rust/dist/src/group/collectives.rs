@@ -1,19 +1,19 @@
-//! The collective calls, each a sequence of pieces through the slots of the group's memory.
+//! The collective calls, each a sequence of chunks through the slots of the group's memory.
 //!
-//! In every step a rank writes its next piece, meets the others, and reads the piece before. Two buffers in turn make
-//! one meeting a piece enough: a buffer is written again only after the next meeting.
+//! In every step a rank writes its next chunk, meets the others, and reads the chunk before. Two buffers in turn make
+//! one meeting a chunk enough: a buffer is written again only after the next meeting.
 
 use std::sync::atomic::Ordering;
 
 use rushlight_core::storage::Storage;
 use rushlight_core::{DType, Error, Result};
 
-use super::memory::GroupMemory;
+use super::memory::{Buffer, GroupMemory};
 use super::peers::Limit;
 use super::reduce::{self, Reduction};
 use super::transfer::{Transfer, range_start};
 
-/// Up to so many bytes each rank reduces all of a piece by itself, which saves a meeting.
+/// Up to so many bytes each rank reduces all of a chunk by itself, which saves a meeting.
 const SMALL: usize = 16 << 10;
 
 /// Consecutive bytes of a storage.
@@ -39,11 +39,33 @@ pub enum Collective {
     Barrier,
 }
 
-/// The names of the calls, whose places are the numbers that ranks compare.
-const NAMES: [&str; 9] =
-    ["all_reduce", "reduce", "broadcast", "all_gather", "gather", "scatter", "reduce_scatter", "all_to_all", "barrier"];
-/// The first of them, in which all ranks give as many bytes.
-const EVEN: u64 = 6;
+/// What ranks know of a call by its number.
+struct Kind {
+    name: &'static str,
+    /// Whether all messages of the call have one length.
+    is_even: bool,
+}
+
+const fn even(name: &'static str) -> Kind {
+    Kind { name, is_even: true }
+}
+
+const fn uneven(name: &'static str) -> Kind {
+    Kind { name, is_even: false }
+}
+
+/// The calls, at the numbers that ranks compare (`Collective::number`).
+const KINDS: [Kind; 9] = [
+    even("all_reduce"),
+    even("reduce"),
+    even("broadcast"),
+    even("all_gather"),
+    even("gather"),
+    even("scatter"),
+    uneven("reduce_scatter"),
+    uneven("all_to_all"),
+    uneven("barrier"),
+];
 
 /// The numbers that ranks compare before they exchange bytes: the call, its root, reduction and dtype, its bytes, and
 /// the longest of the messages.
@@ -62,14 +84,15 @@ impl Announced {
     }
 
     fn describe(self) -> String {
-        let name = NAMES.get(self.call as usize).copied().unwrap_or("an unknown call");
-        let mut text = String::from(name);
+        // Another process wrote the number.
+        let kind = KINDS.get(self.call as usize).unwrap_or(const { &uneven("an unknown call") });
+        let mut text = String::from(kind.name);
         let dtype = DType::ALL.get((self.details & 0xff) as usize);
         let reduction = Reduction::ALL.get((self.details >> 8 & 0xff) as usize);
         if let (Some(dtype), Some(reduction)) = (dtype, reduction) {
             text += &format!(" ({}) of {}", reduction.name(), dtype.name());
         }
-        if self.call < EVEN {
+        if kind.is_even {
             text += &format!(" with {} bytes", self.bytes);
         }
         let root = self.details >> 16;
@@ -81,18 +104,23 @@ impl Announced {
 }
 
 impl Collective {
-    pub fn name(&self) -> &'static str {
+    /// The number of the call in `KINDS`.
+    fn number(&self) -> usize {
         match self {
-            Collective::AllReduce { .. } => "all_reduce",
-            Collective::Reduce { .. } => "reduce",
-            Collective::Broadcast { .. } => "broadcast",
-            Collective::AllGather { .. } => "all_gather",
-            Collective::Gather { .. } => "gather",
-            Collective::Scatter { .. } => "scatter",
-            Collective::ReduceScatter { .. } => "reduce_scatter",
-            Collective::AllToAll { .. } => "all_to_all",
-            Collective::Barrier => "barrier",
+            Collective::AllReduce { .. } => 0,
+            Collective::Reduce { .. } => 1,
+            Collective::Broadcast { .. } => 2,
+            Collective::AllGather { .. } => 3,
+            Collective::Gather { .. } => 4,
+            Collective::Scatter { .. } => 5,
+            Collective::ReduceScatter { .. } => 6,
+            Collective::AllToAll { .. } => 7,
+            Collective::Barrier => 8,
         }
+    }
+
+    pub fn name(&self) -> &'static str {
+        KINDS[self.number()].name
     }
 
     fn announced(&self, sequence: u64) -> Announced {
@@ -114,7 +142,7 @@ impl Collective {
         };
         Announced {
             sequence,
-            call: NAMES.iter().position(|&name| name == self.name()).map_or(u64::MAX, |place| place as u64),
+            call: self.number() as u64,
             details: dtype | reduction << 8 | root.map_or(0, |root| root as u64 + 1) << 16,
             bytes: bytes as u64,
             longest,
@@ -125,20 +153,43 @@ impl Collective {
 /// One rank's part in the collective calls of a group, one after another.
 pub struct Channel {
     sequence: u64,
-    /// The number of pieces so far: its parity selects the buffer.
-    pieces: usize,
+    /// The number of chunks so far, which selects the buffer.
+    chunks: usize,
 }
 
-/// A piece: where it begins in the message, and how long it is.
+/// A chunk: where it begins in the message, and how long it is.
 #[derive(Clone, Copy)]
-struct Piece {
+struct Chunk {
     at: usize,
     bytes: usize,
 }
 
-fn piece(total: usize, size: usize, number: usize) -> Piece {
+fn chunk(total: usize, size: usize, number: usize) -> Chunk {
     let at = (number * size).min(total);
-    Piece { at, bytes: (total - at).min(size) }
+    Chunk { at, bytes: (total - at).min(size) }
+}
+
+/// A chunk of the messages that all ranks address to this one.
+struct Addressed {
+    buffer: Buffer,
+    /// Where this rank's part begins in each slot.
+    part: usize,
+    /// The bytes of a part.
+    size: usize,
+    /// The number of the chunk in the messages.
+    number: usize,
+}
+
+impl Addressed {
+    /// The chunk of the message that becomes `output`.
+    fn chunk_of(&self, output: &Pinned<'_>) -> Chunk {
+        chunk(output.bytes, self.size, self.number)
+    }
+
+    /// Where this rank's part of a rank's slot lies.
+    fn slot(&self, memory: &GroupMemory, rank: usize) -> *const u8 {
+        memory.slot(self.buffer, rank).wrapping_add(self.part)
+    }
 }
 
 /// Pinned bytes. Other processes cannot reach them, other threads of this one should not use them meanwhile.
@@ -168,23 +219,23 @@ impl Pinned<'_> {
         self.start
     }
 
-    /// Copies a piece of the message to a slot.
-    fn give(&self, piece: Piece, slot: *mut u8) {
-        // SAFETY: the piece lies in the pinned bytes, and is no longer than the place in the slot; they do not overlap,
+    /// Copies a chunk of the message to a slot.
+    fn give(&self, chunk: Chunk, slot: *mut u8) {
+        // SAFETY: the chunk lies in the pinned bytes, and is no longer than the place in the slot; they do not overlap,
         // because slots belong to the group alone.
-        unsafe { std::ptr::copy_nonoverlapping(self.start.add(piece.at), slot, piece.bytes) };
+        unsafe { std::ptr::copy_nonoverlapping(self.start.add(chunk.at), slot, chunk.bytes) };
     }
 
-    /// Copies a piece of the message from a slot.
-    fn take(&self, piece: Piece, slot: *const u8) {
+    /// Copies a chunk of the message from a slot.
+    fn take(&self, chunk: Chunk, slot: *const u8) {
         // SAFETY: as above.
-        unsafe { std::ptr::copy_nonoverlapping(slot, self.start.add(piece.at), piece.bytes) };
+        unsafe { std::ptr::copy_nonoverlapping(slot, self.start.add(chunk.at), chunk.bytes) };
     }
 }
 
 impl Default for Channel {
     fn default() -> Channel {
-        Channel { sequence: 1, pieces: 0 }
+        Channel { sequence: 1, chunks: 0 }
     }
 }
 
@@ -193,8 +244,8 @@ impl Channel {
     pub fn run(&mut self, memory: &GroupMemory, call: &Collective, limit: &mut Limit<'_>) -> Result<()> {
         memory.check()?;
         let mine = call.announced(self.sequence);
-        let side = self.sequence as usize;
-        for (place, word) in memory.own().announcements[side % 2].words.iter().zip(mine.words()) {
+        let own = &memory.own().announcements[self.sequence as usize % 2];
+        for (place, word) in own.words.iter().zip(mine.words()) {
             place.store(word, Ordering::Relaxed);
         }
         self.sequence += 1;
@@ -216,9 +267,9 @@ impl Channel {
             Collective::AllReduce { span, dtype, reduction } => {
                 let span = span.pin()?;
                 if span.bytes <= SMALL {
-                    return steps.spread(span.bytes, Some(&span), |memory, slots, piece| {
-                        // SAFETY: slots have the size of a piece.
-                        unsafe { reduce_slots(memory, slots, 0, None, piece, *reduction, *dtype, span.start) };
+                    return steps.spread(span.bytes, Some(&span), |memory, buffer, chunk| {
+                        // SAFETY: slots have the size of a chunk.
+                        unsafe { reduce_slots(memory, buffer, 0, None, chunk, *reduction, *dtype, span.start) };
                     });
                 }
                 steps.reduce(&span, *reduction, *dtype, true)
@@ -230,9 +281,9 @@ impl Channel {
             Collective::Broadcast { span, root } => {
                 let (span, root) = (span.pin()?, *root);
                 let given = (root == memory.rank).then_some(&span);
-                steps.spread(span.bytes, given, |memory, slots, piece| {
+                steps.spread(span.bytes, given, |memory, buffer, chunk| {
                     if root != memory.rank {
-                        span.take(piece, memory.slot(slots, root));
+                        span.take(chunk, memory.slot(buffer, root));
                     }
                 })
             }
@@ -241,44 +292,44 @@ impl Channel {
                 if let Some(odd) = outputs.iter().find(|output| output.bytes != input.bytes) {
                     return Err(wrong_size(call.name(), input.bytes, odd.bytes));
                 }
-                steps.spread(input.bytes, Some(&input), |memory, slots, piece| {
+                steps.spread(input.bytes, Some(&input), |memory, buffer, chunk| {
                     for (rank, output) in outputs.iter().enumerate() {
-                        output.take(piece, memory.slot(slots, rank));
+                        output.take(chunk, memory.slot(buffer, rank));
                     }
                 })
             }
             Collective::Scatter { inputs, output, root } => {
                 let (inputs, output, root) = (pin_all(inputs)?, output.pin()?, *root);
-                steps.address(&inputs, |memory, slots, part, size, number| {
-                    if number == 0 {
-                        memory_message(memory, slots, root, output.bytes, call.name())?;
+                steps.address(&inputs, |memory, at| {
+                    if at.number == 0 {
+                        check_length(memory, at.buffer, root, output.bytes, call.name())?;
                     }
-                    output.take(piece(output.bytes, size, number), memory.slot(slots, root).wrapping_add(part));
+                    output.take(at.chunk_of(&output), at.slot(memory, root));
                     Ok(())
                 })
             }
             Collective::ReduceScatter { inputs, output, dtype, reduction } => {
                 let (inputs, output) = (pin_all(inputs)?, output.pin()?);
-                steps.address(&inputs, |memory, slots, part, size, number| {
-                    if number == 0 {
+                steps.address(&inputs, |memory, at| {
+                    if at.number == 0 {
                         for rank in 0..memory.ranks {
-                            memory_message(memory, slots, rank, output.bytes, call.name())?;
+                            check_length(memory, at.buffer, rank, output.bytes, call.name())?;
                         }
                     }
-                    let piece = piece(output.bytes, size, number);
-                    // SAFETY: the parts of a slot have the size of a piece.
-                    unsafe { reduce_slots(memory, slots, part, None, piece, *reduction, *dtype, output.start) };
+                    let chunk = at.chunk_of(&output);
+                    // SAFETY: the parts of a slot have the size of a chunk.
+                    unsafe { reduce_slots(memory, at.buffer, at.part, None, chunk, *reduction, *dtype, output.start) };
                     Ok(())
                 })
             }
             Collective::AllToAll { inputs, outputs } => {
                 let (inputs, outputs) = (pin_all(inputs)?, pin_all(outputs)?);
-                steps.address(&inputs, |memory, slots, part, size, number| {
+                steps.address(&inputs, |memory, at| {
                     for (rank, output) in outputs.iter().enumerate() {
-                        if number == 0 {
-                            memory_message(memory, slots, rank, output.bytes, call.name())?;
+                        if at.number == 0 {
+                            check_length(memory, at.buffer, rank, output.bytes, call.name())?;
                         }
-                        output.take(piece(output.bytes, size, number), memory.slot(slots, rank).wrapping_add(part));
+                        output.take(at.chunk_of(output), at.slot(memory, rank));
                     }
                     Ok(())
                 })
@@ -291,9 +342,9 @@ fn wrong_size(name: &str, expected: usize, found: usize) -> Error {
     Error::runtime(format!("{name}: tensors of {expected} and of {found} bytes, which must have one size"))
 }
 
-/// Checks that a rank sends as many bytes as this one expects. The lengths of a call lie beside its first piece.
-fn memory_message(memory: &GroupMemory, slots: usize, from: usize, expected: usize, name: &str) -> Result<()> {
-    let sent = memory.length(slots, from, memory.rank).load(Ordering::Relaxed);
+/// Checks that a rank sends as many bytes as this one expects. The lengths of a call lie beside its first chunk.
+fn check_length(memory: &GroupMemory, buffer: Buffer, from: usize, expected: usize, name: &str) -> Result<()> {
+    let sent = memory.length(buffer, from, memory.rank).load(Ordering::Relaxed);
     if sent == expected as u64 {
         return Ok(());
     }
@@ -303,28 +354,28 @@ fn memory_message(memory: &GroupMemory, slots: usize, from: usize, expected: usi
     )))
 }
 
-/// Reduces a piece of all slots, in the order of the ranks, into the message at `start`. `own` is what this rank gives,
+/// Reduces a chunk of all slots, in the order of the ranks, into the message at `start`. `own` is what this rank gives,
 /// if that is not in its slot.
 ///
 /// # Safety
-/// The piece lies in the message, and in each slot from `part` on; so many bytes lie behind `own`.
+/// The chunk lies in the message, and in each slot from `part` on; so many bytes lie behind `own`.
 unsafe fn reduce_slots(
     memory: &GroupMemory,
-    slots: usize,
+    buffer: Buffer,
     part: usize,
     own: Option<*const u8>,
-    piece: Piece,
+    chunk: Chunk,
     reduction: Reduction,
     dtype: DType,
     start: *mut u8,
 ) {
     let mut sources: Vec<*const u8> =
-        (0..memory.ranks).map(|rank| memory.slot(slots, rank).wrapping_add(part).cast_const()).collect();
+        (0..memory.ranks).map(|rank| memory.slot(buffer, rank).wrapping_add(part).cast_const()).collect();
     if let Some(own) = own {
         sources[memory.rank] = own;
     }
     // SAFETY: the caller's contract.
-    unsafe { reduce::reduce(reduction, dtype, start.wrapping_add(piece.at), &sources, piece.bytes) };
+    unsafe { reduce::reduce(reduction, dtype, start.wrapping_add(chunk.at), &sources, chunk.bytes) };
 }
 
 /// The steps of one call.
@@ -377,121 +428,122 @@ impl Steps<'_, '_> {
         )))
     }
 
-    /// The buffer of the next piece.
-    fn next(&mut self) -> usize {
-        self.channel.pieces += 1;
-        self.channel.pieces
+    /// The buffer of the next chunk.
+    fn next(&mut self) -> Buffer {
+        self.channel.chunks += 1;
+        Buffer::of_chunk(self.channel.chunks)
     }
 
-    /// Each rank that gives something gives the same to all. `read` gets every piece once all have written it.
+    /// Each rank that gives something gives the same to all. `read` gets every chunk once all have written it.
     fn spread(
         &mut self,
         bytes: usize,
         given: Option<&Pinned<'_>>,
-        mut read: impl FnMut(&GroupMemory, usize, Piece),
+        mut read: impl FnMut(&GroupMemory, Buffer, Chunk),
     ) -> Result<()> {
-        let (memory, size) = (self.memory, self.memory.piece_of(bytes));
+        let (memory, size) = (self.memory, self.memory.chunk_of(bytes));
         let count = bytes.div_ceil(size).max(1);
-        let write = |slots, number| {
+        let write = |buffer, number| {
             if let Some(given) = given {
-                given.give(piece(bytes, size, number), memory.slot(slots, memory.rank));
+                given.give(chunk(bytes, size, number), memory.slot(buffer, memory.rank));
             }
         };
         let to = match self.call {
             Collective::Gather { root, .. } => Some(*root),
             _ => None,
         };
-        let mut slots = self.next();
-        write(slots, 0);
+        let mut buffer = self.next();
+        write(buffer, 0);
         for number in 0..count {
-            let now = given.map_or(0, |given| piece(given.bytes, size, number).bytes);
-            self.meet(Transfer::Slot { side: slots, bytes: now, to })?;
-            let ready = slots;
+            let now = given.map_or(0, |given| chunk(given.bytes, size, number).bytes);
+            self.meet(Transfer::Slot { buffer, bytes: now, to })?;
+            let ready = buffer;
             if number + 1 < count {
-                slots = self.next();
-                write(slots, number + 1);
+                buffer = self.next();
+                write(buffer, number + 1);
             }
-            read(memory, ready, piece(bytes, size, number));
+            read(memory, ready, chunk(bytes, size, number));
         }
         Ok(())
     }
 
-    /// Each rank gives a message of its own to every other one. `read` gets the buffer, the place of this rank's part in
-    /// a slot, the size of a part and the number of the piece.
+    /// Each rank gives a message of its own to every other one. `read` gets every chunk of the messages to this rank once
+    /// all have written it.
     fn address(
         &mut self,
         given: &[Pinned<'_>],
-        mut read: impl FnMut(&GroupMemory, usize, usize, usize, usize) -> Result<()>,
+        mut read: impl FnMut(&GroupMemory, Addressed) -> Result<()>,
     ) -> Result<()> {
         let memory = self.memory;
-        let size = memory.piece / memory.ranks / 64 * 64;
+        let size = memory.slot_bytes / memory.ranks / 64 * 64;
         let longest_given = given.iter().map(|message| message.bytes).max().unwrap_or(0);
-        let transfer = |side, number| Transfer::Parts { side, bytes: piece(longest_given, size, number).bytes, size };
-        let write = |slots, number| {
+        let transfer =
+            |buffer, number| Transfer::Parts { buffer, bytes: chunk(longest_given, size, number).bytes, size };
+        let write = |buffer, number| {
             for (rank, message) in given.iter().enumerate() {
-                let place = memory.slot(slots, memory.rank).wrapping_add(rank * size);
-                message.give(piece(message.bytes, size, number), place);
+                let place = memory.slot(buffer, memory.rank).wrapping_add(rank * size);
+                message.give(chunk(message.bytes, size, number), place);
             }
         };
-        let mut slots = self.next();
+        let mut buffer = self.next();
         for rank in 0..memory.ranks {
             let bytes = given.get(rank).map_or(0, |message| message.bytes);
-            memory.length(slots, memory.rank, rank).store(bytes as u64, Ordering::Relaxed);
+            memory.length(buffer, memory.rank, rank).store(bytes as u64, Ordering::Relaxed);
         }
-        write(slots, 0);
-        self.meet(transfer(slots, 0))?;
+        write(buffer, 0);
+        self.meet(transfer(buffer, 0))?;
         let longest = (0..memory.ranks).map(|rank| self.announced(rank).longest).max().unwrap_or(0);
         let count = usize::try_from(longest).unwrap_or(usize::MAX).div_ceil(size).max(1);
         for number in 0..count {
-            let ready = slots;
+            let ready = buffer;
             if number + 1 < count {
-                slots = self.next();
-                write(slots, number + 1);
+                buffer = self.next();
+                write(buffer, number + 1);
             }
-            read(memory, ready, memory.rank * size, size, number)?;
+            read(memory, Addressed { buffer: ready, part: memory.rank * size, size, number })?;
             if number + 1 < count {
-                self.meet(transfer(slots, number + 1))?;
+                self.meet(transfer(buffer, number + 1))?;
             }
         }
         Ok(())
     }
 
-    /// Each rank reduces a range of every piece, and those that are to have the whole result take it.
+    /// Each rank reduces a range of every chunk, and those that are to have the whole result take it.
     fn reduce(&mut self, span: &Pinned<'_>, reduction: Reduction, dtype: DType, wanted: bool) -> Result<()> {
         let (memory, bytes) = (self.memory, span.bytes);
-        let size = memory.piece_of(bytes);
+        let size = memory.chunk_of(bytes);
         let count = bytes.div_ceil(size).max(1);
-        let mut slots = self.next();
+        let mut buffer = self.next();
         let to = match self.call {
             Collective::Reduce { root, .. } => Some(*root),
             _ => None,
         };
         // No other rank reads the range that this one reduces, so it stays in the message.
-        let own = |piece: Piece| {
-            let at = range_start(piece.bytes, memory.rank, memory.ranks);
-            Piece { at, bytes: range_start(piece.bytes, memory.rank + 1, memory.ranks) - at }
+        let own = |chunk: Chunk| {
+            let at = range_start(chunk.bytes, memory.rank, memory.ranks);
+            Chunk { at, bytes: range_start(chunk.bytes, memory.rank + 1, memory.ranks) - at }
         };
-        let give = |slots, number| {
-            let (piece, slot) = (piece(bytes, size, number), memory.slot(slots, memory.rank));
-            let Piece { at, bytes } = own(piece);
+        let give = |buffer, number| {
+            let (chunk, slot) = (chunk(bytes, size, number), memory.slot(buffer, memory.rank));
+            let Chunk { at, bytes } = own(chunk);
             let end = at + bytes;
-            span.give(Piece { at: piece.at, bytes: at }, slot);
-            span.give(Piece { at: piece.at + end, bytes: piece.bytes - end }, slot.wrapping_add(end));
-            piece
+            span.give(Chunk { at: chunk.at, bytes: at }, slot);
+            span.give(Chunk { at: chunk.at + end, bytes: chunk.bytes - end }, slot.wrapping_add(end));
+            chunk
         };
-        let first = give(slots, 0);
-        self.meet(Transfer::Ranges { side: slots, bytes: first.bytes })?;
+        let first = give(buffer, 0);
+        self.meet(Transfer::Ranges { buffer, bytes: first.bytes })?;
         for number in 0..count {
-            let (ready, now) = (slots, piece(bytes, size, number));
+            let (ready, now) = (buffer, chunk(bytes, size, number));
             let (result, range) = (memory.slot(ready, memory.ranks), own(now));
             let given = span.start.wrapping_add(now.at + range.at).cast_const();
-            // SAFETY: the range lies in the piece, and so in the message and in the slots, at the same place in each.
+            // SAFETY: the range lies in the chunk, and so in the message and in the slots, at the same place in each.
             unsafe { reduce_slots(memory, ready, range.at, Some(given), range, reduction, dtype, result) };
-            self.results = Transfer::Results { side: ready, bytes: now.bytes, to };
+            self.results = Transfer::Results { buffer: ready, bytes: now.bytes, to };
             let mut given = Transfer::Nothing;
             if number + 1 < count {
-                slots = self.next();
-                given = Transfer::Ranges { side: slots, bytes: give(slots, number + 1).bytes };
+                buffer = self.next();
+                given = Transfer::Ranges { buffer, bytes: give(buffer, number + 1).bytes };
             }
             self.meet(given)?;
             if wanted {

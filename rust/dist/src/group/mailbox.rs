@@ -305,7 +305,7 @@ impl Mailbox {
     fn give_up_lost(&mut self, memory: &GroupMemory) {
         let failed = memory.failure();
         let mut gone: Vec<Option<Option<String>>> = vec![None; memory.ranks];
-        let mut lost = |rank: usize| gone[rank].get_or_insert_with(|| memory.gone(rank)).clone();
+        let mut lost = |rank: usize| gone[rank].get_or_insert_with(|| memory.departure(rank)).clone();
         // Why a message ends that waits for a rank which is gone for a reason, or `None` if it may still come.
         let ended = |why: Option<String>, deadline: Deadline, what: &str| match (&failed, why) {
             (Some(_), _) => memory.check_in(&|| what.to_owned()).err(),

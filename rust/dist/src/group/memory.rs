@@ -1,8 +1,9 @@
 //! The shared memory of a group: who takes part, what each rank is calling, and the bytes that are under way.
 //!
-//! The memory begins with a header, a cell for each rank and one for the companion. Then follow two buffers, each with a
-//! slot for every rank and one slot for results: consecutive pieces of a call use them in turn, so that a rank may write
-//! the next piece while others read this one. At the end there is a ring for each pair of ranks (`mailbox.rs`).
+//! The memory begins with a header, a cell for each rank and one for the companion. Then follows a table of the lengths of
+//! messages that ranks address to each other, for either buffer, and then the two buffers, each with a slot for every rank
+//! and one slot for results: consecutive chunks of a call use them in turn, so that a rank may write the next chunk while
+//! others read this one. At the end there is a ring for each pair of ranks (`mailbox.rs`).
 //!
 //! A group of several machines has such memory on each of them, and a companion process that copies what ranks of other
 //! machines wrote: their cells, the parts of their slots that ranks of this machine read, and the rings between them and
@@ -18,14 +19,14 @@ use rushlight_core::{Error, Result};
 
 use super::places::Places;
 
-/// The least bytes of a slot, and the most for one machine: each piece costs a meeting, and the slots of a few ranks stay
+/// The least bytes of a slot, and the most for one machine: each chunk costs a meeting, and the slots of a few ranks stay
 /// in the caches.
-const PIECE: usize = 256 << 10;
-const LONG_PIECE: usize = 1 << 20;
-/// The most for several machines, where each piece costs a round through the network, and what all slots may take.
-const LONGEST_PIECE: usize = 2 << 20;
-const LONG_PIECES: usize = 64 << 20;
-/// At least so many pieces are made of a message, if they are long enough: one is written while another is read.
+const CHUNK: usize = 256 << 10;
+const LONG_CHUNK: usize = 1 << 20;
+/// The most for several machines, where each chunk costs a round through the network, and what all slots may take.
+const LONGEST_CHUNK: usize = 2 << 20;
+const LONG_CHUNKS: usize = 64 << 20;
+/// At least so many chunks are made of a message, if they are long enough: one is written while another is read.
 const OVERLAPPED: usize = 4;
 /// The bytes of all rings together are near this.
 const RINGS: usize = 64 << 20;
@@ -93,15 +94,30 @@ pub struct RingHeader {
     pub read: AtomicU64,
 }
 
+/// One of the two buffers. The chunks of all calls use them in turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Buffer(usize);
+
+impl Buffer {
+    /// The buffer of a chunk, by the number of chunks before.
+    pub fn of_chunk(number: usize) -> Buffer {
+        Buffer(number % 2)
+    }
+
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
 pub struct GroupMemory {
     /// Keeps the memory mapped.
     _storage: Storage,
     base: *mut u8,
     pub places: Places,
     pub ranks: usize,
-    /// The bytes of a slot, and so the most of a call that is exchanged in one step.
-    pub piece: usize,
-    /// The number of ranks for the companion.
+    /// The bytes of a slot, and so of the longest chunk.
+    pub slot_bytes: usize,
+    /// The rank of this process; for the companion the number of ranks.
     pub rank: usize,
 }
 
@@ -117,9 +133,9 @@ fn ring_bytes(places: &Places) -> usize {
     1 << fair.ilog2()
 }
 
-fn piece(places: &Places) -> usize {
-    let most = if places.spans() { LONGEST_PIECE } else { LONG_PIECE };
-    (LONG_PIECES / places.ranks() / PIECE * PIECE).clamp(PIECE, most)
+fn slot_bytes(places: &Places) -> usize {
+    let most = if places.spans() { LONGEST_CHUNK } else { LONG_CHUNK };
+    (LONG_CHUNKS / places.ranks() / CHUNK * CHUNK).clamp(CHUNK, most)
 }
 
 fn lengths_at(ranks: usize) -> usize {
@@ -131,7 +147,7 @@ fn slots_at(ranks: usize) -> usize {
 }
 
 fn rings_at(places: &Places) -> usize {
-    slots_at(places.ranks()) + 2 * (places.ranks() + 1) * piece(places)
+    slots_at(places.ranks()) + 2 * (places.ranks() + 1) * slot_bytes(places)
 }
 
 /// The bytes of a group's memory.
@@ -155,12 +171,16 @@ impl GroupMemory {
         }
         // The address stays valid without a pin.
         storage.expose()?;
-        Ok(GroupMemory { _storage: storage, base, piece: piece(&places), places, ranks, rank })
+        Ok(GroupMemory { _storage: storage, base, slot_bytes: slot_bytes(&places), places, ranks, rank })
     }
 
-    /// The bytes of the pieces of a message.
-    pub fn piece_of(&self, bytes: usize) -> usize {
-        if self.places.spans() { self.piece } else { (bytes / OVERLAPPED / PIECE * PIECE).clamp(PIECE, self.piece) }
+    /// The bytes of the chunks of a message of so many bytes.
+    pub fn chunk_of(&self, bytes: usize) -> usize {
+        if self.places.spans() {
+            self.slot_bytes
+        } else {
+            (bytes / OVERLAPPED / CHUNK * CHUNK).clamp(CHUNK, self.slot_bytes)
+        }
     }
 
     fn at(&self, offset: usize) -> *mut u8 {
@@ -192,17 +212,17 @@ impl GroupMemory {
         ring_bytes(&self.places)
     }
 
-    /// How many bytes `from` sends to `to` in the buffer of parity `side`.
-    pub fn length(&self, side: usize, from: usize, to: usize) -> &AtomicU64 {
-        let index = (side % 2 * self.ranks + from) * self.ranks + to;
+    /// How many bytes `from` sends to `to`, for the call whose first chunk is in this buffer.
+    pub fn length(&self, buffer: Buffer, from: usize, to: usize) -> &AtomicU64 {
+        let index = (buffer.index() * self.ranks + from) * self.ranks + to;
         // SAFETY: as above, within the table of lengths.
         unsafe { &*self.at(lengths_at(self.ranks) + index * 8).cast() }
     }
 
-    /// A rank's slot in one of the two buffers. The slot after the last rank's is for results.
-    pub fn slot(&self, side: usize, rank: usize) -> *mut u8 {
+    /// A rank's slot in a buffer. The slot after the last rank's is for results.
+    pub fn slot(&self, buffer: Buffer, rank: usize) -> *mut u8 {
         debug_assert!(rank <= self.ranks);
-        self.at(slots_at(self.ranks) + (side % 2 * (self.ranks + 1) + rank) * self.piece)
+        self.at(slots_at(self.ranks) + (buffer.index() * (self.ranks + 1) + rank) * self.slot_bytes)
     }
 
     /// The ring through which `from` sends to `to`, one of which is on this machine: its header and its bytes.

@@ -66,7 +66,7 @@ struct Shared {
     changed: Condvar,
     mailbox: Mutex<Mailbox>,
     /// Whether a thread moves messages.
-    carried: AtomicBool,
+    moving: AtomicBool,
     closing: AtomicBool,
 }
 
@@ -90,7 +90,7 @@ impl Group {
             memory,
             queue: Mutex::default(),
             changed: Condvar::new(),
-            carried: AtomicBool::new(false),
+            moving: AtomicBool::new(false),
             closing: AtomicBool::new(false),
         };
         Ok(Group { shared: Arc::new(shared), generation: fork::generation() })
@@ -186,14 +186,14 @@ impl Group {
     }
 
     /// Has a thread move the messages under way, for callers that do not wait for them at once.
-    pub fn carry(&self) -> Result<()> {
-        if lock(&self.shared.mailbox).is_idle() || self.shared.carried.swap(true, Ordering::AcqRel) {
+    pub fn move_messages(&self) -> Result<()> {
+        if lock(&self.shared.mailbox).is_idle() || self.shared.moving.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         let shared = self.shared.clone();
         let spawned = thread::Builder::new().name("rushlight-messages".into()).stack_size(STACK);
-        spawned.spawn(move || shared.carry()).map(drop).map_err(|error| {
-            self.shared.carried.store(false, Ordering::Release);
+        spawned.spawn(move || shared.move_messages()).map(drop).map_err(|error| {
+            self.shared.moving.store(false, Ordering::Release);
             Error::runtime(format!("no thread for asynchronous messages: {error}"))
         })
     }
@@ -306,14 +306,14 @@ impl Shared {
     }
 
     /// The thread that moves messages until none is under way.
-    fn carry(&self) {
+    fn move_messages(&self) {
         loop {
             let heard = self.memory.own().bell.load(Ordering::Acquire);
             let moved = {
                 let mut mailbox = lock(&self.mailbox);
                 let moved = mailbox.advance(&self.memory);
                 if mailbox.is_idle() || self.closing.load(Ordering::Acquire) {
-                    self.carried.store(false, Ordering::Release);
+                    self.moving.store(false, Ordering::Release);
                     return;
                 }
                 moved

@@ -75,7 +75,7 @@ impl GroupMemory {
     }
 
     /// What became of a rank, or the companion, that takes no part any more.
-    pub fn gone(&self, rank: usize) -> Option<String> {
+    pub fn departure(&self, rank: usize) -> Option<String> {
         let cell = self.cell(rank);
         // Before the number of the process, which is there once the state says that the process is.
         let state = cell.state.load(Ordering::Acquire);
@@ -193,11 +193,11 @@ impl GroupMemory {
             let late = (0..self.ranks)
                 .filter(|&rank| self.cell(rank).meetings.load(Ordering::Relaxed) != turn.wrapping_add(1));
             let late: Vec<usize> = late.collect();
-            let companion = self.places.spans().then(|| self.gone(self.ranks)).flatten();
+            let companion = self.places.spans().then(|| self.departure(self.ranks)).flatten();
             // A rank may have come here since, and ended after that.
             let lost = |&rank: &usize| {
                 let is_late = |_: &String| self.cell(rank).meetings.load(Ordering::Relaxed) != turn.wrapping_add(1);
-                self.gone(rank).filter(is_late)
+                self.departure(rank).filter(is_late)
             };
             if let Some(why) = late.iter().find_map(lost).or(companion) {
                 return Err(self.fail(Error::runtime(format!("Connection closed by peer: {why}, in {}", what()))));

@@ -2,74 +2,76 @@
 
 use std::sync::atomic::Ordering;
 
-use super::memory::GroupMemory;
+use super::memory::{Buffer, GroupMemory};
 
-/// A part of the memory. `side` is the parity of the piece, `to` the only rank that reads it.
+/// A part of the memory. `to` is the only rank that reads it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transfer {
     Nothing,
     /// The first bytes of the rank's slot.
     Slot {
-        side: usize,
+        buffer: Buffer,
         bytes: usize,
         to: Option<usize>,
     },
     /// The first bytes of each part of the rank's slot: part i, at i times `size`, for rank i. Their lengths go along.
     Parts {
-        side: usize,
+        buffer: Buffer,
         bytes: usize,
         size: usize,
     },
-    /// The ranges of a piece in the rank's slot, for the ranks that reduce them.
+    /// The ranges of a chunk in the rank's slot, for the ranks that reduce them.
     Ranges {
-        side: usize,
+        buffer: Buffer,
         bytes: usize,
     },
     /// The rank's range of the results.
     Results {
-        side: usize,
+        buffer: Buffer,
         bytes: usize,
         to: Option<usize>,
     },
 }
 
-/// Where the range of a piece begins that a rank reduces.
+/// Where the range of a chunk begins that a rank reduces.
 pub fn range_start(bytes: usize, rank: usize, ranks: usize) -> usize {
     (bytes * rank / ranks).next_multiple_of(64).min(bytes)
 }
 
 impl Transfer {
     pub fn words(self) -> [u64; 3] {
-        let (kind, side, bytes, other) = match self {
-            Transfer::Nothing => (0, 0, 0, 0),
-            Transfer::Slot { side, bytes, to } => (1, side, bytes, to.map_or(0, |to| to + 1)),
-            Transfer::Parts { side, bytes, size } => (2, side, bytes, size),
-            Transfer::Ranges { side, bytes } => (3, side, bytes, 0),
-            Transfer::Results { side, bytes, to } => (4, side, bytes, to.map_or(0, |to| to + 1)),
+        let (kind, buffer, bytes, other) = match self {
+            Transfer::Nothing => return [0; 3],
+            Transfer::Slot { buffer, bytes, to } => (1, buffer, bytes, to.map_or(0, |to| to + 1)),
+            Transfer::Parts { buffer, bytes, size } => (2, buffer, bytes, size),
+            Transfer::Ranges { buffer, bytes } => (3, buffer, bytes, 0),
+            Transfer::Results { buffer, bytes, to } => (4, buffer, bytes, to.map_or(0, |to| to + 1)),
         };
-        [kind | (side as u64 & 1) << 8, bytes as u64, other as u64]
+        [kind | (buffer.index() as u64) << 8, bytes as u64, other as u64]
     }
 
     /// The transfer of these words; what cannot be one is nothing.
     pub fn from_words(words: [u64; 3], memory: &GroupMemory) -> Transfer {
-        let (ranks, piece) = (memory.ranks, memory.piece);
-        let side = (words[0] >> 8 & 1) as usize;
-        let bytes = usize::try_from(words[1]).unwrap_or(0).min(piece);
+        let (ranks, slot_bytes) = (memory.ranks, memory.slot_bytes);
+        let buffer = Buffer::of_chunk((words[0] >> 8 & 1) as usize);
+        let bytes = usize::try_from(words[1]).unwrap_or(0).min(slot_bytes);
         let other = usize::try_from(words[2]).unwrap_or(0);
         let to = other.checked_sub(1).filter(|&to| to < ranks);
         match words[0] & 0xff {
-            1 => Transfer::Slot { side, bytes, to },
-            2 if other.saturating_mul(ranks) <= piece => Transfer::Parts { side, bytes: bytes.min(other), size: other },
-            3 => Transfer::Ranges { side, bytes },
-            4 => Transfer::Results { side, bytes, to },
+            1 => Transfer::Slot { buffer, bytes, to },
+            2 if other.saturating_mul(ranks) <= slot_bytes => {
+                Transfer::Parts { buffer, bytes: bytes.min(other), size: other }
+            }
+            3 => Transfer::Ranges { buffer, bytes },
+            4 => Transfer::Results { buffer, bytes, to },
             _ => Transfer::Nothing,
         }
     }
 
-    /// The side of the lengths that go along.
-    pub fn lengths(self) -> Option<usize> {
+    /// The buffer whose lengths go along.
+    pub fn lengths(self) -> Option<Buffer> {
         match self {
-            Transfer::Parts { side, .. } => Some(side),
+            Transfer::Parts { buffer, .. } => Some(buffer),
             _ => None,
         }
     }
@@ -83,21 +85,21 @@ impl Transfer {
         };
         let reads = |to: Option<usize>| to.is_none_or(|to| places.machine_of(to) == machine);
         match self {
-            Transfer::Slot { side, bytes, to } if reads(to) => each(memory.slot(side, rank), bytes),
-            Transfer::Parts { side, bytes, size } => {
+            Transfer::Slot { buffer, bytes, to } if reads(to) => each(memory.slot(buffer, rank), bytes),
+            Transfer::Parts { buffer, bytes, size } => {
                 for &to in places.members(machine) {
-                    each(memory.slot(side, rank).wrapping_add(to * size), bytes);
+                    each(memory.slot(buffer, rank).wrapping_add(to * size), bytes);
                 }
             }
-            Transfer::Ranges { side, bytes } => {
+            Transfer::Ranges { buffer, bytes } => {
                 for &to in places.members(machine) {
                     let (start, bytes) = range(bytes, to);
-                    each(memory.slot(side, rank).wrapping_add(start), bytes);
+                    each(memory.slot(buffer, rank).wrapping_add(start), bytes);
                 }
             }
-            Transfer::Results { side, bytes, to } if reads(to) => {
+            Transfer::Results { buffer, bytes, to } if reads(to) => {
                 let (start, bytes) = range(bytes, rank);
-                each(memory.slot(side, ranks).wrapping_add(start), bytes);
+                each(memory.slot(buffer, ranks).wrapping_add(start), bytes);
             }
             _ => {}
         }

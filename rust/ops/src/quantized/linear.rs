@@ -47,8 +47,8 @@ impl Weights {
 fn sums(rows: &[i16], weights: &Weights, count: usize, done: impl Fn(usize, usize, &[i32]) + Sync) -> Result<()> {
     let (outputs, inputs) = weights.sizes();
     // The zero points of weights are nearly always zero.
-    let centred = weights.zero_points.iter().all(|point| *point == 0);
-    let totals: Vec<i32> = match centred {
+    let no_zero_points = weights.zero_points.iter().all(|point| *point == 0);
+    let totals: Vec<i32> = match no_zero_points {
         true => Vec::new(),
         false => (0..count)
             .map(|row| {
@@ -59,7 +59,7 @@ fn sums(rows: &[i16], weights: &Weights, count: usize, done: impl Fn(usize, usiz
             .collect(),
     };
     let corrected = |row: usize, first: usize, sums: &[i32]| {
-        if centred {
+        if no_zero_points {
             return done(row, first, sums);
         }
         let points = &weights.zero_points[first..first + sums.len()];

@@ -33,7 +33,7 @@ pub static OPERATORS: &[&Operator] = &[
     &compressed::FROM_COMPRESSED,
     &compressed::convert::TO_COMPRESSED,
     &compressed::convert::CONVERTED,
-    &product::SPARSE_MM,
+    &product::SPARSE_DENSE_MM,
     &spgemm::SPARSE_SPARSE_MATMUL,
 ];
 

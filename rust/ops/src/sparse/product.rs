@@ -30,8 +30,8 @@ use crate::view::transpose::T;
 
 /// A sparse matrix times a dense one; the gradient of the first has its indices, unless the whole is requested.
 #[operator]
-pub static SPARSE_MM: Operator = Operator {
-    name: "_sparse_mm",
+pub static SPARSE_DENSE_MM: Operator = Operator {
+    name: "_sparse_dense_mm",
     signature: "(Tensor self, Tensor mat2, bool whole=False) -> Tensor",
     dtypes: DTypes::NUMBERS,
     sparse: Sparse::Supported,
@@ -78,7 +78,7 @@ fn spread(matrix: &Tensor, indices: &Tensor, values: &Tensor, (to, from): (i64, 
 }
 
 fn of_sparse(d: &BackwardContext) -> Result<Tensor> {
-    use SPARSE_MM::*;
+    use SPARSE_DENSE_MM::*;
 
     let (input, other, grad) = (d.input(INPUT).done()?, d.input(MAT2).done()?, d.grad().done()?);
     if d.flag(WHOLE) {
@@ -105,10 +105,10 @@ pub fn times(input: &Tensor, other: &Tensor, whole: bool) -> Result<Tensor> {
         return times_sparse(input, other);
     }
     if input.is_sparse() || !other.is_sparse() {
-        return op!(SPARSE_MM, input, other, whole);
+        return op!(SPARSE_DENSE_MM, input, other, whole);
     }
     check_factors(input, other)?;
-    op!(T, &op!(SPARSE_MM, &op!(T, other)?, &op!(T, input)?, whole)?)
+    op!(T, &op!(SPARSE_DENSE_MM, &op!(T, other)?, &op!(T, input)?, whole)?)
 }
 
 /// The product of two sparse matrices: with coordinates, or by rows if the first is compressed.
@@ -131,8 +131,8 @@ pub fn matmul(args: &Args, second: Arg) -> Result<Output> {
         return op!(SELECT, &column, 1i64, 0i64).map(Output::Tensor);
     }
     if vectors && input.rank() == 1 {
-        let op = times(&op!(UNSQUEEZE, input, 0i64)?, other, true)?;
-        return op!(SELECT, &op, 0i64, 0i64).map(Output::Tensor);
+        let row = times(&op!(UNSQUEEZE, input, 0i64)?, other, true)?;
+        return op!(SELECT, &row, 0i64, 0i64).map(Output::Tensor);
     }
     if vectors && !input.is_sparse() && input.rank() > 2 && other.rank() == 2 {
         // The rows of all matrices are those of one.
@@ -190,7 +190,7 @@ pub fn bmm(args: &Args) -> Result<Output> {
     let sizes = [batch * rows, batch * inner];
     let whole = op!(FROM_PARTS, &indices, &flat_values(&input)?, sizes_value(&sizes))?;
     let flat = op!(RESHAPE, other, sizes_value(&[batch * inner, columns]))?;
-    let product = op!(SPARSE_MM, &whole, &flat)?;
+    let product = op!(SPARSE_DENSE_MM, &whole, &flat)?;
     op!(RESHAPE, &product, sizes_value(&[batch, rows, columns])).map(Output::Tensor)
 }
 

@@ -324,7 +324,7 @@ fn _apply_function<'py>(
         .zip(outputs)
         .map(|(item, output)| match output {
             // An argument that is returned as it is keeps its class, unless the class has opted out of that.
-            Some(output) if output.python().is_null() && overrides::has_handler(&item) => {
+            Some(output) if output.python().is_null() && overrides::has_override(&item) => {
                 object::wrap_as(item.get_type().as_any(), output)
             }
             Some(output) => object::wrap_bound(py, output),

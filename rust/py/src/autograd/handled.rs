@@ -63,25 +63,25 @@ impl Handler for PyHandler {
         })
     }
 
-    fn gradients(&self, derive: &BackwardContext) -> rushlight::Result<Option<Gradients>> {
+    fn gradients(&self, context: &BackwardContext) -> rushlight::Result<Option<Gradients>> {
         attach::acquire(|py| {
-            if !has_gradients_together(py, derive.args.op.name)? {
+            if !has_gradients_together(py, context.args.op.name)? {
                 return Ok(None);
             }
             let _enabled = Enabled::begin();
             let values = PyDict::new(py);
-            let params = &derive.args.op.schema().params;
-            for (param, value) in params.iter().zip(&derive.args.values) {
+            let params = &context.args.op.schema().params;
+            for (param, value) in params.iter().zip(&context.args.values) {
                 values.set_item(param.name, object_of(py, value)?)?;
             }
             let tensors = PyDict::new(py);
-            for (meta, saved) in derive.inputs.iter().zip(&derive.saved_inputs) {
+            for (meta, saved) in context.inputs.iter().zip(&context.saved_inputs) {
                 let sizes = PyTuple::new(py, meta.sizes.iter())?;
                 let saved = object::optional_object(py, saved.clone())?;
                 tensors.set_item(params[meta.place].name, (saved, sizes))?;
             }
-            let grad = object::optional_object(py, derive.grads.first().cloned().flatten())?;
-            let arguments = (derive.args.op.python_name(), grad, tensors, values, PyTuple::new(py, derive.wanted)?);
+            let grad = object::optional_object(py, context.grads.first().cloned().flatten())?;
+            let arguments = (context.args.op.python_name(), grad, tensors, values, PyTuple::new(py, context.wanted)?);
             let found = py.import("rushlight._engine_calls")?.call_method1("gradients", arguments)?;
             if found.is_none() {
                 return Ok(None);

@@ -68,10 +68,10 @@ impl PySavedTensor {
 
 /// The names of a node's attributes for saved values.
 pub fn names(node: &Node) -> Vec<String> {
-    let kept = node.function_as::<OperatorNode>().map(OperatorNode::kept).unwrap_or_default();
+    let values = node.function_as::<OperatorNode>().map(OperatorNode::saved_values).unwrap_or_default();
     let mut names = Vec::new();
-    for (name, kept) in kept {
-        if matches!(kept, SavedValue::Tensor(_)) {
+    for (name, value) in values {
+        if matches!(value, SavedValue::Tensor(_)) {
             names.push(format!("_raw_saved_{name}"));
         }
         names.push(format!("_saved_{name}"));
@@ -84,8 +84,10 @@ pub fn attribute<'py>(py: Python<'py>, node: &Arc<Node>, attribute: &str) -> PyR
     let raw = attribute.strip_prefix("_raw_saved_");
     let Some(wanted) = raw.or_else(|| attribute.strip_prefix("_saved_")) else { return Ok(None) };
     let Some(operator_node) = node.function_as::<OperatorNode>() else { return Ok(None) };
-    let Some((_, kept)) = operator_node.kept().into_iter().find(|(name, _)| name == wanted) else { return Ok(None) };
-    match (kept, raw) {
+    let Some((_, value)) = operator_node.saved_values().into_iter().find(|(name, _)| name == wanted) else {
+        return Ok(None);
+    };
+    match (value, raw) {
         (SavedValue::Tensor(place), Some(_)) => {
             Bound::new(py, PySavedTensor { node: node.clone(), place }).map(|saved| Some(saved.into_any()))
         }

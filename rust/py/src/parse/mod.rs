@@ -1,7 +1,7 @@
 //! Binds the arguments of a call to a signature: positional ones first, then keywords, by the address of their interned
 //! name or else by their text and torch's synonyms. `call` has both sides of a call. If nothing fits, `refusal` finds
 //! torch's error with torch's `signatures` and the sentences of `messages`, and `written_in_python` what CPython says about calls of
-//! functions that torch writes in Python. `compiled` checks the arguments of functions that are written in Python here alone.
+//! functions that torch writes in Python, and `inside` what happens inside of these. `compiled` checks the arguments of functions that are written in Python here alone.
 
 use std::ffi::CStr;
 
@@ -107,23 +107,7 @@ pub fn bind<'a, 'py>(
     if given > overload.positional() && variadic.is_none() {
         return Err(BindError::Mismatch);
     }
-    let mut out = None;
-    // The index of each keyword's parameter.
-    let mut places: SmallVec<[usize; 8]> = SmallVec::new();
-    for (keyword, value) in call.keywords() {
-        // A method's object has no name.
-        match overload.place(keyword).filter(|place| *place > 0 || call.receiver.is_none()) {
-            Some(place) if places.contains(&place) || (place < given && !schema.params[place].keyword_only) => {
-                return Err(BindError::Mismatch);
-            }
-            Some(place) => places.push(place),
-            None if overload.takes_out && says(keyword, c"out") => {
-                out = Some(value).filter(|value| !value.is_none());
-                places.push(usize::MAX);
-            }
-            None => return Err(BindError::Mismatch),
-        }
-    }
+    let (places, out) = places_of_keywords(overload, call)?;
     let is_left_out = |place: usize| place >= given && !places.contains(&place);
     if signatures::skips(overload.op, overload.positional(), is_left_out) {
         return Err(BindError::Mismatch);
@@ -146,29 +130,10 @@ pub fn bind<'a, 'py>(
             args.values.push(param.default_value());
             continue;
         };
-        if overload.compares_words && param.kind == Kind::Str && !object.is_instance_of::<PyString>() {
-            // Anything may be a reduction until the function looks at it, after the shapes.
-            if inside::takes_any_reduction(overload.op, param.name) {
-                args.values.push(Value::Text(inside::reduction_text(&object)?.into()));
-                continue;
-            }
-            if object.is_instance_of::<PyBytes>() {
-                return Err(BindError::Mismatch);
-            }
-        }
-        if inside::measures_length(overload, param, &object) {
-            return Err(BindError::Mismatch);
-        }
-        match convert::value(object, param.kind, param.optional || param.default == Some("None")) {
-            Ok(Some(value)) => {
-                if overload.takes_pairs && param.kind == Kind::IntOrInts && inside::is_single_item(&object) {
-                    return Err(BindError::Raised(inside::single_item(overload.op, shown(param))));
-                }
-                args.values.push(value);
-            }
-            Ok(None) => return Err(BindError::Mismatch),
-            Err(error) => {
-                too_wide.get_or_insert(too_wide_for(overload, param, &object).unwrap_or(error));
+        match value_of(overload, param, object)? {
+            Read::Value(value) => args.values.push(value),
+            Read::TooWide(error) => {
+                too_wide.get_or_insert(error);
                 args.values.push(Value::None);
             }
         }
@@ -199,6 +164,63 @@ pub fn bind<'a, 'py>(
     })
     .map_err(raise)?;
     Ok(out)
+}
+
+/// The index of each keyword's parameter, and the value of `out=`.
+#[inline]
+fn places_of_keywords<'a, 'py>(
+    overload: &Overload,
+    call: &Call<'a, 'py>,
+) -> Result<(SmallVec<[usize; 8]>, Option<Object<'a, 'py>>), BindError> {
+    let (given, params) = (call.given(), &overload.op.schema().params);
+    let (mut places, mut out) = (SmallVec::<[usize; 8]>::new(), None);
+    for (keyword, value) in call.keywords() {
+        // A method's object has no name.
+        match overload.place(keyword).filter(|place| *place > 0 || call.receiver.is_none()) {
+            Some(place) if places.contains(&place) || (place < given && !params[place].keyword_only) => {
+                return Err(BindError::Mismatch);
+            }
+            Some(place) => places.push(place),
+            None if overload.takes_out && says(keyword, c"out") => {
+                out = Some(value).filter(|value| !value.is_none());
+                places.push(usize::MAX);
+            }
+            None => return Err(BindError::Mismatch),
+        }
+    }
+    Ok((places, out))
+}
+
+/// An argument that fits its parameter.
+enum Read<'a> {
+    Value(Value<'a>),
+    /// It does, but for an int of too many bits.
+    TooWide(PyErr),
+}
+
+/// Reads an argument as a value of its parameter.
+#[inline]
+fn value_of<'a>(overload: &Overload, param: &Param, object: Object<'a, '_>) -> Result<Read<'a>, BindError> {
+    if overload.compares_words && param.kind == Kind::Str && !object.is_instance_of::<PyString>() {
+        // Anything may be a reduction until the function looks at it, after the shapes.
+        if inside::takes_any_reduction(overload.op, param.name) {
+            return Ok(Read::Value(Value::Text(inside::reduction_text(&object)?.into())));
+        }
+        if object.is_instance_of::<PyBytes>() {
+            return Err(BindError::Mismatch);
+        }
+    }
+    if inside::measures_length(overload, param, &object) {
+        return Err(BindError::Mismatch);
+    }
+    match convert::value(object, param.kind, param.optional || param.default == Some("None")) {
+        Ok(Some(_)) if overload.takes_pairs && param.kind == Kind::IntOrInts && inside::is_single_item(&object) => {
+            Err(BindError::Raised(inside::single_item(overload.op, shown(param))))
+        }
+        Ok(Some(value)) => Ok(Read::Value(value)),
+        Ok(None) => Err(BindError::Mismatch),
+        Err(error) => Ok(Read::TooWide(too_wide_for(overload, param, &object).unwrap_or(error))),
+    }
 }
 
 /// torch's error for a list with an int of too many bits; it names the function that the list is passed to.

@@ -18,7 +18,7 @@ import threading
 import weakref
 
 import rushlight as torch
-from rushlight._warnings import warn
+from rushlight._warnings import warn, warn_unpinned
 
 from ..dataset import _DatasetKind
 from ..sampler import draw_seed
@@ -210,9 +210,7 @@ def _usable_pinning(loader: DataLoader) -> bool:
     if not loader.pin_memory:
         return False
     if not torch.cuda.is_available():
-        warn(
-            "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
-        )
+        warn_unpinned()
         return False
     return True
 

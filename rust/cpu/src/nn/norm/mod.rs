@@ -1,7 +1,7 @@
 //! Normalisation: each group of elements gets mean zero and variance one, then each channel a scale and a shift.
 //!
 //! Operands are row-major, viewed as `[samples, groups, channels, run]`. A group is `channels * run` adjacent elements
-//! of one sample, or, if samples are pooled, a run of each of them (and then it is one channel). Its task measures it,
+//! of one sample, or, if samples are pooled, a run of each of them (and then it is one channel; `groups`). Its task measures it,
 //! and normalises it while it is still in the cache. There are three access patterns: channels of several adjacent
 //! elements (`runs`), channels of one element, adjacent within a group (`lines`), and pooled ones of one element
 //! (`columns`).

@@ -14,6 +14,8 @@
 //!   `_recurrent_sequence` in `recurrent_sequence` has packed LSTMs without projection, GRUs and RNNs, on CUDA and outside of `vmap`.
 //!   On CUDA both make the passes of `passes`, with the kernels of `on_cuda`.
 //! - All others run step by step, fused (`network`) or as torch composes them (`composed`).
+//!
+//! `steps` has what the paths share, `layer` one layer in one direction, and `rerun` the gradients of gradients.
 
 pub mod by_cudnn;
 mod composed;

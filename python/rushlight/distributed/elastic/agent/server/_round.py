@@ -1,8 +1,24 @@
 """What machines tell each other between the start of all processes and their end."""
 
 import json
+from dataclasses import dataclass, field
 
 from rushlight.distributed.elastic.multiprocessing.errors import ProcessFailure
+
+
+@dataclass
+class Interruption:
+    """Why the processes of all machines end before their work is done.
+
+    Args:
+        reason: a sentence.
+        is_failure: whether something failed. Otherwise another machine came.
+        failures: the `ProcessFailure` of ranks that failed.
+    """
+
+    reason: str
+    is_failure: bool
+    failures: dict[int, ProcessFailure] = field(default_factory=dict)
 
 
 class Round:
@@ -27,27 +43,27 @@ class Round:
         """The rank of the first process on this machine."""
         return sum(self.counts[: self.node])
 
-    def end(self, why, failures=None):
-        """Tells all machines that their processes end, and which ranks failed.
+    def interrupt(self, interruption):
+        """Tells all machines that their processes end, and why.
 
         The first reason stands, because the processes of a machine that ends fail those of the others.
         """
         told = {
             rank: [one.local_rank, one.pid, one.exitcode, one.message, one.timestamp]
-            for rank, one in (failures or {}).items()
+            for rank, one in interruption.failures.items()
         }
-        self._store.compare_set("news", "", json.dumps([why, told]))
+        self._store.compare_set("news", "", json.dumps([interruption.reason, interruption.is_failure, told]))
 
-    def news(self):
-        """Why all processes end, and the failures; None while they go on."""
+    def interruption(self):
+        """Why all processes end; None while they go on."""
         if not self._store.check(["news"]):
             return None
-        why, told = json.loads(self._store.get("news"))
+        reason, is_failure, told = json.loads(self._store.get("news"))
         failures = {}
         for rank, (local_rank, pid, code, message, timestamp) in told.items():
             failure = failures[int(rank)] = ProcessFailure(local_rank, pid, code, "")
             failure.message, failure.timestamp = message, timestamp
-        return why, failures
+        return Interruption(reason, is_failure, failures)
 
     def finish(self):
         """Notes that the processes of this machine ended well."""

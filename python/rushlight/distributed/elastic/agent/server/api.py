@@ -19,7 +19,7 @@ from rushlight.distributed.store import DistError
 from rushlight.numa.binding import NumaOptions
 
 from ._events import Events
-from ._round import Round
+from ._round import Interruption, Round
 
 __all__ = ["WorkerSpec", "Worker", "WorkerState", "WorkerGroup", "RunResult", "ElasticAgent", "SimpleElasticAgent"]
 
@@ -217,7 +217,7 @@ class SimpleElasticAgent(ElasticAgent):
         while True:
             try:
                 self._begin(group)
-                why, result = self._watch(group)
+                interruption, result = self._watch(group)
             except RendezvousGracefulExitError:
                 return RunResult(WorkerState.SUCCEEDED)
             except BaseException as error:
@@ -229,15 +229,15 @@ class SimpleElasticAgent(ElasticAgent):
             self._stop_workers(group)
             group.state = result.state
             failed, most = result.is_failed(), group.spec.max_restarts
-            if not why or (failed and self._restarts == most):
+            if interruption is None or (failed and self._restarts == most):
                 break
             self._restarts += failed
             count = f"restart {self._restarts} of {most}" if failed else "all begin again"
-            sys.stderr.write(f"torchrun: {why}; {count}\n")
+            sys.stderr.write(f"torchrun: {interruption.reason}; {count}\n")
         self._events.of_end(failed, group, self._round, result.failures, self._restarts)
         group.spec.rdzv_handler.shutdown()
         if failed and not result.failures:
-            raise DistError(why)
+            raise DistError(interruption.reason)
         return result
 
     def _begin(self, group):
@@ -261,7 +261,8 @@ class SimpleElasticAgent(ElasticAgent):
             self._events.of_process("START", current, worker, restarts=self._restarts)
 
     def _watch(self, group):
-        """Waits until the workers of all machines have ended well, or all have to end. Returns why they had to, and the result."""
+        """Waits until the workers of all machines have ended well, or all have to end. Returns
+        the `Interruption`, or None, and the result."""
         spec, current = group.spec, self._round
         result, own = None, {}
         while result is None or not current.is_done():
@@ -278,17 +279,15 @@ class SimpleElasticAgent(ElasticAgent):
                     self._tell(current, own)
             for other in spec.rdzv_handler._lost():
                 if not current.is_done(other):
-                    current.end(f"machine {other} does not answer", {})
+                    current.interrupt(Interruption(f"machine {other} does not answer", is_failure=True))
             if spec.rdzv_handler.num_nodes_waiting() > 0:
-                current.end("")
-            news = current.news()
-            if news is not None:
-                why, failures = news
-                if not why:
-                    return "another machine came", RunResult(WorkerState.STOPPED)
-                return why, RunResult(
-                    WorkerState.FAILED, {}, {rank: own.get(rank, one) for rank, one in failures.items()}
-                )
+                current.interrupt(Interruption("another machine came", is_failure=False))
+            interruption = current.interruption()
+            if interruption is not None:
+                if not interruption.is_failure:
+                    return interruption, RunResult(WorkerState.STOPPED)
+                failures = {rank: own.get(rank, one) for rank, one in interruption.failures.items()}
+                return interruption, RunResult(WorkerState.FAILED, {}, failures)
             time.sleep(spec.monitor_interval)
         return None, result
 
@@ -299,4 +298,5 @@ class SimpleElasticAgent(ElasticAgent):
         if first.exitcode > 0 and len(current.counts) > 1:
             # Another machine may have that process, and tells of it first.
             time.sleep(2 * self._worker_group.spec.monitor_interval)
-        current.end(f"rank {rank} failed with {first._cause()}", failures)
+        reason = f"rank {rank} failed with {first._cause()}"
+        current.interrupt(Interruption(reason, is_failure=True, failures=failures))

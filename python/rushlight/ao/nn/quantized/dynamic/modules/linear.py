@@ -1,4 +1,4 @@
-"""A linear layer with weights of 8 bits, or of half precision, over numbers."""
+"""A linear layer with weights of 8 bits, or of half precision, over float tensors."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def hidden(tensor: Tensor, dim: int, level: int, size: int) -> Tensor:
 
 
 class Level:
-    """A vmap level that is active in this thread, from `enter` to `leave`."""
+    """A vmap level. Inside the block it is active in this thread."""
 
     def __init__(self, size: int, randomness: str = "error") -> None:
         self.size = size
