@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use rushlight_autograd::custom::{CustomCall, Notes};
 use rushlight_autograd::modes::GradMode;
-use rushlight_autograd::{Backward, BackwardCall, Gradients, Held, SavedTensor, Tensor, should_record};
+use rushlight_autograd::{Backward, BackwardCall, Gradients, Reachable, SavedTensor, Tensor, should_record};
 use rushlight_core::{Error, Result};
 
 /// What `forward` tells about its call.
@@ -192,7 +192,7 @@ impl<F: Function> Backward for FunctionNode<F> {
         self.saved().for_each(SavedTensor::release);
     }
 
-    fn held(&self, visit: &mut dyn FnMut(Held)) {
-        self.saved().filter_map(SavedTensor::held).for_each(visit);
+    fn reachable(&self, visit: &mut dyn FnMut(Reachable)) {
+        self.saved().filter_map(SavedTensor::reachable).for_each(visit);
     }
 }
