@@ -142,6 +142,7 @@ def test_a_timer_without_a_signal_only_tells(tmp_path):
         json.dumps({"pid": os.getpid(), "scope_id": "none", "expiration_time": 1e400, "signal": 9}).encode(),
         b"x" * 100_000,
     ],
+    ids=range(13),  # the lines have this process's number
 )
 def test_lines_that_are_no_requests(tmp_path, line):
     """None of them ends a process, and the next request is understood."""

@@ -5,7 +5,7 @@
 //! - `expr_ext` declares the operators that derivatives use most as methods, `expr_ext_impl` implements the methods;
 //!   `vmap` has the two entry points of `vmap`, `atomic` additions from several processes.
 //! - `held` has the addresses of operands for kernels on CUDA devices.
-//! - `front` is what a program in Rust uses.
+//! - `front` is what a program in Rust uses. `install` gives the lower crates the operators that they call.
 //! - The families: `create`, `convert`, `pointwise`, `reduce`, `view`, `index`, `join`, `linalg`, `fft`, `order`, `nn`,
 //!   `fused`, `sparse`, `quantized`.
 //!
@@ -21,6 +21,7 @@ mod front;
 pub mod fused;
 mod held;
 pub mod index;
+mod install;
 pub mod join;
 pub mod linalg;
 pub mod names;
@@ -34,11 +35,6 @@ pub mod table;
 pub mod view;
 pub mod vmap;
 
-use rushlight_autograd::Arithmetic;
-use rushlight_dispatch::handled;
-use rushlight_dispatch::primitives::{Primitives, QuantizedPrimitives, SparsePrimitives};
-use rushlight_dispatch::vmap::empty;
-
 /// Differentiation, with the names of torch's C++ front end.
 pub mod autograd {
     pub use crate::front::{BackwardContext, Context, Function};
@@ -51,6 +47,7 @@ pub use front::{
     Operators, TensorOptions, call, device, dtype, full, manual_seed, ones, ones_like, rand, randn, requires_grad,
     tensor, zeros,
 };
+pub use install::install;
 pub use rushlight_autograd::Tensor;
 pub use rushlight_core::{DType, Device, Error, Layout, Result, Scalar, Storage};
 pub use rushlight_dispatch::create::from_slice;
@@ -59,71 +56,3 @@ pub use rushlight_dispatch::generator::Generator;
 pub use rushlight_dispatch::op;
 pub use rushlight_dispatch::operator::{Args, Operator};
 pub use rushlight_dispatch::value::{Ints, Output, Target, Value};
-
-static PRIMITIVES: Primitives = Primitives {
-    add: &pointwise::arith::ADD,
-    sub: &pointwise::arith::SUB,
-    mul: &pointwise::arith::MUL,
-    div: &pointwise::divide::DIV,
-    neg: &pointwise::arith::NEG,
-    conj: &pointwise::complex::CONJ_AT_ONCE,
-    real: &pointwise::complex::REAL_PART,
-    clone: &convert::CLONE,
-    reshape: &view::RESHAPE,
-    expand: &view::expand::EXPAND,
-    select: &view::narrow::SELECT,
-    narrow: &view::narrow::NARROW,
-    stack: &join::STACK,
-    sum: &reduce::sum::SUM_DIM,
-    add_batch_dim: &vmap::ADD_BATCH_DIM,
-    remove_batch_dim: &vmap::REMOVE_BATCH_DIM,
-    cast: convert::to_dtype,
-    copy_: convert::copy::copy_,
-    sum_to: reduce::sum_to,
-    sparse: SparsePrimitives {
-        over_values: sparse::elementwise::over_values,
-        sum: sparse::add::sum,
-        add_into_dense: sparse::add::into_dense,
-        to_dense: &sparse::TO_DENSE,
-        empty: sparse::parts::empty_in,
-        bodies: sparse::bodies::BODIES,
-        refused: sparse::layouts::refused,
-    },
-    quantized: QuantizedPrimitives { dequantize: quantized::convert::dequantize, bodies: quantized::bodies::BODIES },
-    table: table::OPERATORS,
-};
-
-static ARITHMETIC: Arithmetic = Arithmetic {
-    add: |a, b| handled::derive(|| op!(pointwise::arith::ADD, a, b)),
-    clone: |tensor| op!(convert::CLONE, tensor),
-    detach: handled::detach,
-    add_: |a, b| {
-        let args = Args::new(&pointwise::arith::ADD, [a.into(), b.into(), Value::Scalar(Scalar::ONE)]);
-        handled::derive(|| args.call_into(Target::InPlace)).map(drop)
-    },
-    empty,
-    full: |sizes, value, dtype, device| rushlight_dispatch::create::full(sizes, Scalar::Float(value), dtype, device),
-    copy_: convert::copy::copy_,
-    as_strided: view::strided::as_strided,
-    sum_to: reduce::sum_to,
-    cast: convert::to_dtype,
-    has_nan: |tensor| has_any(&pointwise::compare::ISNAN, tensor),
-    has_inf: |tensor| has_any(&pointwise::compare::ISINF, tensor),
-    elements: convert::to_vec,
-};
-
-/// Installs the few operators that the lower crates call; derivatives need them. Calling it again has no effect.
-pub fn install() {
-    rushlight_core::fork::install();
-    rushlight_dispatch::primitives::install(&PRIMITIVES);
-    rushlight_autograd::install(&ARITHMETIC);
-}
-
-/// Whether a property holds for an element; on `meta` for none.
-fn has_any(property: &'static Operator, tensor: &Tensor) -> Result<bool> {
-    if tensor.device() == Device::Meta {
-        return Ok(false);
-    }
-    let found = property.tensor([tensor.into()])?;
-    Ok(convert::item(&op!(reduce::all_any::ANY, found)?)? == Scalar::Bool(true))
-}

@@ -7,6 +7,7 @@ use rushlight_dispatch::operator::{Args, Operator};
 use rushlight_dispatch::signature::{Kind, Param};
 use rushlight_dispatch::value::{Output, Value};
 
+use crate::install::install;
 use crate::names::{CallForm, Names, collect};
 
 /// Calls an operator with torch's name: `softmax`, `linalg.inv`, `nn.functional.relu`. The arguments stand in the order of its
@@ -27,7 +28,7 @@ use crate::names::{CallForm, Names, collect};
 /// # Errors
 /// TypeError: there is no operator of this name, or it does not take these arguments. Whatever the operator itself refuses.
 pub fn call<'a>(name: &str, arguments: impl IntoIterator<Item = Value<'a>>) -> Result<Output> {
-    crate::install();
+    install();
     let found = overloads(name);
     if found.is_empty() {
         return Err(Error::type_(format!("module 'torch' has no attribute '{name}'")));

@@ -13,10 +13,11 @@ use super::options::TensorOptions;
 use crate::convert::to_dtype;
 use crate::create::constant::{FULL, ONES, ONES_LIKE, ZEROS};
 use crate::create::random::{RAND, RANDN};
+use crate::install::install;
 
 /// Calls a factory with its own arguments and the options, which are the last ones of its signature.
 fn make<const N: usize>(op: &'static Operator, own: [Value<'_>; N], options: TensorOptions) -> Result<Tensor> {
-    crate::install();
+    install();
     let mut args = Args::new(op, own);
     let first = args.values.len() - 5;
     for (place, value) in options.values().into_iter().enumerate() {
@@ -74,7 +75,7 @@ pub fn randn(sizes: &[isize], options: impl Into<TensorOptions>) -> Result<Tenso
 /// # }
 /// ```
 pub fn tensor<T: Copy + Into<Scalar>>(elements: &[T]) -> Result<Tensor> {
-    crate::install();
+    install();
     let numbers = || elements.iter().map(|&element| element.into());
     match numbers().next() {
         Some(Scalar::Bool(_)) => {

@@ -7,6 +7,8 @@ use rushlight_autograd::modes::GradMode;
 use rushlight_autograd::{Backward, BackwardCall, Gradients, Reachable, SavedTensor, Tensor, should_record};
 use rushlight_core::{Error, Result};
 
+use crate::install::install;
+
 /// What `forward` tells about its call.
 pub struct Context<D> {
     /// What `backward` gets besides tensors.
@@ -106,7 +108,7 @@ pub trait Function: Sized + 'static {
     /// # Errors
     /// Those of `forward`. RuntimeError: what it has marked does not fit its arguments and results.
     fn apply(arguments: &[Option<Tensor>], data: Self::Data) -> Result<Vec<Tensor>> {
-        crate::install();
+        install();
         let given: Vec<Option<&Tensor>> = arguments.iter().map(Option::as_ref).collect();
         let records = should_record(&given);
         let mut context = Context { saved_data: data, notes: Notes::default(), materialize_grads: true };

@@ -1,8 +1,10 @@
 //! The front end for programs in Rust, with the names of torch's C++ front end.
 //!
-//! Tensors come from the factories (`ones`, `randn`, `tensor`) and have their operators as methods ([`Operators`]). Arithmetic is
-//! written with [`Expr`], whose operators `+ - * /` pass an error on, so that a formula needs one `?`. [`call`] reaches every
-//! operator by its name. [`crate::autograd`] differentiates, [`Linear`] and [`MSELoss`] are modules.
+//! - `create` has the factories, `options` the dtype, device and gradient of what they make.
+//! - `operators` has the operators that programs use most, as methods, and `call` every operator by its name.
+//! - `function` is for functions with a derivative of their own, `modules` has layers and losses.
+//!
+//! Arithmetic is written with [`Expr`](crate::Expr): its operators pass an error on, so that a formula needs one `?`.
 //!
 //! This is the tutorial of torch's C++ front end:
 //!
