@@ -134,6 +134,12 @@ def test_the_first_of_equals_is_found_anywhere():
 
 def test_infinities_in_sums_of_exponentials():
     assert torch.tensor([INF, 1.0]).logsumexp(0).item() == INF
+    # NaN lasts beside an infinite sum of another part.
+    assert torch.tensor([[[INF, INF], [1.0, 2.0]], [[INF, NAN], [3.0, 1.0]]]).logsumexp((0, 2)).isnan().tolist() == [
+        True,
+        False,
+    ]
+    assert torch.tensor([INF] * 2000 + [NAN]).logsumexp(0).isnan()
     assert torch.tensor([-INF, -INF]).logsumexp(0).item() == -INF
     assert torch.tensor([-1e4, -INF, -1e4]).logsumexp(0).item() == pytest.approx(-1e4 + math.log(2))
     assert torch.empty(0).logsumexp(0).item() == -INF
@@ -422,7 +428,7 @@ def test_unique_names_its_operator_in_errors():
 
 
 def test_unique_slices_with_nan_are_apart():
-    nan = math.nan
+    nan = NAN
     x = torch.tensor([[1, nan], [1, 2], [1, nan], [1, 2]])
     values, places, counts = torch.unique(x, dim=0, return_inverse=True, return_counts=True)
     assert counts.tolist() == [2, 1, 1] and places.tolist() == [1, 0, 2, 0] and values.isnan().sum() == 2
@@ -464,14 +470,14 @@ def test_the_last_of_the_most_frequent(dtype):
 
 
 def test_nan_is_never_frequent():
-    found = torch.tensor([1.0, math.nan, math.nan, 0.0]).mode()
+    found = torch.tensor([1.0, NAN, NAN, 0.0]).mode()
     assert (found.values.item(), found.indices.item()) == (0, 3)
-    assert torch.tensor([math.nan, math.nan]).mode().indices.item() == 0
+    assert torch.tensor([NAN, NAN]).mode().indices.item() == 0
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool])
 def test_a_sum_of_floats_without_nan_is_no_integer(dtype):
-    x, out = torch.tensor([[1.0, math.nan]]), torch.zeros((), dtype=dtype)
+    x, out = torch.tensor([[1.0, NAN]]), torch.zeros((), dtype=dtype)
     with pytest.raises(NotImplementedError, match="^\"nansum_cpu\" not implemented for '(Long|Byte|Bool)'"):
         torch.nansum(x, out=out)
     assert torch.nansum(x, dtype=dtype, out=out).item() == 1

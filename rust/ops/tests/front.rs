@@ -135,7 +135,7 @@ fn gradients_and_their_hooks() -> Result<()> {
     let refused = (x.expr() * 3.0).done()?.backward(None).unwrap_err().to_string();
     assert!(refused.starts_with("grad can be implicitly created only for scalar outputs"), "{refused}");
     let y = (x.expr() * 3.0).done()?;
-    let found = autograd::grad(&[y.sum()?], &[x.clone()], &[None], false, Options::default())?;
+    let found = autograd::grad(&[y.sum()?], std::slice::from_ref(&x), &[None], false, Options::default())?;
     assert_eq!(found[0].as_ref().unwrap().to_vec::<f64>()?, [6.0; 4], "a gradient, through the hook");
     autograd::backward(&[(x.expr() * 3.0).done()?.sum()?], &[None], None, Options::default())?;
     assert_eq!(x.grad().unwrap().to_vec::<f64>()?, [15.0; 4]);
@@ -297,7 +297,7 @@ fn a_penalty_on_a_gradient() -> Result<()> {
     let loss = MSELoss::default().forward(&output, &target)?;
     let weights = rushlight::ones_like(&output)?;
     let options = Options { create_graph: true, retain_graph: true };
-    let found = autograd::grad(&[output], &[input.clone()], &[Some(weights)], false, options)?;
+    let found = autograd::grad(&[output], std::slice::from_ref(&input), &[Some(weights)], false, options)?;
     let lengths = found[0].as_ref().unwrap().norm(2.0, &[1], false)?;
     let penalty = (lengths.expr() - 1.0).done()?.pow(2.0)?.mean()?;
     (loss.expr() + &penalty).done()?.backward(None)?;

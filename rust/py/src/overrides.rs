@@ -187,8 +187,8 @@ unsafe fn any_overrides(py: Python<'_>, mut arguments: impl Iterator<Item = Raw>
         TorchFunctionState::AllDisabled => false,
         _ if MODES.get() > 0 => true,
         // An override that calls the function leaves its operators to the class.
-        // SAFETY: guaranteed by the caller (see `# Safety`).
         TorchFunctionState::SubclassesDisabled => {
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             arguments.any(|raw| unsafe { any_item_has(py, raw, handles_operators) })
         }
         // SAFETY: guaranteed by the caller (see `# Safety`).

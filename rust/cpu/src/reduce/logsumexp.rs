@@ -18,10 +18,11 @@ struct Sum {
 
 #[inline(always)]
 fn merge(a: Sum, b: Sum) -> Sum {
-    if b.sum == 0.0 || a.sum == f64::INFINITY {
+    // NaN first: it lasts beside an infinite sum, too.
+    if b.sum == 0.0 || a.sum.is_nan() || a.sum == f64::INFINITY && !b.sum.is_nan() {
         return a;
     }
-    if a.sum == 0.0 || b.sum == f64::INFINITY {
+    if a.sum == 0.0 || b.sum.is_nan() || b.sum == f64::INFINITY {
         return b;
     }
     let (high, low) = if b.top > a.top { (b, a) } else { (a, b) };
