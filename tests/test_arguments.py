@@ -235,13 +235,12 @@ def test_another_tensors_memory_cut_anew():
     for wrong in ((y, 1), (y, 1, "", y), (1,)):
         with pytest.raises(TypeError, match=r"^set_\(\) received an invalid combination of arguments"):
             x.set_(*wrong)
-    for form, sentence in (
-        ((0, (3, 2), (1,)), r"unequal size length \(2\) and stride length \(1\)"),
-        ((3, (2,), (-1,)), r"Storage size calculation overflowed with sizes=\[2\] and strides=\[-1\]"),
-        ((3, (2, 2), (1, -1)), r"Storage size calculation overflowed with sizes=\[2, 2\] and strides=\[1, -1\]"),
-    ):
-        with pytest.raises(RuntimeError, match=f"^{sentence}"):
-            x.set_(y, *form)
+    with pytest.raises(RuntimeError, match=r"^unequal size length \(2\) and stride length \(1\)"):
+        x.set_(y, 0, (3, 2), (1,))
+    # Views may step back, and are rebuilt by `set_` in other processes.
+    assert x.set_(y, 3, (2,), (-1,)).tolist() == [3.0, 2.0]
+    with pytest.raises(RuntimeError, match="^setStorage|^Storage size"):
+        x.set_(y, 3, (2, 5), (1, -1))
     assert x.set_(y, 3, (1,), (-1,)).stride() == (1,) and x.set_(y, 0, (0, 2), (-1, 1)).stride() == (2, 1)
 
 

@@ -29,7 +29,6 @@ def test_only_the_pool_names_rayon():
 
 #: Blocking primitives other than `ForkMutex`, each with the reason why no fork can find it locked.
 CLOSED_TO_FORKS = {
-    "autograd/src/arithmetic.rs:TABLE": "set when the engine starts",
     "autograd/src/saved.rs:PARAMETER_NAMES": "set when the engine starts",
     "autograd/src/source_location.rs:SOURCE_LOCATOR": "set when the engine starts",
     "autograd/src/tensor.rs:LEFT_ALONE": "set when the engine starts",

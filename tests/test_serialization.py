@@ -4,6 +4,7 @@ torch 2.13 wrote the files in `tests/data`.
 """
 
 import collections
+import copy
 import io
 import mmap
 import os
@@ -796,3 +797,12 @@ def test_constants_of_the_formats():
     sizes = {"short": own.SHORT_SIZE, "int": own.INT_SIZE, "long": own.LONG_SIZE}
     assert pickle.load(file) == own.MAGIC_NUMBER and pickle.load(file) == own.PROTOCOL_VERSION
     assert pickle.load(file)["type_sizes"] == sizes
+
+
+def test_views_that_step_back():
+    tensor = torch.arange(6.0).reshape(2, 3)[:, ::-1]
+    file = io.BytesIO()
+    torch.save(tensor, file)
+    file.seek(0)
+    for found in (torch.load(file), pickle.loads(pickle.dumps(tensor)), copy.deepcopy(tensor)):
+        assert torch.equal(found, tensor)

@@ -47,8 +47,21 @@ def put_and_wait(queue, event):
     event.wait(30)
 
 
+def put_a_view_that_steps_back(queue):
+    queue.put(torch.arange(6.0).reshape(2, 3)[:, ::-1])
+
+
 def add_one(tensor):
     return tensor + 1
+
+
+def test_views_that_step_back_travel(context):
+    queue = context.Queue()
+    worker = context.Process(target=put_a_view_that_steps_back, args=(queue,))
+    worker.start()
+    found = queue.get()
+    assert found.tolist() == [[2, 1, 0], [5, 4, 3]] and found.stride() == (3, -1)
+    worker.join()
 
 
 class TestSharing:

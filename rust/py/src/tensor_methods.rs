@@ -7,7 +7,7 @@ use pyo3::types::PyBool;
 use rushlight::view::narrow;
 use rushlight::{Device, Layout, Storage, Tensor};
 use rushlight_autograd::{Form, TensorMeta};
-use rushlight_core::layout::{Shape, checked_numel, to_dims};
+use rushlight_core::layout::{checked_numel, to_dims};
 use rushlight_dispatch::allocate::storage;
 use rushlight_dispatch::unsupported::unsupported_by;
 use rushlight_dispatch::{interpreter, op, subgraph};
@@ -144,18 +144,12 @@ fn within(
                 strides.len()
             )));
         }
-        let steps = |dim: usize| layout.numel() != 0 && layout.sizes[dim] > 1;
-        if strides.iter().enumerate().any(|(dim, &stride)| stride < 0 && steps(dim)) {
-            return Err(PyRuntimeError::new_err(format!(
-                "Storage size calculation overflowed with sizes={} and strides={}",
-                Shape(&layout.sizes),
-                Shape(&strides)
-            )));
-        }
-        // A stride that is never taken may be negative, and stands for that of a contiguous tensor.
+        // A negative stride that is never taken stands for that of a contiguous tensor, as in torch.
+        let has_elements = layout.numel() != 0;
         for (dim, &stride) in strides.iter().enumerate().rev() {
+            let is_taken = has_elements && layout.sizes[dim] > 1;
             layout.strides[dim] = match layout.sizes.get(dim + 1) {
-                _ if stride >= 0 => stride,
+                _ if stride >= 0 || is_taken => stride,
                 None => 1,
                 Some(&inner) => layout.strides[dim + 1].saturating_mul(inner.max(1)),
             };

@@ -1,7 +1,6 @@
 //! Any operator of the table by its name.
 
-use std::sync::OnceLock;
-
+use once_cell::race::OnceBox;
 use rushlight_core::{Error, Result, Scalar};
 use rushlight_dispatch::operator::{Args, Operator};
 use rushlight_dispatch::signature::{Kind, Param};
@@ -47,8 +46,8 @@ pub fn call<'a>(name: &str, arguments: impl IntoIterator<Item = Value<'a>>) -> R
 }
 
 fn overloads(name: &str) -> &'static [&'static Operator] {
-    static NAMES: OnceLock<Names> = OnceLock::new();
-    let names = NAMES.get_or_init(collect);
+    static NAMES: OnceBox<Names> = OnceBox::new();
+    let names = NAMES.get_or_init(|| Box::new(collect()));
     let (namespace, own) = name.rsplit_once('.').unwrap_or(("", name));
     // The namespaces of the table are 'static, and this one may not be.
     let Some(namespace) = names.keys().map(|key| key.0).find(|known| *known == namespace) else { return &[] };

@@ -1,7 +1,6 @@
 //! Functions with a derivative of their own.
 
-use std::sync::OnceLock;
-
+use once_cell::race::OnceBox;
 use rushlight_autograd::custom::{CustomCall, Notes};
 use rushlight_autograd::modes::GradMode;
 use rushlight_autograd::{Backward, BackwardCall, Gradients, Reachable, SavedTensor, Tensor, should_record};
@@ -120,7 +119,7 @@ pub trait Function: Sized + 'static {
         let node = FunctionNode::<Self> {
             name: name_of::<Self>(),
             data: saved_data,
-            saved: OnceLock::new(),
+            saved: OnceBox::new(),
             edges: places(arguments),
             materialize_grads,
         };
@@ -130,7 +129,7 @@ pub trait Function: Sized + 'static {
         if let Some(recorded) = recorded
             && let Some(node) = recorded.node.function_as::<FunctionNode<Self>>()
         {
-            let _ = node.saved.set(recorded.saved);
+            let _ = node.saved.set(Box::new(recorded.saved));
         }
         Ok(outputs.into_iter().flatten().collect())
     }
@@ -152,7 +151,7 @@ fn places(arguments: &[Option<Tensor>]) -> Vec<Option<usize>> {
 struct FunctionNode<F: Function> {
     name: String,
     data: F::Data,
-    saved: OnceLock<Vec<Option<SavedTensor>>>,
+    saved: OnceBox<Vec<Option<SavedTensor>>>,
     edges: Vec<Option<usize>>,
     materialize_grads: bool,
 }
