@@ -134,6 +134,32 @@ def test_a_static_graph_may_use_parameters_twice(ranks):
     ranks(_checkpoints, 2)
 
 
+class PartlyUsed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.never = nn.Linear(4, 4), nn.Linear(3, 3)
+        self.all = False
+
+    def forward(self, x):
+        return self.used(x) + (self.never.weight.sum() if self.all else 0)
+
+
+def _never_used(rank):
+    net = DistributedDataParallel(PartlyUsed(), static_graph=True)
+    for _ in range(3):
+        net.zero_grad()
+        net(torch.full((1, 4), rank + 1.0)).sum().backward()
+        assert net.module.used.weight.grad.tolist() == [[1.5] * 4] * 4 and net.module.never.weight.grad is None
+    net.module.all = True
+    with pytest.raises(RuntimeError, match="^Your training graph has changed in this iteration"):
+        net(torch.ones(1, 4)).sum().backward()
+
+
+def test_a_static_graph_may_leave_parameters_out(ranks):
+    """In every pass the others are averaged."""
+    ranks(_never_used, 2)
+
+
 def _buffers(rank):
     net = DistributedDataParallel(nn.BatchNorm1d(3))
     net(torch.full((4, 3), rank + 1.0) + torch.arange(4.0).view(4, 1))

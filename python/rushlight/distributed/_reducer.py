@@ -26,6 +26,10 @@ _NOT_FINISHED = (
     "passing the keyword argument `find_unused_parameters=True` to `torch.nn.parallel.DistributedDataParallel`, and by "
     "making sure all `forward` function outputs participate in calculating loss. "
 )
+_CHANGED = (
+    "Your training graph has changed in this iteration, e.g., one parameter is unused in first iteration, but then got "
+    "used in the second iteration. this is not compatible with static_graph set to True."
+)
 _TWICE = (
     "Expected to mark a variable ready only once. This error is caused by one of the following reasons: 1) Use of a "
     "module parameter outside the `forward` function. Please make sure model parameters are not shared across multiple "
@@ -134,6 +138,8 @@ class Reducer:
         self.hook, self.divide_by = None, group.size()
         self._lock = threading.RLock()
         self._expected: list[int] | None = None
+        #: The parameters that no rank uses, if the graph is static and the first pass has ended.
+        self._never: set[int] = set()
         self._active, self._pending = False, False
         for index, parameter in enumerate(parameters):
             parameter.register_post_accumulate_grad_hook(lambda _, index=index: self._ready(index))
@@ -194,10 +200,14 @@ class Reducer:
                     self._unused_marked = True
                     for unused in self._unused:
                         self._mark(unused, used=False)
+                for never in self._never:
+                    self._mark(never, used=False)
             if self._static and self._expected is None:
                 # The first pass finds out how often each parameter takes part. `Sink` reduces everything at its end.
                 self._seen[index] += 1
                 return
+            if index in self._never:
+                raise RuntimeError(_CHANGED)
             self._mark(index, used=True)
 
     def _mark(self, index, used):
@@ -264,7 +274,7 @@ class Reducer:
         with self._lock:
             first = self._static and self._expected is None
             if first:
-                self._expected = self._greatest([0] * len(self._parameters))
+                self._expect([0] * len(self._parameters))
             for number, bucket in enumerate(self._buckets):
                 if isinstance(bucket, _Sparse):
                     bucket.launch(self._group, None)
@@ -278,10 +288,15 @@ class Reducer:
                     bucket.running.wait()
                     bucket.running = None
 
+    def _expect(self, seen):
+        """The ranks agree on how often each parameter takes part in a pass of a static graph."""
+        self._expected = self._greatest(seen)
+        self._never = {index for index, count in enumerate(self._expected) if count == 0}
+
     def _finish_first(self):
         """Ends the first pass with a static graph: the ranks agree on the counts, and everything is reduced."""
         with self._lock:
-            self._expected = self._greatest(self._seen)
+            self._expect(self._seen)
             self._used = [int(count > 0) for count in self._seen]
             for index in range(len(self._parameters)):
                 number, position = self._place[index]
@@ -295,6 +310,8 @@ class Reducer:
         """Waits for the buckets and gives the parameters their gradients."""
         with self._lock:
             used = None if self._used is None else self._greatest(self._used)
+            if used is None and self._never:
+                used = [int(index not in self._never) for index in range(len(self._parameters))]
             for bucket in self._buckets:
                 self._give_back(bucket, used)
             self._active, self._pending = False, False

@@ -205,7 +205,6 @@ class _AlltoAll(Function):
     @staticmethod
     def forward(ctx, group, outputs, *tensors):
         ctx.group, ctx.shapes = group, [tensor.shape for tensor in tensors]
-        ctx.mark_dirty(*outputs)
         _collectives.all_to_all(outputs, list(tensors), group)
         return tuple(outputs)
 
