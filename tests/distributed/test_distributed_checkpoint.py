@@ -3,6 +3,8 @@
 import copy
 import os
 import pickle
+import subprocess
+import sys
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -204,6 +206,12 @@ def test_one_file(ranks, tmp_path):
     ranks(_parts_to_file, 2, folder, file)
     state = torch.load(file)
     assert torch.equal(state["a"]["x"], _whole()) and state["l"][0].item() == 1 and state["l"][1] == 2
+    command = [sys.executable, "-m", "rushlight.distributed.checkpoint.format_utils"]
+    subprocess.run([*command, "dcp_to_torch", folder, file], check=True, timeout=60)
+    missing = subprocess.run(
+        [*command, "torch_to_dcp", tmp_path / "none", back], capture_output=True, text=True, timeout=60
+    )
+    assert missing.returncode == 2 and "No checkpoint found at" in missing.stderr
     format_utils.torch_save_to_dcp(file, back)
     state = {"a": {"x": torch.zeros(7, 5)}}
     dcp.load(state, checkpoint_id=back)

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import entry_points
 
 import pytest
 
@@ -56,6 +57,13 @@ def test_a_command():
     with pytest.raises(ChildFailedError, match="exit code 7") as found:
         elastic_launch(_config(), sys.executable)("-c", "import os; os._exit(7 * (os.environ['RANK'] == '1'))")
     assert found.value.get_first_failure()[0] == 1 and found.value.failures[1].exitcode == 7
+
+
+def test_the_installed_command():
+    [entry] = [
+        one for one in entry_points(group="console_scripts") if one.name == "torchrun" and one.dist.name == "rushlight"
+    ]
+    assert entry.load() is run.main
 
 
 def _fail():

@@ -1,5 +1,8 @@
 """A checkpoint of several ranks as one file of `torch.save`, and back."""
 
+import argparse
+import os
+
 import rushlight as torch
 
 from ._steps import Steps
@@ -53,3 +56,22 @@ def torch_save_to_dcp(torch_save_path, dcp_checkpoint_dir):
         dcp_checkpoint_dir: the folder of the checkpoint.
     """
     save(torch.load(torch_save_path, map_location="cpu"), checkpoint_id=dcp_checkpoint_dir, no_dist=True)
+
+
+def _main():
+    """``python -m rushlight.distributed.checkpoint.format_utils dcp_to_torch FOLDER FILE``, or ``torch_to_dcp FILE FOLDER``."""
+    parser = argparse.ArgumentParser(description="Converts a checkpoint.")
+    parser.add_argument("mode", choices=["torch_to_dcp", "dcp_to_torch"], help="from which format to which one")
+    parser.add_argument("src", help="the file or folder that there is")
+    parser.add_argument("dst", help="the folder or file to make")
+    given = parser.parse_args()
+    to_parts = given.mode == "torch_to_dcp"
+    if not (os.path.isfile if to_parts else os.path.isdir)(given.src):
+        # torch says so and ends well, which a script does not notice.
+        parser.error(f"No checkpoint found at {given.src}. Skipping conversion.")
+    print(f"Converting checkpoint from {given.src} to {given.dst} using method: '{given.mode}'")
+    (torch_save_to_dcp if to_parts else dcp_to_torch_save)(given.src, given.dst)
+
+
+if __name__ == "__main__":
+    _main()
