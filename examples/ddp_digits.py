@@ -5,7 +5,7 @@ that all copies stay equal, and equal to those that one process would have.
 
     python examples/ddp_digits.py                                # starts two processes itself
     python examples/ddp_digits.py --processes 4
-    python -m rushlight.distributed.run --nproc-per-node 4 examples/ddp_digits.py
+    torchrun --nproc-per-node 4 examples/ddp_digits.py
     python examples/ddp_digits.py --data FOLDER --model cnn      # a folder of MNIST IDX files, plain or .gz
 
 Rank 0 prints the progress and writes the model and the curve.

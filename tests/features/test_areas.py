@@ -35,7 +35,7 @@ AREAS = {
     "TEN": (17, "tensors"),
 }
 
-#: Requirements without a test: what they are, and why. This list may only become shorter.
+#: Requirements without a test: what they are, and why.
 WITHOUT_TEST = {
     "ARC-4": "a library for phones: out of scope",
     "DIS-19": "kernels of several GPUs run at once: the tests have none",
@@ -55,24 +55,24 @@ WITHOUT_TEST = {
 FRONT_END, OF_THE_FRONT_END = Path(__file__).parents[2] / "rust/ops/tests/front.rs", 19
 
 
-def test_every_feature_of_the_front_end_is_shown():
+def test_every_requirement_of_the_front_end_has_a_test():
     above_tests = re.findall(r"^/// (RUS-[^\n]*)(?:\n///[^\n]*)*\n#\[test\]", FRONT_END.read_text(), re.M)
     shown = [int(number) for line in above_tests for number in re.findall(r"RUS-(\d+)", line)]
     assert sorted(shown) == list(range(1, OF_THE_FRONT_END + 1))
 
 
-def test_only_features_are_without_test():
-    features = {f"{area}-{number}" for area, (count, _) in AREAS.items() for number in range(1, count + 1)}
-    assert WITHOUT_TEST.keys() <= features
+def test_only_requirements_are_without_test():
+    requirements = {f"{area}-{number}" for area, (count, _) in AREAS.items() for number in range(1, count + 1)}
+    assert WITHOUT_TEST.keys() <= requirements
 
 
 @pytest.mark.parametrize("area", AREAS)
-def test_every_feature_is_shown(area):
+def test_every_requirement_has_a_test(area):
     count, _ = AREAS[area]
     text = (Path(__file__).parent / f"test_{area.lower()}.py").read_text()
     shown = [(name.upper(), int(number)) for name, number in re.findall(r"^def test_([a-z]{3})_(\d+)_", text, re.M)]
-    features = [(area, number) for number in range(1, count + 1)]
-    absent = [one for one in features if "{}-{}".format(*one) in WITHOUT_TEST]
-    assert sorted({*shown, *absent}) == features
+    requirements = [(area, number) for number in range(1, count + 1)]
+    absent = [one for one in requirements if "{}-{}".format(*one) in WITHOUT_TEST]
+    assert sorted({*shown, *absent}) == requirements
     assert not set(shown) & set(absent), "shown, and yet called absent"
     assert shown == sorted(shown), "in the order of their numbers"

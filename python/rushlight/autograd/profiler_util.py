@@ -98,15 +98,21 @@ class _Timed:
 class FunctionEvent(_Timed):
     """One call of an operator, or one range of `record_function`.
 
-    Attributes: `name`, `thread` (a number), `time_range`, `input_shapes` (if the profiler records them), `cpu_parent`
-        (the
-    caller on the same thread), `cpu_children`, `cpu_time_total` and `self_cpu_time_total` in microseconds. The second
-    excludes the children. `cpu_memory_usage` and `device_memory_usage` are the bytes that the call and its children have taken and not
-    given back, `self_cpu_memory_usage` and `self_device_memory_usage` those without the children. `stack` has the Python functions that
-    were running, the innermost first; events of a backward pass have that of the forward call. `flops` is the number of floating point
-    operations, `scope` 1 for a node of a backward pass and 7 for a range of the program, and `is_python_function` tells a call of a Python
-    function. `kernels` is the work of GPUs that the call itself has enqueued. That work has events of its own too, with
-    `device_type`, `device_index` and `device_resource_id` (the stream).
+    Attributes:
+        name: of the operator or range.
+        thread: a number.
+        time_range: the `Interval` from its start to its end.
+        input_shapes: the sizes of the arguments, if the profiler records them.
+        cpu_parent, cpu_children: the caller on the same thread, and the calls that it makes.
+        cpu_time_total, self_cpu_time_total: microseconds, with and without the children.
+        cpu_memory_usage, device_memory_usage: bytes that it and its children have taken and not given back. The names with `self_`
+            leave the children out.
+        stack: the Python functions that were running, the innermost first; in a backward pass those of the forward call.
+        flops: the number of floating point operations.
+        scope: 1 for a node of a backward pass, 7 for a range of the program.
+        is_python_function: whether it is a call of a Python function.
+        kernels: the work of GPUs that the call itself has enqueued. This work has events of its own too, with `device_type`, `device_index`
+            and `device_resource_id` (the stream).
 
     >>> with torch.profiler.profile() as profiled:
     ...     _ = torch.ones(2) + 1

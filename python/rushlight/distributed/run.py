@@ -1,10 +1,12 @@
-"""``python -m rushlight.distributed.run`` (as ``torchrun``) starts the processes of a distributed program.
+"""``torchrun`` starts the processes of a distributed program.
 
-    python -m rushlight.distributed.run --nproc-per-node 4 train.py --epochs 3
+    torchrun --nproc-per-node 4 train.py --epochs 3
 
 On several machines, run the same command on each of them, with the address of one:
 
-    python -m rushlight.distributed.run --nnodes 2 --rdzv-endpoint node0:29400 --nproc-per-node 4 train.py
+    torchrun --nnodes 2 --rdzv-endpoint node0:29400 --nproc-per-node 4 train.py
+
+``python -m rushlight.distributed.run`` is the same command, also where another package has installed a ``torchrun``.
 
 Every process gets its place in the environment: RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, from
 which `init_process_group` begins the default group. If one of them fails, the others are ended; with ``--max-restarts``

@@ -1,6 +1,6 @@
 //! How a tensor prints in Rust: as with `<<` in torch's C++ front end, its elements and a line with its type and sizes.
 //!
-//! Python prints tensors in its own way (`python/rushlight/_tensor_str.py`).
+//! Python prints tensors in its own way (`py/src/print.rs`).
 
 use std::fmt;
 

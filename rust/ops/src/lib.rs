@@ -1,5 +1,5 @@
-//! The operators, and the front end for programs in Rust, whose names are at the root. All operators are in one table,
-//! except those of sparse tensors, the two entry points of `vmap`, and products that the CPU refuses (`linalg/out_dtype.rs`).
+//! The operators, and the front end for programs in Rust, whose names are at the root. The lists of operators
+//! are `table`, and three short ones that `README.md` names.
 //!
 //! - `table` lists the operators, `names` maps them to Python's names.
 //! - `expr_ext` declares the operators that derivatives use most as methods, `expr_ext_impl` implements the methods;

@@ -1,5 +1,5 @@
 //! The front end as a program in Rust uses it: every name, against numbers and prints of torch 2.13. The numbers RUS-1 to RUS-19 are those of
-//! the requirements (`tests/features/test_areas.py`).
+//! the requirements (`tests/features/test_areas.py`, which checks that each has a test).
 
 use std::sync::{Arc, Mutex};
 

@@ -68,7 +68,7 @@ pub fn backend(tensor: &Tensor) -> &'static str {
     }
 }
 
-/// The same for methods that exist in torch only for sparse tensors.
+/// The indices and values, for methods that exist in torch only for sparse tensors.
 fn inner(own: &Own, name: &str) -> PyResult<std::sync::Arc<SparseParts>> {
     own.tensor.parts().ok_or_else(|| {
         PyNotImplementedError::new_err(format!(

@@ -16,10 +16,10 @@ use crate::group::memory::{ABSENT, GroupMemory, LOST, PARTING, SERVING};
 
 /// How often the ranks and the carrier are looked at.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long a stranger may stay.
+/// How long a peer may take to show the secret.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long the carrier may take to part from the others after the last rank, and how long a failure may take to spread.
-const FAREWELL: Duration = Duration::from_secs(6);
+const PARTING_TIME: Duration = Duration::from_secs(6);
 const SPREAD: Duration = Duration::from_millis(200);
 /// How long to wait for the cause when the carrier has ended.
 const CAUSE: Duration = Duration::from_millis(300);
@@ -47,11 +47,12 @@ pub struct Control<'a> {
     /// How many carriers wait in the barrier. Counted by the hub.
     inside: usize,
     parted: Vec<bool>,
-    told: bool,
+    /// Whether the ranks have been told of a failure.
+    has_reported: bool,
     /// The files of shared memory that MPI made while it began.
     files: BTreeSet<String>,
-    /// Whether it has begun, and the files are removed.
-    tidy: bool,
+    /// Whether MPI has begun, so that its files are removed.
+    has_removed_files: bool,
 }
 
 /// The ranks of a machine, for a sentence.
@@ -95,9 +96,9 @@ impl<'a> Control<'a> {
             keys: HashMap::new(),
             inside: 0,
             parted: vec![false; memory.places.machines()],
-            told: false,
+            has_reported: false,
             files: BTreeSet::new(),
-            tidy: false,
+            has_removed_files: false,
         }
     }
 
@@ -169,7 +170,7 @@ impl<'a> Control<'a> {
         let (mut ended, mut alone): (Option<(Instant, String)>, Option<Instant>) = (None, None);
         loop {
             self.exchange();
-            self.tidy_up();
+            self.watch_files();
             if ended.is_none() {
                 ended = self.carrier_end().map(|why| (Instant::now(), why));
             }
@@ -187,7 +188,7 @@ impl<'a> Control<'a> {
                     _ if self.memory.failure().is_some() => SPREAD,
                     // What the ranks sent is not delivered yet.
                     SERVING => Duration::MAX,
-                    PARTING => FAREWELL,
+                    PARTING => PARTING_TIME,
                     _ => SPREAD,
                 };
                 if ended.is_some() || since >= limit {
@@ -199,15 +200,15 @@ impl<'a> Control<'a> {
 
     /// Removes the names of the shared memory that MPI makes when it begins, which would stay if the carrier were killed. No
     /// other process opens it, because there is one on each machine.
-    fn tidy_up(&mut self) {
-        if self.tidy {
+    fn watch_files(&mut self) {
+        if self.has_removed_files {
             return;
         }
-        self.tidy = self.memory.header().served.load(Ordering::Acquire) != 0;
+        self.has_removed_files = self.memory.header().served.load(Ordering::Acquire) != 0;
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.carrier)).unwrap_or_default();
         let names = maps.lines().filter_map(|line| line.find("/dev/shm/mpich_shm_").map(|at| line[at..].to_owned()));
         self.files.extend(names.filter(|name| !name.ends_with(" (deleted)")));
-        if self.tidy {
+        if self.has_removed_files {
             self.remove_files();
         }
     }
@@ -235,10 +236,10 @@ impl<'a> Control<'a> {
     }
 
     fn tell_failure(&mut self) {
-        if !self.told
+        if !self.has_reported
             && let Some((rank, why)) = self.memory.failure()
         {
-            self.told = true;
+            self.has_reported = true;
             self.broadcast(&format!("failed {rank} {}", why.replace('\n', " ")), None);
         }
     }
@@ -308,7 +309,7 @@ impl<'a> Control<'a> {
         let peer = &mut self.peers[index];
         peer.machine = machine;
         self.keys.iter().for_each(|(key, value)| peer.link.send(&format!("put {key} {value}")));
-        if self.told
+        if self.has_reported
             && let Some((rank, why)) = self.memory.failure()
         {
             peer.link.send(&format!("failed {rank} {why}"));
@@ -328,7 +329,7 @@ impl<'a> Control<'a> {
             "outside" => return self.pmi.send("cmd=barrier_out"),
             "failed" => {
                 let Some(rank) = number_below(self.memory.ranks + 1) else { return };
-                self.told = true;
+                self.has_reported = true;
                 if self.memory.failure().is_none() {
                     self.memory.record_failure(rank, text);
                     self.memory.wake_all();
@@ -355,7 +356,7 @@ impl<'a> Control<'a> {
         for &rank in self.memory.places.members(machine) {
             self.memory.cell(rank).state.store(LOST, Ordering::Release);
         }
-        self.told = true;
+        self.has_reported = true;
         self.fail(&format!("the machine of {} was lost", listed(self.memory, machine)));
     }
 
