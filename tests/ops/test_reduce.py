@@ -116,6 +116,20 @@ def test_every_walk_gives_the_same_sums(shape, turned):
             assert np.array_equal(x.amax(dims).numpy(), array.max(axis=dims))
 
 
+@pytest.mark.parametrize("length", [511, 512, 600, 5000, 20_000])
+def test_long_runs_with_others_between_them(length):
+    """Results that reduce several runs of adjacent elements each, which are folded where they lie."""
+    array = np.random.default_rng(length).standard_normal((3, 2, length)).astype(np.float32)
+    x = torch.from_numpy(array)
+    exact = array.astype(np.float64)
+    np.testing.assert_allclose(x.sum((0, 2)).numpy(), exact.sum((0, 2)), atol=1e-3)
+    np.testing.assert_allclose(x.var((0, 2)).numpy(), exact.var((0, 2), ddof=1), rtol=1e-5)
+    np.testing.assert_array_equal(x.amax((0, 2)).numpy(), array.max((0, 2)))
+    np.testing.assert_array_equal((x > 1).count_nonzero((0, 2)).numpy(), (array > 1).sum((0, 2)))
+    places = x.transpose(0, 1).argmax().item()
+    assert places == array.transpose(1, 0, 2).argmax()
+
+
 def test_nan_is_the_largest_and_the_smallest():
     x = torch.tensor([1.0, NAN, 3.0, NAN])
     assert math.isnan(x.max()) and math.isnan(x.min()) and math.isnan(x.amax())

@@ -98,6 +98,21 @@ impl<const N: usize> LoopNest<N> {
         (1..self.sizes.len()).find(|&dim| self.strides[dim][operand] == width as isize)
     }
 
+    /// Whether an operand's elements of `width` bytes lie one after the other, in the order of the loops.
+    pub fn is_dense(&self, operand: usize, width: usize) -> bool {
+        let mut step = width as isize;
+        self.sizes.iter().zip(&self.strides).all(|(&size, strides)| {
+            let continues = strides[operand] == step;
+            step = step.wrapping_mul(size as isize);
+            continues
+        })
+    }
+
+    /// Whether all runs read the same elements of an operand.
+    pub fn repeats_runs(&self, operand: usize) -> bool {
+        self.strides.iter().skip(1).all(|strides| strides[operand] == 0)
+    }
+
     /// The number of loops.
     pub fn rank(&self) -> usize {
         self.sizes.len()
@@ -317,6 +332,16 @@ mod tests {
         let mut found = Vec::new();
         outer.runs(0..10, |offsets, rows| found.extend((0..rows as isize).map(|row| offsets[0] + 32 * row)));
         assert_eq!(found, starts);
+    }
+
+    #[test]
+    fn operands_of_which_runs_share_a_tile() {
+        let (dense, gaps) = (Layout::contiguous(&[5, 3, 4]), Layout::contiguous(&[5, 3, 8]).slice(2, 0, 4, 1));
+        let row = Layout { strides: Dims::from_slice(&[0, 0, 1]), ..dense.clone() };
+        let rows = Layout { strides: Dims::from_slice(&[0, 4, 1]), ..dense.clone() };
+        let nest = LoopNest::new([&dense, &gaps, &row, &rows], [4, 4, 4, 4]);
+        assert_eq!([0, 1, 2, 3].map(|operand| nest.is_dense(operand, 4)), [true, false, false, false]);
+        assert_eq!([0, 1, 2, 3].map(|operand| nest.repeats_runs(operand)), [false, false, true, false]);
     }
 
     #[test]

@@ -106,6 +106,24 @@ macro_rules! folds {
             },
         }
     };
+    // Written out, because the compiler uses whole registers only in loops whose lengths it knows.
+    (@halves [$($half:literal),+] $lanes:ident, $total:ident, $row:ident, $n:ident, $i:ident,
+        (|$a:ident, $x:ident| $take:expr), (|$l:ident, $r:ident| $join:expr)) => {$(
+        if $half < $lanes {
+            if ($n - $i) & $half != 0 {
+                for j in 0..$half {
+                    let $a: A = $total[$half + j];
+                    let $x: T = $row.add($i).add(j).read_unaligned();
+                    $total[$half + j] = $take;
+                }
+                $i += $half;
+            }
+            for j in 0..$half {
+                let ($l, $r): (A, A) = ($total[j], $total[j + $half]);
+                $total[j] = $join;
+            }
+        }
+    )+};
     (@dtype) => { None };
     (@dtype $T:ty) => { Some(<$T as $crate::reexport::Element>::DTYPE) };
     (@each $dtype:ident, $S:ident, [$($T:ty),+], $kinds:tt, $f:tt) => {
@@ -157,22 +175,8 @@ macro_rules! folds {
                     }
                     // The remainder is split into blocks of halves, quarters and so on: each joins the level of its
                     // size.
-                    let mut half = LANES / 2;
-                    while half > 0 {
-                        if (n - i) & half != 0 {
-                            for j in 0..half {
-                                let $a: A = total[half + j];
-                                let $x: T = row.add(i).add(j).read_unaligned();
-                                total[half + j] = $take;
-                            }
-                            i += half;
-                        }
-                        for j in 0..half {
-                            let ($l, $r): (A, A) = (total[j], total[j + half]);
-                            total[j] = $join;
-                        }
-                        half /= 2;
-                    }
+                    $crate::folds!(@halves [128, 64, 32, 16, 8, 4, 2, 1] LANES, total, row, n, i,
+                        (|$a, $x| $take), (|$l, $r| $join));
                     acc.cast::<A>().write_unaligned(total[0]);
                 }
             }),

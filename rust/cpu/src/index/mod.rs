@@ -2,13 +2,15 @@
 //!
 //! An operand's dimensions are in three groups: those before the indexed ones, the indexed ones, and those after.
 //! Indices are checked and converted to byte offsets once, and then each offset moves a block of the dimensions after.
-//! When blocks are written, positions may repeat; threads divide the work by the dimensions before and after, never by
-//! the offsets, so that each position is written in the order of the indices.
+//! When blocks are written, positions may repeat; threads divide the work by the dimensions before and after or by ranges
+//! of offsets, so that each position is written in the order of the indices.
 
 pub mod gather;
 mod out_of_bounds;
 mod run;
 pub mod scatter;
+
+use std::ops::Range;
 
 use rushlight_core::alloc::{filled, list};
 use rushlight_core::loop_nest::LoopNest;
@@ -184,17 +186,22 @@ pub unsafe fn put(
     let block = frame.after.numel();
     let nest = LoopNest::new([&frame.after, &source.frame.after], [width, width]);
     let steps = nest.inner_strides();
-    // Threads divide a block into pieces a few cache lines wide, which does not affect the order of writes to a
-    // position.
-    let piece = block.div_ceil(rushlight_par::num_threads()).next_multiple_of(64).max(1);
-    let pieces = block.div_ceil(piece).max(1);
+    // Threads divide long blocks into pieces, and the others by their offsets. Pieces of short blocks would be neighbours in
+    // memory, which each thread fetches for its next block while the other one writes to them. Either way the writes to a
+    // position keep their order.
+    let threads = rushlight_par::num_threads();
+    let is_long = block >= LONG_BLOCK * threads;
+    let piece = if is_long { block.div_ceil(threads).next_multiple_of(64) } else { block.max(1) };
+    let shares = Shares::new(offsets, if is_long || block == 1 { 1 } else { threads });
+    let pieces = block.div_ceil(piece).max(1) * shares.count;
     let tasks = frame.before.numel() * pieces;
-    let grain = (GRAIN / (offsets.len() * piece.min(block)).max(1)).max(1);
+    let grain = (GRAIN / (offsets.len() * block / pieces).max(1)).max(1);
     let (operand, from) = (Address(operand), Address(source.pointer.cast_mut()));
     let (source_before, source_step) = (&source.frame.before, source.step);
     rushlight_par::parallel_for(tasks, grain, |range| {
         for task in range {
-            let (before, part) = (task / pieces, task % pieces);
+            let (before, part) = (task / pieces, task % pieces / shares.count);
+            let own = shares.range(task % shares.count);
             let elements = part * piece..block.min((part + 1) * piece);
             // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe {
@@ -204,15 +211,51 @@ pub unsafe fn put(
                     (kernels.indexed)(&ScatterOffsets { base: to, stride: 0, offsets }, from, source_step);
                     continue;
                 }
-                for &offset in offsets {
-                    nest.runs(elements.clone(), |at, length| {
-                        (kernels.run)(to.offset(offset + at[0]), steps[0], from.offset(at[1]), steps[1], length);
-                    });
+                let ahead = |base: *const u8| {
+                    for line in (0..(elements.len() * width).min(PREFETCHED)).step_by(64) {
+                        streaming::prefetch_line(base.wrapping_add(line));
+                    }
+                };
+                for (i, &offset) in offsets.iter().enumerate() {
+                    if let Some(&later) = offsets.get(i + AHEAD)
+                        && own.contains(&later)
+                    {
+                        ahead(to.wrapping_offset(later));
+                        ahead(from.wrapping_offset(source_step * AHEAD as isize));
+                    }
+                    if own.contains(&offset) {
+                        nest.runs(elements.clone(), |at, length| {
+                            (kernels.run)(to.offset(offset + at[0]), steps[0], from.offset(at[1]), steps[1], length);
+                        });
+                    }
                     from = from.wrapping_offset(source_step);
                 }
             }
         }
     });
+}
+
+/// Blocks with so many elements for each thread are divided into pieces.
+const LONG_BLOCK: usize = 1 << 12;
+
+/// The ranges of offsets that threads work on: `count` of the same width, beginning at the least offset.
+struct Shares {
+    count: usize,
+    least: isize,
+    width: isize,
+}
+
+impl Shares {
+    fn new(offsets: &[isize], count: usize) -> Shares {
+        let (least, most) = (offsets.iter().min().copied(), offsets.iter().max().copied());
+        let (least, most) = (least.unwrap_or(0), most.unwrap_or(0));
+        Shares { count, least, width: (most - least) / count as isize + 1 }
+    }
+
+    fn range(&self, share: usize) -> Range<isize> {
+        let first = self.least + share as isize * self.width;
+        first..first + self.width
+    }
 }
 
 /// The indices of the bytes that are not zero. Each byte is read once, into a bitmap of our own, because another thread

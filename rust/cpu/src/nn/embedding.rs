@@ -62,7 +62,7 @@ pub unsafe fn sum_rows(
                 rest = later;
                 let own = if row as i64 == skipped { &[][..] } else { own };
                 // SAFETY: guaranteed by the caller (see `# Safety`).
-                unsafe { sum_row::<T>(grads, own, output.at(row * width), width, averages) }
+                unsafe { sum_row::<T>(grads.at(0), own, output.at(row * width), width, averages) }
             }
         });
     }, else => return Err(Error::unsupported("embedding_backward", dtype)));
@@ -209,27 +209,57 @@ fn by_row(indices: &[i64], rows: usize) -> Result<Vec<usize>> {
     Ok(order)
 }
 
+multiversion! {
+    /// One row of the table, a few columns at a time, whose sums stay in registers.
+    ///
+    /// # Safety
+    /// Same as for `sum_rows`.
+    unsafe fn sum_row<S, T: Summed>(grads: *const T, own: &[usize], to: *mut T, width: usize, averages: bool) {
+        let mut first = 0;
+        while first < width {
+            // SAFETY: guaranteed by the caller (see `# Safety`); the columns lie within the width.
+            first += unsafe {
+                let (grads, to) = (grads.add(first), to.add(first));
+                match width - first {
+                    32.. => sum_columns_of_grads::<T, 32>(grads, own, to, width, averages),
+                    8.. => sum_columns_of_grads::<T, 8>(grads, own, to, width, averages),
+                    _ => sum_columns_of_grads::<T, 1>(grads, own, to, width, averages),
+                }
+            };
+        }
+    }
+}
+
+/// The sums of some columns; returns their number.
+///
 /// # Safety
-/// Same as for `sum_rows`.
-unsafe fn sum_row<T: GemmElement + Average>(
-    grads: Address<T>,
+/// Same as for `sum_row`; `grads` and `to` begin at the first of the columns.
+#[inline(always)]
+unsafe fn sum_columns_of_grads<T: Summed, const COLUMNS: usize>(
+    grads: *const T,
     own: &[usize],
     to: *mut T,
     width: usize,
     averages: bool,
-) {
-    let zero = <T as GemmElement>::Sum::ZERO;
-    for j in 0..width {
-        let mut sum = zero;
-        for &at in own {
+) -> usize {
+    let mut sums = [<T as GemmElement>::Sum::ZERO; COLUMNS];
+    for &at in own {
+        for (j, sum) in sums.iter_mut().enumerate() {
             // SAFETY: guaranteed by the caller (see `# Safety`).
-            sum = sum.plus(unsafe { *grads.at(at * width + j) }.widen());
+            *sum = sum.plus(unsafe { *grads.add(at * width + j) }.widen());
         }
+    }
+    for (j, &sum) in sums.iter().enumerate() {
         let value = T::narrow(sum);
         // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe { to.add(j).write(if averages && own.len() > 1 { value.over(own.len()) } else { value }) };
     }
+    COLUMNS
 }
+
+/// What the gradients of an embedding are summed and averaged in.
+trait Summed: GemmElement + Average {}
+impl<T: GemmElement + Average> Summed for T {}
 
 /// Division by a count.
 trait Average {

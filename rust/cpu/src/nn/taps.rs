@@ -2,6 +2,7 @@
 //!
 //! An index outside of the dimension contributes zero.
 
+use rushlight_core::alloc::list;
 use rushlight_core::{DType, Error, Result, dispatch};
 use rushlight_par::Address;
 
@@ -17,6 +18,83 @@ pub struct Sizes {
     pub taps: usize,
 }
 
+impl Sizes {
+    /// The indices, if sums are of single elements that all exist: then the loops over the places need no checks. They are copied,
+    /// because another thread may write to them.
+    ///
+    /// # Safety
+    /// There are `places * taps` indices.
+    unsafe fn of_lines(&self, indices: *const i64) -> Result<Option<Vec<usize>>> {
+        if self.inner != 1 || self.taps == 0 {
+            return Ok(None);
+        }
+        let mut checked = list(self.places * self.taps)?;
+        for k in 0..self.places * self.taps {
+            // SAFETY: guaranteed by the caller (see `# Safety`).
+            match within(unsafe { *indices.add(k) }, self.area) {
+                Some(index) => checked.push(index),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(checked))
+    }
+}
+
+/// Instantiates a body for the common numbers of taps: those of linear and cubic interpolation.
+macro_rules! with_taps {
+    ($taps:expr, $body:ident($($arg:expr),*)) => {
+        match $taps {
+            1 => $body($($arg),*, 1),
+            2 => $body($($arg),*, 2),
+            4 => $body($($arg),*, 4),
+            taps => $body($($arg),*, taps),
+        }
+    };
+}
+
+/// # Safety
+/// Same as for `mix`, of one line, whose indices all exist.
+#[inline(always)]
+unsafe fn mix_line<T: Number>(
+    places: usize,
+    x: *const T,
+    indices: *const usize,
+    weights: *const T,
+    out: *mut T,
+    taps: usize,
+) {
+    for p in 0..places {
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        unsafe {
+            let (indices, weights) = (indices.add(p * taps), weights.add(p * taps));
+            let mut sum = *weights * *x.add(*indices);
+            for k in 1..taps {
+                sum += *weights.add(k) * *x.add(*indices.add(k));
+            }
+            out.add(p).write(sum);
+        }
+    }
+}
+
+/// # Safety
+/// Same as for `spread`, of one line, whose indices all exist.
+#[inline(always)]
+unsafe fn spread_line<T: Number>(
+    places: usize,
+    values: *const T,
+    indices: *const usize,
+    weights: *const T,
+    out: *mut T,
+    taps: usize,
+) {
+    for p in 0..places {
+        for k in p * taps..(p + 1) * taps {
+            // SAFETY: guaranteed by the caller (see `# Safety`).
+            unsafe { *out.add(*indices.add(k)) += *weights.add(k) * *values.add(p) };
+        }
+    }
+}
+
 /// The sums `out[o, p, i]` of `weights[p, k] * x[o, indices[p, k], i]` over `k`.
 ///
 /// # Safety
@@ -30,8 +108,20 @@ pub unsafe fn mix(
     out: *mut u8,
 ) -> Result<()> {
     let indices = Address(indices.cast_mut());
+    // SAFETY: guaranteed by the caller (see `# Safety`).
+    let of_lines = unsafe { s.of_lines(indices.at(0))? };
     dispatch!(dtype, T in [f32, f64] => {
         let (x, weights, out) = (Address(x.cast_mut().cast::<T>()), Address(weights.cast_mut().cast::<T>()), Address(out.cast::<T>()));
+        if let Some(indices) = of_lines {
+            rushlight_par::parallel_for(s.outer, TASK.div_ceil((s.places * s.taps).max(1)), |lines| {
+                for line in lines {
+                    let (from, to) = (x.at(line * s.area), out.at(line * s.places));
+                    // SAFETY: guaranteed by the caller (see `# Safety`); each line belongs to one task.
+                    unsafe { with_taps!(s.taps, mix_line(s.places, from, indices.as_ptr(), weights.at(0), to)) };
+                }
+            });
+            return Ok(());
+        }
         rushlight_par::parallel_for(s.outer * s.places, TASK.div_ceil((s.inner * s.taps).max(1)), |lines| {
             for line in lines {
                 let (own, place) = (x.at(line / s.places * s.area * s.inner), line % s.places * s.taps);
@@ -71,6 +161,8 @@ pub unsafe fn spread(
     out: *mut u8,
 ) -> Result<()> {
     let indices = Address(indices.cast_mut());
+    // SAFETY: guaranteed by the caller (see `# Safety`).
+    let of_lines = unsafe { s.of_lines(indices.at(0))? };
     dispatch!(dtype, T in [f32, f64] => {
         let (values, weights, out) = (Address(values.cast_mut().cast::<T>()), Address(weights.cast_mut().cast::<T>()), Address(out.cast::<T>()));
         let each = s.inner * (s.places * s.taps + s.area);
@@ -81,6 +173,11 @@ pub unsafe fn spread(
                     let to = out.at(plane * s.area * s.inner);
                     for i in 0..s.area * s.inner {
                         to.add(i).write(T::default());
+                    }
+                    if let Some(indices) = &of_lines {
+                        let from = values.at(plane * s.places);
+                        with_taps!(s.taps, spread_line(s.places, from, indices.as_ptr(), weights.at(0), to));
+                        continue;
                     }
                     for k in 0..s.places * s.taps {
                         if let Some(index) = within(*indices.at(k), s.area) {

@@ -3,7 +3,9 @@
 //!
 //! An operator gives a loop over contiguous elements of its compute dtype (an `InnerLoop`). Operands in that form are read
 //! and written in place. All others (strided, broadcast, of another dtype) pass through tiles of a thousand elements
-//! that stay in the first-level cache. Work is split every `GRAIN` elements, regardless of the number of threads.
+//! that stay in the first-level cache. Short runs share a tile, so that the loop gets many elements at once: a row that
+//! is added to every row of a matrix is repeated in its tile once. Work is split every `GRAIN` elements, regardless of the
+//! number of threads.
 
 use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{DType, Scalar};
@@ -27,8 +29,10 @@ pub const GRAIN: usize = 1 << 15;
 /// The number of elements of a tile.
 pub(crate) const TILE: usize = 1024;
 const WIDEST: usize = 16;
-/// Runs with fewer elements are collected in tiles.
+/// Runs with fewer elements share tiles, even if operands must be copied for it that a loop over one run uses in place.
 const SHORT: usize = 64;
+/// Longer runs do not share tiles.
+const SHARED: usize = TILE / 2;
 /// Runs, and elements of a run, in a block of a transposed operand.
 const SIDE: usize = 32;
 const _: () = assert!(SIDE * SIDE == TILE);
@@ -51,6 +55,25 @@ struct Buffer([std::mem::MaybeUninit<u8>; TILE * WIDEST]);
 impl Buffer {
     fn pointer(&mut self) -> *mut u8 {
         self.0.as_mut_ptr().cast()
+    }
+}
+
+/// A tile for each operand, and one for conversions. A piece of work has one set for all its runs: the pages of a stack
+/// frame of this size are touched when a function begins, which takes longer than a short run.
+struct Tiles<const N: usize> {
+    operands: [Buffer; N],
+    scratch: Buffer,
+}
+
+impl<const N: usize> Tiles<N> {
+    #[inline(always)]
+    fn new() -> Self {
+        let empty = || Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]);
+        Tiles { operands: std::array::from_fn(|_| empty()), scratch: empty() }
+    }
+
+    fn pointers(&mut self) -> ([*mut u8; N], *mut u8) {
+        (self.operands.each_mut().map(Buffer::pointer), self.scratch.pointer())
     }
 }
 
@@ -96,23 +119,25 @@ pub unsafe fn run<const N: usize>(
         return;
     }
     let streams = streams && direct[0] && nest.inner() >= TILE;
-    let loops = BufferedIteration { nest, operands, compute, direct, streams, inner_loop, numbers };
+    let dense = std::array::from_fn(|n| nest.is_dense(n, operands[n].dtype.size()));
+    let loops = BufferedIteration { nest, operands, compute, direct, dense, streams, inner_loop, numbers };
     if let Some(dim) = loops.transposed_dim() {
         // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe { loops.run_blocks(dim) };
         return;
     }
-    if nest.inner() < SHORT {
+    if loops.share_tiles() {
         let outer = nest.outer();
         rushlight_par::parallel_for(outer.numel(), GRAIN / nest.inner().max(1), |range| {
             // SAFETY: guaranteed by the caller (see `# Safety`).
-            unsafe { loops.short_runs(&outer, range) };
+            unsafe { loops.short_runs(&outer, range, &mut Tiles::new()) };
         });
         return;
     }
     rushlight_par::parallel_for(nest.numel(), GRAIN, |range| {
+        let mut tiles = Tiles::new();
         // SAFETY: guaranteed by the caller (see `# Safety`).
-        nest.runs(range, |offsets, length| unsafe { loops.run(offsets, length) });
+        nest.runs(range, |offsets, length| unsafe { loops.run(offsets, length, &mut tiles) });
         if streams {
             streaming::finish();
         }
@@ -162,7 +187,10 @@ struct BufferedIteration<'a, const N: usize> {
     nest: &'a LoopNest<N>,
     operands: [RawOperand; N],
     compute: [DType; N],
+    /// The operands that are contiguous along a run, in the loop's dtype.
     direct: [bool; N],
+    /// The operands whose elements follow each other from run to run too.
+    dense: [bool; N],
     /// Whether the result is written with streaming stores.
     streams: bool,
     inner_loop: InnerLoop,
@@ -170,13 +198,21 @@ struct BufferedIteration<'a, const N: usize> {
 }
 
 impl<const N: usize> BufferedIteration<'_, N> {
+    /// Whether runs are so short that several of them share a tile.
+    fn share_tiles(&self) -> bool {
+        let inner = self.nest.inner();
+        let copied = |operand: usize| {
+            self.direct[operand] && !self.dense[operand] && !(operand > 0 && self.nest.repeats_runs(operand))
+        };
+        inner < SHORT || inner <= SHARED && !(0..N).any(copied)
+    }
+
     /// One long run: direct operands are used in place, the others tile by tile.
     ///
     /// # Safety
     /// The run lies within all operands.
-    unsafe fn run(&self, offsets: [isize; N], length: usize) {
-        let mut buffers: [Buffer; N] = [const { Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]) }; N];
-        let mut scratch = Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]);
+    unsafe fn run(&self, offsets: [isize; N], length: usize, tiles: &mut Tiles<N>) {
+        let (buffers, scratch) = tiles.pointers();
         let steps = self.nest.inner_strides();
         let piece = if self.streams { streamed_step(self.operands.map(|operand| operand.dtype.size())) } else { TILE };
         let mut done = 0;
@@ -192,18 +228,18 @@ impl<const N: usize> BufferedIteration<'_, N> {
                     inputs[operand - 1] = if self.direct[operand] {
                         at(operand)
                     } else {
-                        let buffer = buffers[operand].pointer();
+                        let buffer = buffers[operand];
                         if steps[operand] != 0 {
-                            self.gather(operand, at(operand), steps[operand], n, buffer, scratch.pointer());
+                            self.gather(operand, at(operand), steps[operand], n, buffer, scratch);
                         } else if done == 0 {
                             // Later pieces use the same tile.
-                            self.gather(operand, at(operand), 0, TILE.min(length), buffer, scratch.pointer());
+                            self.gather(operand, at(operand), 0, TILE.min(length), buffer, scratch);
                         }
                         buffer
                     };
                 }
                 let in_place = self.direct[0] && !self.streams;
-                let out = if in_place { at(0) } else { buffers[0].pointer() };
+                let out = if in_place { at(0) } else { buffers[0] };
                 (self.inner_loop)(out, inputs.as_ptr(), n, self.numbers);
                 if self.streams {
                     streaming::store(at(0), out, n * self.operands[0].dtype.size());
@@ -211,21 +247,20 @@ impl<const N: usize> BufferedIteration<'_, N> {
                         streaming::prefetch(at(operand), n * self.operands[operand].dtype.size());
                     }
                 } else if !in_place {
-                    self.scatter(at(0), steps[0], n, out, scratch.pointer());
+                    self.scatter(at(0), steps[0], n, out, scratch);
                 }
             }
             done += n;
         }
     }
 
-    /// Many short runs: tiles are filled from several of them, so that the loop still gets many elements at once.
+    /// Several short runs at once: dense operands are used in place, and the runs of the others fill a tile.
     ///
     /// # Safety
     /// `outer` is the nest without its runs, of which `runs` is a range; its layouts stay within the operands.
-    unsafe fn short_runs(&self, outer: &LoopNest<N>, runs: std::ops::Range<usize>) {
-        let mut buffers: [Buffer; N] = [const { Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]) }; N];
-        let mut scratch = Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]);
-        let (steps, lines, inner) = (self.nest.inner_strides(), outer.inner_strides(), self.nest.inner());
+    unsafe fn short_runs(&self, outer: &LoopNest<N>, runs: std::ops::Range<usize>, tiles: &mut Tiles<N>) {
+        let (buffers, scratch) = tiles.pointers();
+        let inner = self.nest.inner();
         let most = TILE / inner.max(1);
         let mut start = runs.start;
         while start < runs.end {
@@ -233,49 +268,92 @@ impl<const N: usize> BufferedIteration<'_, N> {
             let n = part.len() * inner;
             // SAFETY: guaranteed by the caller (see `# Safety`); at most TILE elements enter a buffer.
             unsafe {
-                let mut filled = 0;
-                outer.runs(part.clone(), |offsets, rows| {
-                    for operand in 1..N {
-                        let width = self.operands[operand].dtype.size();
-                        let to = buffers[operand].pointer().add(filled * width);
-                        let from = self.operands[operand].pointer.offset(offsets[operand]);
-                        let from_steps = [lines[operand], steps[operand]];
-                        move_block(to, packed(inner, width), from, from_steps, [rows, inner], width);
-                    }
-                    filled += rows * inner;
-                });
+                let at = |operand: usize| {
+                    let bytes = (start * inner * self.operands[operand].dtype.size()) as isize;
+                    self.operands[operand].pointer.offset(self.nest.bases()[operand] + bytes)
+                };
                 let mut inputs = [std::ptr::null::<u8>(); N];
                 for operand in 1..N {
-                    if self.operands[operand].dtype != self.compute[operand] {
-                        std::ptr::copy_nonoverlapping(
-                            buffers[operand].pointer(),
-                            scratch.pointer(),
-                            n * self.operands[operand].dtype.size(),
-                        );
-                        converter(self.operands[operand].dtype, self.compute[operand]).run(
-                            buffers[operand].pointer(),
-                            scratch.pointer(),
-                            n,
-                        );
+                    let buffer = buffers[operand];
+                    inputs[operand - 1] = buffer;
+                    if self.dense[operand] && self.direct[operand] {
+                        inputs[operand - 1] = at(operand);
+                    } else if self.dense[operand] {
+                        let width = self.operands[operand].dtype.size() as isize;
+                        self.gather(operand, at(operand), width, n, buffer, scratch);
+                    } else if start == runs.start || !self.nest.repeats_runs(operand) {
+                        self.gather_runs(operand, outer, part.clone(), buffer, scratch);
                     }
-                    inputs[operand - 1] = buffers[operand].pointer();
                 }
-                (self.inner_loop)(buffers[0].pointer(), inputs.as_ptr(), n, self.numbers);
-                let mut result = buffers[0].pointer();
-                if self.operands[0].dtype != self.compute[0] {
-                    converter(self.compute[0], self.operands[0].dtype).run(scratch.pointer(), result, n);
-                    result = scratch.pointer();
+                let in_place = self.dense[0] && self.direct[0];
+                let out = if in_place { at(0) } else { buffers[0] };
+                (self.inner_loop)(out, inputs.as_ptr(), n, self.numbers);
+                if self.dense[0] && !in_place {
+                    self.scatter(at(0), self.operands[0].dtype.size() as isize, n, out, scratch);
+                } else if !in_place {
+                    self.scatter_runs(outer, part.clone(), out, scratch);
                 }
-                let width = self.operands[0].dtype.size();
-                let mut emptied = 0;
-                outer.runs(part.clone(), |offsets, rows| {
-                    let to = self.operands[0].pointer.offset(offsets[0]);
-                    let from = result.add(emptied * width);
-                    move_block(to, [lines[0], steps[0]], from, packed(inner, width), [rows, inner], width);
-                    emptied += rows * inner;
-                });
             }
             start = part.end;
+        }
+    }
+
+    /// Fills a tile with a range of runs of an operand.
+    ///
+    /// # Safety
+    /// Same as for `short_runs`; the range has at most a tile of elements, for which `to` and `scratch` have room.
+    unsafe fn gather_runs(
+        &self,
+        operand: usize,
+        outer: &LoopNest<N>,
+        runs: std::ops::Range<usize>,
+        to: *mut u8,
+        scratch: *mut u8,
+    ) {
+        let (own, wanted) = (self.operands[operand].dtype, self.compute[operand]);
+        let (width, inner) = (own.size(), self.nest.inner());
+        let steps = [outer.inner_strides()[operand], self.nest.inner_strides()[operand]];
+        let (n, moved) = (runs.len() * inner, if own == wanted { to } else { scratch });
+        let mut filled = 0;
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        unsafe {
+            outer.runs(runs, |offsets, rows| {
+                let from = self.operands[operand].pointer.offset(offsets[operand]);
+                move_block(moved.add(filled * width), packed(inner, width), from, steps, [rows, inner], width);
+                filled += rows * inner;
+            });
+            if own != wanted {
+                converter(own, wanted).run(to, scratch, n);
+            }
+        }
+    }
+
+    /// Writes the results of a range of runs.
+    ///
+    /// # Safety
+    /// Same as for `short_runs`; the results lie at `from`, and `scratch` has room for them.
+    unsafe fn scatter_runs(
+        &self,
+        outer: &LoopNest<N>,
+        runs: std::ops::Range<usize>,
+        mut from: *const u8,
+        scratch: *mut u8,
+    ) {
+        let (own, computed) = (self.operands[0].dtype, self.compute[0]);
+        let (width, inner) = (own.size(), self.nest.inner());
+        let steps = [outer.inner_strides()[0], self.nest.inner_strides()[0]];
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        unsafe {
+            if own != computed {
+                converter(computed, own).run(scratch, from, runs.len() * inner);
+                from = scratch;
+            }
+            let mut emptied = 0;
+            outer.runs(runs, |offsets, rows| {
+                let to = self.operands[0].pointer.offset(offsets[0]);
+                move_block(to, steps, from.add(emptied * width), packed(inner, width), [rows, inner], width);
+                emptied += rows * inner;
+            });
         }
     }
 
@@ -339,9 +417,8 @@ impl<const N: usize> BufferedIteration<'_, N> {
         let (bands, pieces) = (rows.div_ceil(SIDE), columns.div_ceil(SIDE));
         let grain = (GRAIN / (SIDE * columns)).max(1);
         rushlight_par::parallel_for(outer.numel() * bands, grain, |range| {
-            let mut buffers: [Buffer; N] = [const { Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]) }; N];
-            let mut scratch = Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]);
-            let buffers = buffers.each_mut().map(Buffer::pointer);
+            let mut tiles = Tiles::new();
+            let (buffers, scratch) = tiles.pointers();
             for band in range {
                 let row = band % bands * SIDE;
                 outer.runs(band / bands..band / bands + 1, |offsets, _| {
@@ -354,7 +431,7 @@ impl<const N: usize> BufferedIteration<'_, N> {
                         };
                         // SAFETY: guaranteed by the caller (see `# Safety`); a block is at most a tile.
                         unsafe {
-                            self.run_block(std::array::from_fn(at), [down, along], sizes, buffers, scratch.pointer());
+                            self.run_block(std::array::from_fn(at), [down, along], sizes, buffers, scratch);
                         }
                     }
                 });

@@ -92,6 +92,8 @@ const TILE: usize = 1024;
 const GATHERED: usize = 128;
 /// The number of elements of a row that pass through a buffer at once.
 const BUFFER: usize = 2048;
+/// Runs of adjacent elements that are folded in place, although a row has several of them.
+const LONG_RUN: usize = 512;
 /// Rows shorter than this are folded as columns.
 const SHORT: usize = 32;
 /// The most levels of a binary counter of partial results.
@@ -267,7 +269,32 @@ impl Reduction<'_> {
                 (self.fold.row)(acc, row, 0, 0, self.numbers);
                 return;
             }
+            if self.dtype == takes && step == size as isize && self.inner.inner() >= LONG_RUN {
+                return self.fold_runs(row, range, acc);
+            }
             self.fold_buffered(row, range, acc, adjacent);
+        }
+    }
+
+    /// Folds long runs in place, one after the other.
+    ///
+    /// # Safety
+    /// Same as for `fold_row`; the elements of a run are adjacent, and of the fold's dtype.
+    unsafe fn fold_runs(&self, row: *const u8, range: Range<usize>, acc: *mut u8) {
+        let Fold { width, join, .. } = self.fold;
+        let mut levels = Bytes::<{ LEVELS * WIDEST }>::new();
+        let base = levels.pointer();
+        let mut first = range.start;
+        // SAFETY: guaranteed by the caller (see `# Safety`); a counter over usize never needs more levels.
+        unsafe {
+            let mut counter = Counter::new(base, width);
+            self.inner.runs(range, |offsets, n| {
+                (self.fold.row)(counter.place(), row.offset(offsets[0]), n, first, self.numbers);
+                counter.carry(join, 1);
+                first += n;
+            });
+            counter.finish(join, 1);
+            std::ptr::copy_nonoverlapping(base, acc, width);
         }
     }
 
