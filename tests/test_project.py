@@ -55,7 +55,7 @@ CLOSED_TO_FORKS = {
     "dist/src/table.rs:changed": "a child that inherits a table is refused before it looks",
     "dist/src/table.rs:content": "a child that inherits a table is refused before it looks",
     "io/src/zip/read.rs:pieces": "lives as long as the call that reads, on threads that the child does not have",
-    "jit/src/future.rs:value": "a child runs what its parent had begun anew",
+    "tasks/src/future.rs:value": "a child runs what its parent had begun anew",
     "par/src/job.rs:panic": "a job lives as long as the call that waits for it, on a thread that the child does not have",
     "py/src/autograd/function.rs:node": "used with the GIL held, so that nobody else can fork",
     "py/src/autograd/function.rs:noted": "used with the GIL held, so that nobody else can fork",

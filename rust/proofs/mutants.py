@@ -15,7 +15,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COPY = ROOT / "target/proofs/mutants"
 NAME = "rushlight-mutant"
-SOURCES = ["core/src", "par/src", "jit/src", "autograd/src", "proofs"]
+SOURCES = ["core/src", "par/src", "tasks/src", "autograd/src", "proofs"]
 # No model of these takes so many seconds when it is right.
 PATIENCE = 120
 
@@ -41,15 +41,15 @@ MUTANTS = [
     ("loop-after-loop", "par/src/job.rs", "        if heard == self.listening() {\n", "        if self.0.load(Ordering::Relaxed) == self.busy() && heard != ptr::null_mut() {\n"),
     ("loop-panics", "par/src/job.rs", ".get_or_insert(payload);", ";\n            drop(payload);"),
     ("loop-in-a-child", "par/src/pool.rs", "    let mut state = POOL.lock();\n    state.refusal = None;\n", "    let mut state = POOL.lock();\n    std::mem::forget(POOL.lock());\n    state.refusal = None;\n"),
-    ("task-and-waiter", "jit/src/future.rs", "self.state.store(DONE, Ordering::Release);", "self.state.store(DONE, Ordering::Relaxed);"),
-    ("task-and-waiter", "jit/src/future.rs", "        self.state.store(DONE, Ordering::Release);\n        futex::wake(&self.state, i32::MAX);", "        futex::wake(&self.state, i32::MAX);\n        self.state.store(DONE, Ordering::Release);"),
-    ("task-of-two-waiters", "jit/src/future.rs", "        if self.state.compare_exchange(PENDING, running(), Ordering::Acquire, Ordering::Relaxed).is_err() {\n            return;\n        }", "        if self.state.load(Ordering::Acquire) != PENDING {\n            return;\n        }\n        self.state.store(running(), Ordering::Release);"),
-    ("task-in-a-child", "jit/src/future.rs", "    2 + fork::generation() as u32 % (u32::MAX - 2)", "    2"),
+    ("task-and-waiter", "tasks/src/future.rs", "self.state.store(DONE, Ordering::Release);", "self.state.store(DONE, Ordering::Relaxed);"),
+    ("task-and-waiter", "tasks/src/future.rs", "        self.state.store(DONE, Ordering::Release);\n        futex::wake(&self.state, i32::MAX);", "        futex::wake(&self.state, i32::MAX);\n        self.state.store(DONE, Ordering::Release);"),
+    ("task-of-two-waiters", "tasks/src/future.rs", "        if self.state.compare_exchange(PENDING, running(), Ordering::Acquire, Ordering::Relaxed).is_err() {\n            return;\n        }", "        if self.state.load(Ordering::Acquire) != PENDING {\n            return;\n        }\n        self.state.store(running(), Ordering::Release);"),
+    ("task-in-a-child", "tasks/src/future.rs", "    2 + fork::generation() as u32 % (u32::MAX - 2)", "    2"),
     # An idle thread looks at the count of news after it has looked at the queue.
-    ("task-without-waiter", "jit/src/executor.rs", "        queue.idle += 1;\n        drop(queue);\n", "        queue.idle += 1;\n        drop(queue);\n        let news = WAKEUPS.load(Ordering::Acquire);\n"),
-    ("task-while-idle-threads-go", "jit/src/executor.rs", "        if queue.tasks.is_empty() && WAKEUPS.load(Ordering::Acquire) == news {", "        {"),
-    ("task-deadlock", "jit/src/deadlock.rs", "    while next != own {", "    loop {"),
-    ("task-after-close", "jit/src/executor.rs", "    if queue.closed {\n        return future;\n    }\n", ""),
+    ("task-without-waiter", "tasks/src/executor.rs", "        queue.idle += 1;\n        drop(queue);\n", "        queue.idle += 1;\n        drop(queue);\n        let news = WAKEUPS.load(Ordering::Acquire);\n"),
+    ("task-while-idle-threads-go", "tasks/src/executor.rs", "        if queue.tasks.is_empty() && WAKEUPS.load(Ordering::Acquire) == news {", "        {"),
+    ("task-deadlock", "tasks/src/deadlock.rs", "    while next != own {", "    loop {"),
+    ("task-after-close", "tasks/src/executor.rs", "    if queue.closed {\n        return future;\n    }\n", ""),
     ("arena-message", "core/src/shared/arena.rs", "                    self.lease.claim(span(slot))?;\n", ""),
     ("arena-message", "core/src/shared/arena.rs", "        if self.lease.other_claim(&(0..self.map.len()))?.is_none() {", "        if self.lease.other_claim(&(0..1))?.is_none() {"),
     ("arena-message-goes-on", "core/src/shared/arena.rs", "            claim(descriptor.as_fd(), slot)?;\n", "            let _ = slot;\n"),

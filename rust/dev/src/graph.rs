@@ -13,7 +13,7 @@ const LEVELS: [&[&str]; 6] = [
     &["cpu", "cuda", "io"],
     &["autograd"],
     &["dispatch"],
-    &["ops", "jit", "dist", "stable"],
+    &["ops", "tasks", "dist", "stable"],
     &["py", "dev", "proofs", "softcuda"],
 ];
 

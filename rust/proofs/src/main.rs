@@ -17,17 +17,17 @@ extern crate self as rushlight_core;
 mod block;
 #[path = "../../core/src/counted.rs"]
 mod counted;
-#[path = "../../jit/src/deadlock.rs"]
+#[path = "../../tasks/src/deadlock.rs"]
 mod deadlock;
 #[path = "../../par/src/denormals.rs"]
 mod denormals;
 #[path = "../../core/src/device_memory.rs"]
 mod device_memory;
-#[path = "../../jit/src/executor.rs"]
+#[path = "../../tasks/src/executor.rs"]
 mod executor;
 #[path = "../../core/src/fork.rs"]
 mod fork;
-#[path = "../../jit/src/future.rs"]
+#[path = "../../tasks/src/future.rs"]
 mod future;
 #[path = "../../par/src/inside.rs"]
 mod inside;

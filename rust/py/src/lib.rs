@@ -12,7 +12,7 @@
 //!   `storage`, `file_map`, `serialization` and `multiprocessing` with files and processes. `scalars` reads Python numbers.
 //! - `attach` releases and acquires the GIL, `without_gil` counts the threads that work without it; `exit` ends those that
 //!   outlive the interpreter, and `panics` makes exceptions of panics.
-//! - `autograd`, `store`, `process_group`, `dtype`, `generator`, `jit`, `profile`, `stable` and `cuda` wrap one crate or module
+//! - `autograd`, `store`, `process_group`, `dtype`, `generator`, `tasks`, `profile`, `stable` and `cuda` wrap one crate or module
 //!   each; `functions` are the module's functions, and `table` exposes the operator table to tests.
 
 #![allow(non_snake_case, reason = "the name of the module in Python")]
@@ -37,7 +37,6 @@ mod functions;
 mod generator;
 mod hash_order;
 mod index;
-mod jit;
 mod memory_access;
 mod methods;
 mod multiprocessing;
@@ -64,6 +63,7 @@ mod stable;
 mod storage;
 mod store;
 mod table;
+mod tasks;
 mod tensor_methods;
 mod to;
 mod vmap;
@@ -103,7 +103,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     serialization::add(module)?;
     cuda::add(module)?;
     multiprocessing::add(module)?;
-    jit::add(module)?;
+    tasks::add(module)?;
     profile::add(module)?;
     store::add(module)?;
     stable::add(module)?;

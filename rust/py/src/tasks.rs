@@ -1,4 +1,4 @@
-//! `jit.fork` and `jit.wait`: Python callables as tasks of `rushlight-jit`.
+//! `jit.fork` and `jit.wait`: Python callables as tasks of `rushlight-tasks`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use rushlight_jit::{Future, Progress};
+use rushlight_tasks::{Future, Progress};
 
 use crate::attach::{attached, idle};
 use crate::autograd::traverse;
@@ -115,7 +115,7 @@ impl PyFuture {
 #[pyo3(signature = (func, args, kwargs))]
 fn _fork(func: Py<PyAny>, args: Py<PyTuple>, kwargs: Py<PyDict>) -> PyFuture {
     let call = (PyHandle::new(func), PyHandle::new(args.into_any()), PyHandle::new(kwargs.into_any()));
-    PyFuture(rushlight_jit::fork(move || {
+    PyFuture(rushlight_tasks::fork(move || {
         let (func, args, kwargs) = call;
         attached(|py| {
             let called = || {
@@ -139,7 +139,7 @@ fn _fork(func: Py<PyAny>, args: Py<PyTuple>, kwargs: Py<PyDict>) -> PyFuture {
 #[pyfunction]
 fn _close(py: Python<'_>, seconds: f64) -> PyResult<bool> {
     let patience = Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))?;
-    Ok(idle(py, || rushlight_jit::close(patience)))
+    Ok(idle(py, || rushlight_tasks::close(patience)))
 }
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -63,7 +63,7 @@ pub fn fork<T: Send + Sync + 'static>(task: impl FnOnce() -> T + Send + 'static)
     drop(queue);
     if short {
         // If the system cannot start a thread, the task waits for an idle one, or for the thread that waits for it.
-        let thread = thread::Builder::new().name("rushlight-jit".into()).stack_size(STACK).spawn(work);
+        let thread = thread::Builder::new().name("rushlight-task".into()).stack_size(STACK).spawn(work);
         if thread.is_err() {
             QUEUE.lock().threads -= 1;
         }
