@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rushlight._absent import declare
 
-from . import default_planner, filesystem, format_utils, metadata, planner, staging, state_dict, stateful, storage
+from . import default_planner, filesystem, metadata, planner, staging, state_dict, stateful, storage
 from .api import CheckpointException
 from .default_planner import DefaultLoadPlanner, DefaultSavePlanner
 from .filesystem import FileSystemReader, FileSystemWriter
@@ -43,7 +43,6 @@ __all__ = [
     "save_state_dict",
     "default_planner",
     "filesystem",
-    "format_utils",
     "metadata",
     "planner",
     "staging",
