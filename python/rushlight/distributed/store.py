@@ -338,7 +338,7 @@ def _refused(store, why):
 
 
 #: The servers that stores of a process share, by process and port.
-_tenants = WeakValueDictionary()
+_tenants: WeakValueDictionary[tuple[int, int], _C._StoreServer] = WeakValueDictionary()
 
 
 def _bound_to(descriptor, port):

@@ -14,6 +14,7 @@ from rushlight.distributed.tensor import DTensor, Shard, distribute_tensor
 from rushlight.distributed.tensor._api import leaf
 from rushlight.distributed.tensor._layout import Spec
 from rushlight.nn import Module
+from rushlight.utils._tensors import cast
 
 from . import _optim_state
 from ._arguments import (
@@ -30,7 +31,7 @@ from ._arguments import (
 )
 from ._flat import NAME, PREFIX, Flat, FlatUnit
 from ._norm import clipped
-from ._unit import cast, owned
+from ._unit import owned
 from .api import (
     BackwardPrefetch,
     CPUOffload,
