@@ -22,7 +22,6 @@ REFUSED = {
     "distributed.rpc": "init_rpc remote RRef",
     "distributed.autograd": "backward get_gradients context",
     "distributed.optim": "DistributedOptimizer as_functional_optim",
-    "distributed.checkpoint": "HuggingFaceStorageReader",
     "distributed.fsdp": "DataParallelMeshDims",
     "distributed.nn": "RemoteModule",
     "utils.cpp_extension": "load CUDAExtension BuildExtension",
