@@ -14,6 +14,7 @@ from rushlight.distributed._collectives import (
     warn_not_in_group,
 )
 from rushlight.distributed._groups import get_global_rank, is_member, resolve
+from rushlight.distributed._titles import recorded
 from rushlight.distributed._work import Work
 
 #: Tags of programs lie below; above are those of `monitored_barrier` and of objects.
@@ -37,7 +38,8 @@ def begin_send(tensor, to, group, tag, background, timeout=None):
     """Begins to send; `to` is a rank of the group."""
     seconds = group._seconds if timeout is None else timeout.total_seconds()
     kind, on_host = kind_of_device(group, [tensor])
-    part = group._backend_of(kind).send(_packed(tensor, on_host), to, tag, seconds, background)
+    with recorded(group, kind, "send"):
+        part = group._backend_of(kind).send(_packed(tensor, on_host), to, tag, seconds, background)
     return Work([part], result=[tensor])
 
 
@@ -46,7 +48,8 @@ def begin_receive(tensor, source, group, tag, background, timeout=None):
     seconds = group._seconds if timeout is None else timeout.total_seconds()
     kind, on_host = kind_of_device(group, [tensor])
     outputs = Outputs([tensor], on_host)
-    part = group._backend_of(kind).receive(outputs.packed[0], source, tag, seconds, background)
+    with recorded(group, kind, "recv"):
+        part = group._backend_of(kind).receive(outputs.packed[0], source, tag, seconds, background)
     return Work([part], outputs.finish, lambda rank: get_global_rank(group, rank), [tensor])
 
 
