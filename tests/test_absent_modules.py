@@ -21,7 +21,7 @@ REFUSED = {
     "jit": "load save export_opnames CompilationUnit ScriptFunction",
     "distributed.rpc": "init_rpc remote RRef",
     "distributed.autograd": "backward get_gradients context",
-    "distributed.optim": "DistributedOptimizer as_functional_optim",
+    "distributed.optim": "DistributedOptimizer",
     "distributed.fsdp": "DataParallelMeshDims",
     "distributed.nn": "RemoteModule",
     "utils.cpp_extension": "load CUDAExtension BuildExtension",
