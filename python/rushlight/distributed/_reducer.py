@@ -127,6 +127,8 @@ class Reducer:
     """Averages the gradients of some parameters over a group. `DistributedDataParallel` has one.
 
     Args:
+        parameters, names: the parameters and their names.
+        group: the ranks.
         bucket_sizes: the bytes of the first buckets; the last number stands for all others.
         sparse: the indices of parameters with sparse gradients.
         find_unused: whether parameters may take no part in a pass.
