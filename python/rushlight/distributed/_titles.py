@@ -3,6 +3,7 @@
 import contextlib
 import threading
 
+from rushlight import _C
 from rushlight.autograd.profiler import record_function
 
 
@@ -13,6 +14,7 @@ class _Chosen(threading.local):
 
 
 _chosen = _Chosen()
+_NOTHING: contextlib.nullcontext[None] = contextlib.nullcontext()
 
 
 @contextlib.contextmanager
@@ -36,5 +38,7 @@ def record_comm(name):
 
 def recorded(group, kind, name):
     """A range of a profile for a call, on tensors of a type of device. A call in the background is recorded while it begins."""
+    if not _C._profile_is_on():
+        return _NOTHING
     backend = group._config.get_device_backend_map().get(kind, group._backend)
     return record_function(_chosen.name or f"{backend}:{name}")
