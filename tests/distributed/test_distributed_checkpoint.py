@@ -207,7 +207,13 @@ def test_one_file(ranks, tmp_path):
     state = torch.load(file)
     assert torch.equal(state["a"]["x"], _whole()) and state["l"][0].item() == 1 and state["l"][1] == 2
     command = [sys.executable, "-m", "rushlight.distributed.checkpoint.format_utils"]
-    subprocess.run([*command, "dcp_to_torch", folder, file], check=True, timeout=60)
+    done = subprocess.run(
+        [*command, "dcp_to_torch", folder, file], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == ""  # the package must not have imported the module that is run
+    as_torch = [sys.executable, "-m", "rushlight", "-m", "torch.distributed.checkpoint.format_utils"]
+    done = subprocess.run([*as_torch, "--help"], check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("usage: format_utils.py") and done.stderr == ""
     missing = subprocess.run(
         [*command, "torch_to_dcp", tmp_path / "none", back], capture_output=True, text=True, timeout=60
     )

@@ -16,8 +16,8 @@ import rushlight as torch
 from rushlight import distributed as dist
 if sys.argv[1:]:
     os.environ["RUSHLIGHT_MACHINE"] = os.environ["PMI_RANK"]
-for _ in range(2):
-    dist.init_process_group("mpi")
+for given in {}, {"rank": 0, "world_size": 0}:
+    dist.init_process_group("mpi", **given)
     tensor = torch.tensor([dist.get_rank() + 1.0])
     dist.all_reduce(tensor)
     os.write(1, f"{dist.get_rank()} of {dist.get_world_size()}: {tensor.item()} {dist.get_backend()}\\n".encode())
@@ -42,6 +42,48 @@ def test_mpiexec(program, machines):
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, env=given)
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(done.stdout.splitlines()) == ["0 of 2: 3.0 mpi"] * 2 + ["1 of 2: 3.0 mpi"] * 2
+    assert (
+        done.stderr.count("For MPI backend, world_size (0) and rank (0) are ignored since they are assigned by the")
+        == 2
+    )
+
+
+@pytest.mark.skipif(_companion.library() is None or not MPIEXEC.exists(), reason="needs the package mpich")
+def test_a_program_that_gives_places_and_an_address(tmp_path):
+    """As the tutorial's: all processes give rank 0, and the address of this machine at a port that may be taken."""
+    path = tmp_path / "program.py"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        path.write_text(f"""
+import os
+import rushlight as torch
+from rushlight import distributed as dist
+os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", "{taken.getsockname()[1]}"
+dist.init_process_group("mpi", rank=0, world_size=2)
+tensor = torch.ones(1)
+dist.all_reduce(tensor)
+os.write(1, f"{{dist.get_rank()}}: {{tensor.item()}}\\n".encode())
+dist.destroy_process_group()
+""")
+        given = {name: value for name, value in os.environ.items() if not name.startswith(("MASTER_", "PMI_"))}
+        command = [str(MPIEXEC), "-n", "3", sys.executable, str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=90, env=given)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(done.stdout.splitlines()) == ["0: 3.0", "1: 3.0", "2: 3.0"]
+
+
+def test_a_place_given_in_a_batch_script_counts(tmp_path):
+    """Slurm's variables are in the script's own environment, and in all processes that it starts."""
+    command = "from rushlight import distributed as dist; dist.init_process_group('mpi', rank=0, world_size=1); print(dist.get_world_size())"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    done = subprocess.run(
+        [sys.executable, "-c", command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "SLURM_PROCID": "0", "SLURM_NTASKS": "8"},
+    )
+    assert done.stdout == "1\n" and done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

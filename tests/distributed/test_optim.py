@@ -11,7 +11,7 @@ from rushlight.distributed.algorithms.ddp_comm_hooks.ddp_zero_hook import (
     hook_with_zero_step_interleaved,
 )
 from rushlight.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
-from rushlight.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
+from rushlight.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer, as_functional_optim
 from rushlight.nn import functional as F
 from rushlight.nn.parallel import DistributedDataParallel
 
@@ -179,3 +179,44 @@ def _averages(rank):
 
 def test_averages_of_models(ranks):
     ranks(_averages, 2)
+
+
+FUNCTIONAL = {
+    "Adadelta": {"lr": 0.5},
+    "Adagrad": {"lr": 0.1},
+    "Adam": {"amsgrad": True, "weight_decay": 0.1},
+    "AdamW": {"lr": 0.1},
+    "Adamax": {},
+    "RMSprop": {"momentum": 0.5, "centered": True},
+    "Rprop": {},
+    "SGD": {"lr": 0.1, "momentum": 0.9, "nesterov": True},
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONAL)
+def test_functional_forms(name):
+    """They make the steps of the optimizers, and leave gradients alone."""
+    kind = getattr(torch.optim, name)
+    torch.manual_seed(0)
+    plain, first, second = (nn.Parameter(torch.linspace(-1, 1, 5)) for _ in range(3))
+    optimizer, one = kind([plain], **FUNCTIONAL[name]), as_functional_optim(kind, **FUNCTIONAL[name])
+    several = type(one)([second], **FUNCTIONAL[name])
+    kept = first.grad = torch.full((5,), 7.0)
+    for _ in range(3):
+        plain.grad = torch.randn(5)
+        optimizer.step()
+        one.step_param(first, plain.grad)
+        several.step([plain.grad])
+        assert torch.equal(plain, first) and torch.equal(plain, second)
+    assert first.grad is kept and second.grad is None
+    assert list(one.state) == [first] and one.param_group["params"] == []
+
+
+def test_functional_forms_are_refused():
+    with pytest.raises(ValueError, match="^Optimizer <class .*LBFGS'> does not have a functional counterpart!"):
+        as_functional_optim(torch.optim.LBFGS, lr=0.1)
+    form = type(as_functional_optim(torch.optim.SGD, lr=0.1))
+    with pytest.raises(ValueError, match="^optimizer got an empty parameter list"):
+        form([], lr=0.1)
+    with pytest.raises(ValueError, match="Params length: 1. Gradients length: 2"):
+        form([nn.Parameter(torch.ones(1))], lr=0.1).step([torch.ones(1)] * 2)

@@ -136,19 +136,40 @@ def test_a_receive_ends_at_its_timeout(ranks):
     ranks(_slow, 2, timeout=0.3)
 
 
-def _monitored(rank):
+_REACHED = "Rank {} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0. Please check"
+
+
+def _monitored(rank, absent, wait_all_ranks):
     from datetime import timedelta
 
     dist.monitored_barrier()
-    if rank == 2:
+    if rank in absent:
         time.sleep(0.8)
-        return None
-    try:
-        dist.monitored_barrier(timeout=timedelta(seconds=0.4))
-    except RuntimeError as error:
-        return str(error)
-    return None
+    with pytest.raises(RuntimeError) as error:
+        dist.monitored_barrier(timeout=timedelta(seconds=0.4), wait_all_ranks=wait_all_ranks)
+    dist.barrier()  # rank 0 is there until all have heard of it
+    return str(error.value)
 
 
-def test_a_monitored_barrier_names_the_missing_rank(ranks):
-    assert ranks(_monitored, 3)[0] == "[Rank 0]: Rank 2 failed to pass monitoredBarrier in 400 ms"
+@pytest.mark.parametrize(
+    ("absent", "wait_all_ranks", "sentence"),
+    [((2,), False, "Rank 2"), ((1, 2), False, "Rank 1"), ((1, 2), True, "Ranks 1, 2")],
+)
+def test_a_monitored_barrier_names_the_missing_ranks(ranks, absent, wait_all_ranks, sentence):
+    """Rank 0 does. Ranks that came, and those that come too late, hear that it has given up."""
+    told = ranks(_monitored, 4, absent, wait_all_ranks)
+    assert told[0] == f"[Rank 0]: {sentence} failed to pass monitoredBarrier in 400 ms"
+    for rank in (1, 2, 3):
+        first, *_, last = told[rank].splitlines()
+        assert first.startswith(_REACHED.format(rank)) and last == "rank 0 has given up"
+
+
+def _without_rank_0(rank):
+    if rank == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(RuntimeError, match=_REACHED.format(rank)):
+        dist.monitored_barrier()
+
+
+def test_a_monitored_barrier_without_rank_0(ranks):
+    ranks(_without_rank_0, 3)

@@ -338,3 +338,51 @@ def test_a_peer_that_does_not_read_is_given_up():
         finally:
             over.set()
         thread.join(10)
+
+
+def test_masters_of_a_process_share_a_server():
+    def store(**given):
+        return distributed.TCPStore("127.0.0.1", port, 1, True, SHORT, **given)
+
+    port = 0
+    first = store(multi_tenant=True)
+    port = first.port
+    second = store(multi_tenant=True)
+    first.set("key", "value")
+    assert second.get("key") == b"value"
+    with pytest.raises(
+        distributed.DistNetworkError, match=f"port: {port}, useIpv6: false, code: -98, name: EADDRINUSE"
+    ):
+        store()
+    del first
+    assert second.get("key") == b"value"
+    del second
+    assert not store().check(["key"])  # the server ended with its last user
+
+
+def test_a_server_listens_on_a_socket_of_the_program():
+    def store(port, descriptor):
+        return distributed.TCPStore("127.0.0.1", port, 1, True, timedelta(seconds=30), master_listen_fd=descriptor)
+
+    end = socket.socket()
+    end.bind(("127.0.0.1", 0))
+    port, descriptor = end.getsockname()[1], end.detach()
+    with pytest.raises(
+        distributed.DistStoreError, match=f"bound to port {port}, expected to be bound to port {port ^ 1}"
+    ):
+        store(port ^ 1, descriptor)
+    server = store(port, descriptor)
+    assert server.port == port
+    distributed.TCPStore("127.0.0.1", port).set("key", "value")
+    assert server.get("key") == b"value"
+    del server
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+    with pytest.raises(
+        distributed.DistNetworkError, match=r"open existing socket. socket: -1, code: -9, name: EBADF, mess"
+    ):
+        store(0, -1)
+    with open(os.devnull) as file, pytest.raises(distributed.DistNetworkError, match="code: -88, name: ENOTSOCK"):
+        store(0, file.fileno())
+    with pytest.raises(TypeError, match="The descriptor '3' is no integer"):
+        store(0, "3")

@@ -38,7 +38,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
                 f"It has {', '.join(f'torch.{name}' for name in known)}.",
                 name=fullname,
             ) from None
-        spec = importlib.util.spec_from_loader(fullname, self)
+        # With -m, the origin becomes the name of the program.
+        spec = importlib.util.spec_from_loader(fullname, self, origin=module.__spec__.origin)
         spec.loader_state = module, module.__spec__
         return spec
 

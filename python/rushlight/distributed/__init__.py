@@ -36,6 +36,7 @@ from rushlight.distributed.distributed_c10d import (
     Backend,
     BackendConfig,
     GroupMember,
+    GroupName,
     P2POp,
     ProcessGroup,
     ReduceOp,
@@ -84,6 +85,7 @@ from rushlight.distributed.distributed_c10d import (
     new_group,
     new_subgroups,
     new_subgroups_by_enumeration,
+    record_comm,
     recv,
     recv_object_list,
     reduce,
@@ -97,6 +99,7 @@ from rushlight.distributed.distributed_c10d import (
     scatter_object_list,
     send,
     send_object_list,
+    shrink_group,
     split_group,
     supports_complex,
 )

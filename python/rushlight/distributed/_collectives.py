@@ -12,6 +12,7 @@ from rushlight.distributed import _groups
 from rushlight.distributed._coalescing import hold
 from rushlight.distributed._groups import is_member, resolve
 from rushlight.distributed._reduce_op import RedOpType, ReduceOp, kind_of, supports_complex
+from rushlight.distributed._titles import recorded
 from rushlight.distributed._work import Work
 
 
@@ -124,7 +125,8 @@ def call(group, name, inputs, outputs, root=0, reduction=None, async_op=False, t
     given = [_packed(tensor, on_host) for tensor in inputs]
     got = Outputs(outputs, on_host)
     seconds = group._seconds if timeout is None else timeout.total_seconds()
-    work = group._backend_of(kind).call(name, given, got.packed, root, reduction, seconds, bool(async_op))
+    with recorded(group, kind, name):
+        work = group._backend_of(kind).call(name, given, got.packed, root, reduction, seconds, bool(async_op))
 
     def end():
         got.finish()
@@ -553,7 +555,9 @@ def barrier(group=None, async_op=False, device_ids=None, timeout=None):
     kind = group._object_device().type
     if kind == "cuda" or ((device_ids or group.bound_device_id) and not group._exchanges_on_host("cuda")):
         device = torch.device("cuda", device_ids[0]) if device_ids else group.bound_device_id
-        work = group._backend_of("cuda").barrier(device, seconds, bool(async_op))
+        with recorded(group, "cuda", "barrier"):
+            work = group._backend_of("cuda").barrier(device, seconds, bool(async_op))
     else:
-        work = group._backend_of(kind).call("barrier", [], [], 0, None, seconds, bool(async_op))
+        with recorded(group, kind, "barrier"):
+            work = group._backend_of(kind).call("barrier", [], [], 0, None, seconds, bool(async_op))
     return None if work is None else Work([work])

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import warnings
 from datetime import timedelta
 
 import rushlight as torch
@@ -223,7 +224,7 @@ def init_process_group(
             type of device: ``cpu:gloo,cuda:nccl``. None is this, if there are GPUs and NCCL, and `gloo` otherwise.
         init_method: ``env://`` (the default: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE), ``tcp://HOST:PORT`` or
             ``file:///PATH``. With the backend `mpi` and no RANK, processes have their places from mpiexec or srun, and need no
-            address if it is the mpiexec of MPICH.
+            address if it is the mpiexec of MPICH. Under mpiexec a given `rank` and `world_size` are ignored.
         timeout: how long this and each call of the group may take, a timedelta, by default half an hour, with `nccl` ten minutes.
         world_size, rank: the number of processes and the number of this one, where the method does not tell.
         store: a store that all processes share, in place of `init_method`.
@@ -264,11 +265,16 @@ def init_process_group(
     backend = Backend(Backend.UNDEFINED if backend is None else backend)
     is_given = store is not None
     if store is None:
+        method = init_method or "env://"
         # With MPI, processes have their places from its launcher.
-        launched = (
-            backend == Backend.MPI and rank == world_size == -1 and "RANK" not in os.environ and place() is not None
-        )
-        method = init_method or ("mpi://" if launched else "env://")
+        if backend == Backend.MPI and init_method is None and "RANK" not in os.environ and place(rank, world_size):
+            if rank != -1 or world_size != -1:
+                warnings.warn(
+                    f"For MPI backend, world_size ({world_size}) and rank ({rank}) are ignored since they are assigned by "
+                    "the MPI runtime.",
+                    stacklevel=2,
+                )
+            method, rank, world_size = "mpi://", -1, -1
         store, rank, world_size = next(rendezvous(method, rank, world_size, timeout=timeout, token=token))
         store.set_timeout(timeout)
     if not 0 <= rank < world_size:

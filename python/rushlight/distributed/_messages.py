@@ -1,5 +1,7 @@
 """Messages from one rank to another."""
 
+import contextlib
+import time
 from datetime import timedelta
 
 from rushlight._set_module import set_module
@@ -12,6 +14,7 @@ from rushlight.distributed._collectives import (
     warn_not_in_group,
 )
 from rushlight.distributed._groups import get_global_rank, is_member, resolve
+from rushlight.distributed._titles import recorded
 from rushlight.distributed._work import Work
 
 #: Tags of programs lie below; above are those of `monitored_barrier` and of objects.
@@ -35,7 +38,8 @@ def begin_send(tensor, to, group, tag, background, timeout=None):
     """Begins to send; `to` is a rank of the group."""
     seconds = group._seconds if timeout is None else timeout.total_seconds()
     kind, on_host = kind_of_device(group, [tensor])
-    part = group._backend_of(kind).send(_packed(tensor, on_host), to, tag, seconds, background)
+    with recorded(group, kind, "send"):
+        part = group._backend_of(kind).send(_packed(tensor, on_host), to, tag, seconds, background)
     return Work([part], result=[tensor])
 
 
@@ -44,7 +48,8 @@ def begin_receive(tensor, source, group, tag, background, timeout=None):
     seconds = group._seconds if timeout is None else timeout.total_seconds()
     kind, on_host = kind_of_device(group, [tensor])
     outputs = Outputs([tensor], on_host)
-    part = group._backend_of(kind).receive(outputs.packed[0], source, tag, seconds, background)
+    with recorded(group, kind, "recv"):
+        part = group._backend_of(kind).receive(outputs.packed[0], source, tag, seconds, background)
     return Work([part], outputs.finish, lambda rank: get_global_rank(group, rank), [tensor])
 
 
@@ -168,11 +173,12 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     """Waits until every rank has come here. Rank 0 names those that have not.
 
     Args:
-        timeout: a timedelta, by default that of the group.
+        timeout: how long rank 0 waits for the others, a timedelta, by default that of the group. The others wait for rank 0 as
+            long as the group lets them.
         wait_all_ranks: name all ranks that are missing, not only the first.
 
     Raises:
-        RuntimeError: a rank did not come in time.
+        RuntimeError: a rank did not come in time. All that did come raise it, as soon as rank 0 does.
     """
     if not is_member(group):
         return warn_not_in_group("monitored_barrier")
@@ -182,29 +188,46 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     if "cpu" not in group._backends:
         raise ValueError("monitored_barrier is only implemented for GLOO backend.")
     timeout = group._timeout if timeout is None else timeout
-    mark = torch.zeros(1, dtype=torch.uint8)
-    milliseconds = round(timeout.total_seconds() * 1000)
     if group._rank != 0:
-        begin_send(mark, 0, group, MONITORED, False, timeout).wait()
-        # Rank 0 waits so long for the others first.
-        begin_receive(mark, 0, group, MONITORED, False, timeout + timedelta(seconds=1)).wait()
-        return None
-    missing = []
+        return _report(group, torch.zeros(1, dtype=torch.uint8), timeout)
+    mark = torch.zeros(1, dtype=torch.uint8)
+    deadline = time.monotonic() + timeout.total_seconds()
+    missing, cause = [], None
     for rank in range(1, group.size()):
+        left = timedelta(seconds=max(1e-3, deadline - time.monotonic()))
         try:
-            begin_receive(mark, rank, group, MONITORED, False, timeout).wait()
+            begin_receive(mark, rank, group, MONITORED, False, left).wait()
         except RuntimeError as error:
             missing.append(rank)
+            cause = error
             if not wait_all_ranks:
-                raise RuntimeError(
-                    f"[Rank 0]: Rank {rank} failed to pass monitoredBarrier in {milliseconds} ms"
-                ) from error
-    if missing:
-        listed = ", ".join(map(str, missing))
-        raise RuntimeError(f"[Rank 0]: Ranks {listed} failed to pass monitoredBarrier in {milliseconds} ms")
+                break
+    # A rank that is late reads the answer when it comes.
+    mark.fill_(bool(missing))
     for rank in range(1, group.size()):
-        begin_send(mark, rank, group, MONITORED, False, timeout).wait()
+        with contextlib.suppress(RuntimeError) if missing else contextlib.nullcontext():
+            begin_send(mark, rank, group, MONITORED, False, timeout).wait()
+    if missing:
+        ranks = f"Ranks {', '.join(map(str, missing))}" if wait_all_ranks else f"Rank {missing[0]}"
+        milliseconds = round(timeout.total_seconds() * 1000)
+        raise RuntimeError(f"[Rank 0]: {ranks} failed to pass monitoredBarrier in {milliseconds} ms") from cause
     return None
+
+
+def _report(group, mark, timeout):
+    """Tells rank 0 that this rank has come, and hears whether all others have."""
+    cause: RuntimeError | None = None
+    try:
+        begin_send(mark, 0, group, MONITORED, False, timeout).wait()
+        begin_receive(mark, 0, group, MONITORED, False, max(timeout, group._timeout)).wait()
+    except RuntimeError as error:
+        cause = error
+    if cause is not None or mark.item():
+        why = "rank 0 has given up" if cause is None else str(cause)
+        raise RuntimeError(
+            f"Rank {group._rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv "
+            f"from rank 0. Please check rank 0 logs for faulty rank.\n Original exception: \n{why}"
+        ) from cause
 
 
 set_module("rushlight.distributed", P2POp)

@@ -3,23 +3,23 @@
 import atexit
 import os
 import socket
+import stat
 
 from rushlight.distributed.store import DistNetworkError, TCPStore
 
-#: The variables of a rank and of the number of ranks: those of MPICH, Open MPI and Slurm.
-_PLACES = (
-    ("PMI_RANK", "PMI_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),
-)
+#: The variables of a rank and of the number of ranks: those of MPICH and Open MPI, whose processes run under mpiexec for certain.
+_MPI = (("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
+#: Those of Slurm, which a batch script has as well, and every program that it starts.
+_SLURM = (("SLURM_PROCID", "SLURM_NTASKS"),)
 
 
-def place():
-    """The rank and the number of ranks, or None if no launcher tells."""
-    for names in _PLACES:
+def place(rank=-1, world_size=-1):
+    """The rank and the number of ranks, or None if no launcher tells, or Slurm does and the caller gives a place."""
+    is_given = 0 <= rank < world_size
+    for names in _MPI if is_given else _MPI + _SLURM:
         if all(os.environ.get(name, "").isdecimal() for name in names):
-            rank, size = (int(os.environ[name]) for name in names)
-            return rank, size
+            own, size = (int(os.environ[name]) for name in names)
+            return own, size
     return None
 
 
@@ -55,21 +55,29 @@ class _Launcher:
 _launchers: dict[int, _Launcher] = {}
 
 
+def keeps_texts():
+    """Whether the launcher has left this process its end of a socket, as the mpiexec of MPICH does."""
+    descriptor = os.environ.get("PMI_FD", "")
+    try:
+        return descriptor.isdecimal() and stat.S_ISSOCK(os.fstat(int(descriptor)).st_mode)
+    except OSError:
+        return False
+
+
 def meet(rank, size, timeout, token):
     """A store of all ranks, at an address that rank 0 gives the launcher.
 
     Raises:
         ValueError: the launcher keeps no texts.
     """
-    descriptor = os.environ.get("PMI_FD", "")
-    if not descriptor.isdecimal():
+    if not keeps_texts():
         raise ValueError(
             "Error initializing torch.distributed using env:// rendezvous: environment variable MASTER_ADDR expected, but "
             "not set\n  Set MASTER_ADDR and MASTER_PORT, or start the program by the mpiexec of MPICH."
         )
     launcher = _launchers.get(os.getpid())
     if launcher is None:
-        launcher = _launchers[os.getpid()] = _Launcher(int(descriptor))
+        launcher = _launchers[os.getpid()] = _Launcher(int(os.environ["PMI_FD"]))
     if rank != 0:
         host, _, port = launcher.share(None).rpartition(":")
         return TCPStore(host, int(port), size, False, timeout, token=token)

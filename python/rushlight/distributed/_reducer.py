@@ -17,7 +17,6 @@ from rushlight.distributed._collectives import all_reduce
 from rushlight.distributed._reduce_op import ReduceOp
 from rushlight.futures import Future
 
-#: The first bucket is small, so that communication begins early.
 FIRST_BUCKET_BYTES = 1 << 20
 
 _NOT_FINISHED = (
@@ -81,16 +80,19 @@ class GradBucket:
 
 
 class _Bucket:
-    def __init__(self, parameters, indices):
+    def __init__(self, parameters, indices, dtype):
         self.parameters, self.indices = parameters, indices
         first = parameters[0]
-        self.buffer = torch.zeros(sum(p.numel() for p in parameters), dtype=first.dtype, device=first.device)
+        self.dtype = dtype if dtype is not None and first.is_floating_point() else first.dtype
+        self.buffer = torch.zeros(sum(p.numel() for p in parameters), dtype=self.dtype, device=first.device)
         self.views, at = [], 0
         for parameter in parameters:
             self.views.append(self.buffer[at : at + parameter.numel()].view(parameter.shape))
             at += parameter.numel()
         #: The gradients that are missing, and the reduction that runs: a piece of work, or the future of a hook.
         self.left, self.running = len(parameters), None
+        #: Whether a parameter takes part in this pass, and the gradients that are yet to be copied.
+        self.is_used, self.waiting = True, []
 
 
 def assign(parameters, sizes, sparse):
@@ -122,16 +124,43 @@ def assign(parameters, sizes, sparse):
 
 
 class Reducer:
-    """Averages the gradients of some parameters over a group. `DistributedDataParallel` has one."""
+    """Averages the gradients of some parameters over a group. `DistributedDataParallel` has one.
 
-    def __init__(self, parameters, names, group, *, bucket_bytes, sparse=(), find_unused, bucket_views, static_graph):
+    Args:
+        parameters, names: the parameters and their names.
+        group: the ranks.
+        bucket_sizes: the bytes of the first buckets; the last number stands for all others.
+        sparse: the indices of parameters with sparse gradients.
+        find_unused: whether parameters may take no part in a pass.
+        bucket_views: whether gradients become views of the buckets.
+        static_graph: whether all passes use the same parameters.
+        skips_unused: whether buckets without a used parameter are left out, because ranks use the same ones.
+        copies_together: whether gradients are copied once a bucket is full.
+        dtype: that of the buckets, or None for that of the parameters.
+    """
+
+    def __init__(
+        self,
+        parameters,
+        names,
+        group,
+        *,
+        bucket_sizes,
+        sparse=(),
+        find_unused,
+        bucket_views,
+        static_graph,
+        skips_unused=False,
+        copies_together=False,
+        dtype=None,
+    ):
         self._parameters, self._names, self._group = parameters, names, group
         self._find_unused, self._bucket_views, self._static = find_unused, bucket_views, static_graph
+        self._skips_unused, self._copies_together = skips_unused, copies_together
         self._sparse = set(sparse)
-        sizes = [min(FIRST_BUCKET_BYTES, bucket_bytes), bucket_bytes]
         self._buckets, self._place = [], {}
-        for indices in assign(parameters, sizes, self._sparse):
-            bucket = None if indices[0] in self._sparse else _Bucket([parameters[i] for i in indices], indices)
+        for indices in assign(parameters, bucket_sizes, self._sparse):
+            bucket = None if indices[0] in self._sparse else _Bucket([parameters[i] for i in indices], indices, dtype)
             for position, index in enumerate(indices):
                 self._place[index] = (len(self._buckets), position)
             self._buckets.append(bucket if bucket is not None else _Sparse(parameters[indices[0]], indices))
@@ -175,7 +204,7 @@ class Reducer:
         self._used = None
         self._launched = 0
         for bucket in self._buckets:
-            bucket.left, bucket.running = len(bucket.parameters), None
+            bucket.left, bucket.running, bucket.is_used, bucket.waiting = len(bucket.parameters), None, False, []
         if self._find_unused and not self._static:
             self._used = [0] * len(self._parameters)
             reached = {id(leaf) for leaf in leaves_of(outputs)}
@@ -223,7 +252,7 @@ class Reducer:
             self._used[index] = 1
         number, position = self._place[index]
         bucket = self._buckets[number]
-        self._collect(bucket, position, used)
+        self._take(bucket, position, used)
         bucket.left -= 1
         while self._launched < len(self._buckets) and self._buckets[self._launched].left == 0:
             self._launch(self._launched)
@@ -231,10 +260,41 @@ class Reducer:
             if self._launched == len(self._buckets):
                 _queue_callback(self._finish)
 
-    def _collect(self, bucket, position, used):
-        """Copies a gradient into its bucket, divided by the number of ranks (a hook divides by itself)."""
+    def _take(self, bucket, position, used):
+        """Copies a gradient into its bucket, now or once the bucket is full."""
+        bucket.is_used |= used
         if isinstance(bucket, _Sparse):
             return
+        if self._copies_together:
+            bucket.waiting.append((position, used))
+        else:
+            self._collect(bucket, position, used)
+
+    def _becomes_view(self, bucket, parameter, used):
+        return self._bucket_views and used and bucket.dtype == parameter.dtype
+
+    def _collect_waiting(self, bucket):
+        """Copies the gradients of a full bucket together, divided by the number of ranks."""
+        places, grads = [], []
+        with torch.no_grad():
+            for position, used in bucket.waiting:
+                parameter, view = bucket.parameters[position], bucket.views[position]
+                grad = parameter.grad
+                if grad is None:
+                    view.zero_()
+                elif grad.data_ptr() != view.data_ptr():
+                    places.append(view)
+                    grads.append(grad.detach().to_dense() if grad.is_sparse else grad.detach())
+                    if self._becomes_view(bucket, parameter, used):
+                        parameter.grad = view
+            bucket.waiting = []
+            if places:
+                torch._foreach_copy_(places, grads)
+            if self.hook is None:
+                bucket.buffer.mul_(1.0 / self.divide_by)
+
+    def _collect(self, bucket, position, used):
+        """Copies a gradient into its bucket, divided by the number of ranks (a hook divides by itself)."""
         parameter, view = bucket.parameters[position], bucket.views[position]
         with torch.no_grad():
             if parameter.grad is None:
@@ -248,11 +308,15 @@ class Reducer:
                     view.copy_(grad)
             else:
                 torch.mul(grad, 1.0 / self.divide_by, out=view)
-            if self._bucket_views and used and parameter.grad.data_ptr() != view.data_ptr():
+            if self._becomes_view(bucket, parameter, used) and parameter.grad.data_ptr() != view.data_ptr():
                 parameter.grad = view
 
     def _launch(self, number):
         bucket = self._buckets[number]
+        if self._skips_unused and not bucket.is_used:
+            return
+        if bucket.waiting:
+            self._collect_waiting(bucket)
         if isinstance(bucket, _Sparse):
             bucket.launch(self._group, self.divide_by)
             return
@@ -276,12 +340,14 @@ class Reducer:
             if first:
                 self._expect([0] * len(self._parameters))
             for number, bucket in enumerate(self._buckets):
+                if self._skips_unused and not bucket.is_used:
+                    continue
                 if isinstance(bucket, _Sparse):
                     bucket.launch(self._group, None)
                 else:
                     bucket.buffer.zero_()
                     self._launch(number)
-            if first or (self._find_unused and not self._static):
+            if first or (self._find_unused and not self._static and not self._skips_unused):
                 self._greatest([0] * len(self._parameters))
             for bucket in self._buckets:
                 if bucket.running is not None:
@@ -300,7 +366,7 @@ class Reducer:
             self._used = [int(count > 0) for count in self._seen]
             for index in range(len(self._parameters)):
                 number, position = self._place[index]
-                self._collect(self._buckets[number], position, self._seen[index] > 0)
+                self._take(self._buckets[number], position, self._seen[index] > 0)
             for number in range(len(self._buckets)):
                 self._launch(number)
             self._launched = len(self._buckets)
@@ -309,7 +375,9 @@ class Reducer:
     def _finish(self):
         """Waits for the buckets and gives the parameters their gradients."""
         with self._lock:
-            used = None if self._used is None else self._greatest(self._used)
+            used = self._used
+            if used is not None and not self._skips_unused:
+                used = self._greatest(used)
             if used is None and self._never:
                 used = [int(index not in self._never) for index in range(len(self._parameters))]
             for bucket in self._buckets:
@@ -317,7 +385,7 @@ class Reducer:
             self._active, self._pending = False, False
 
     def _give_back(self, bucket, used):
-        if isinstance(bucket, _Sparse):
+        if isinstance(bucket, _Sparse) or bucket.running is None:
             return
         running, bucket.running = bucket.running, None
         if isinstance(running, Future):
@@ -332,11 +400,11 @@ class Reducer:
                 # A parameter that no rank has used keeps the gradient that it had.
                 if used is not None and not used[index]:
                     continue
-                if self._bucket_views:
+                if self._becomes_view(bucket, parameter, used=True):
                     if parameter.grad is None or parameter.grad.data_ptr() != view.data_ptr():
                         parameter.grad = view
                 elif parameter.grad is None:
-                    parameter.grad = view.clone()
+                    parameter.grad = view.to(parameter.dtype, copy=True)
                 else:
                     parameter.grad.detach().copy_(view)
 
@@ -367,6 +435,7 @@ class _Sparse:
     def __init__(self, parameter, indices):
         self.parameters, self.indices = [parameter], indices
         self.left, self.running = 1, None
+        self.is_used, self.waiting = True, []
 
     def launch(self, group, divide_by):
         """Averages the gradient. Without a divisor, this rank only takes part, with zeros."""

@@ -1,5 +1,7 @@
 """`torch.distributed.distributed_c10d`: the names of process groups and collective calls where torch has them."""
 
+from typing import NewType
+
 from rushlight._set_module import set_public_module
 from rushlight.distributed._backends import (
     Backend,
@@ -87,10 +89,17 @@ from rushlight.distributed._options import ReduceOptions as ReduceOptions
 from rushlight.distributed._options import ReduceScatterOptions as ReduceScatterOptions
 from rushlight.distributed._options import ScatterOptions as ScatterOptions
 from rushlight.distributed._reduce_op import ReduceOp, reduce_op, supports_complex
+from rushlight.distributed._shrink import SHRINK_ABORT as SHRINK_ABORT
+from rushlight.distributed._shrink import SHRINK_DEFAULT as SHRINK_DEFAULT
+from rushlight.distributed._shrink import shrink_group
+from rushlight.distributed._titles import record_comm
 from rushlight.distributed._work import Work
 from rushlight.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
 from rushlight.distributed.rendezvous import register_rendezvous_handler, rendezvous
 from rushlight.distributed.store import PrefixStore, Store
+
+#: The name of a group, for annotations of programs.
+GroupName = NewType("GroupName", str)
 
 
 def _get_default_store():
@@ -116,6 +125,7 @@ __all__ = [
     "Backend",
     "BackendConfig",
     "GroupMember",
+    "GroupName",
     "P2POp",
     "PrefixStore",
     "ProcessGroup",
@@ -166,6 +176,7 @@ __all__ = [
     "new_group",
     "new_subgroups",
     "new_subgroups_by_enumeration",
+    "record_comm",
     "recv",
     "recv_object_list",
     "reduce",
@@ -179,6 +190,7 @@ __all__ = [
     "scatter_object_list",
     "send",
     "send_object_list",
+    "shrink_group",
     "split_group",
     "supports_complex",
 ]

@@ -159,7 +159,8 @@ def _from_launcher(url, timeout=default_pg_timeout, token="", **_):
     rank, world_size = _mpiexec.place()
     token = token or os.environ.get("RUSHLIGHT_STORE_TOKEN", "")
     host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
-    if host and port:
+    # The launcher's own address counts first: programs for one machine set MASTER_ADDR to it.
+    if host and port and not _mpiexec.keeps_texts():
         store = _tcp_store(host, int(port), rank, world_size, timeout, token)
     else:
         store = _mpiexec.meet(rank, world_size, timeout, token)

@@ -4,10 +4,12 @@ import errno
 import operator
 import os
 import re
+import socket
 import time
 from collections.abc import Sequence
 from datetime import timedelta
 from math import isfinite
+from weakref import WeakValueDictionary
 
 from rushlight import _C
 
@@ -335,6 +337,28 @@ def _refused(store, why):
     )
 
 
+#: The servers that stores of a process share, by process and port.
+_tenants: WeakValueDictionary[tuple[int, int], _C._StoreServer] = WeakValueDictionary()
+
+
+def _bound_to(descriptor, port):
+    """The descriptor of a socket, if it is bound to this port, or to any one and 0 is given."""
+    try:
+        with socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as end:
+            found = end.getsockname()[1]
+    except OSError as error:
+        raise DistNetworkError(
+            f"Failed to open existing socket. socket: {descriptor}, code: -{error.errno}, "
+            f"name: {errno.errorcode[error.errno]}, message: {os.strerror(error.errno).lower()}"
+        ) from None
+    if port not in (0, found):
+        raise DistStoreError(
+            f"listen fd {descriptor} is bound to port {found}, expected to be bound to port {port}\n"
+            "  Give the port of the socket, or 0."
+        )
+    return descriptor
+
+
 class TCPStore(Store):
     """A store in one process, the server, to which other processes connect, also from other machines.
 
@@ -342,6 +366,10 @@ class TCPStore(Store):
     store exists there. The others connect, and retry until `timeout`. With `world_size` the server waits until that
     many processes, including itself, have joined. With a `token` only processes that know it can join; it is sent
     unencrypted. `use_libuv` is accepted; there is one implementation.
+
+    With `multi_tenant=True` masters of one process at one port are users of one server, which ends with the last of them.
+    `master_listen_fd` is the descriptor of a TCP socket on which the master listens. The socket is bound to `port`, or that is 0.
+    The store closes it in the end, so that the program must not (``sock.detach()``).
 
     Raises DistNetworkError if the server cannot be reached, DistStoreError if processes are missing, and TypeError if an
     argument is of a wrong kind, such as a port that is no integer from 0 to 65535 or a timeout that is no timedelta.
@@ -360,12 +388,14 @@ class TCPStore(Store):
         is_master=False,
         timeout=timedelta(seconds=300),
         wait_for_workers=True,
-        *,
+        multi_tenant=False,
+        master_listen_fd=None,
         use_libuv=True,
+        *,
         token="",
     ):
-        switches = {"is_master": is_master, "wait_for_workers": wait_for_workers, "use_libuv": use_libuv}
-        for name, value in switches.items():
+        switches = {"is_master": is_master, "wait_for_workers": wait_for_workers, "multi_tenant": multi_tenant}
+        for name, value in {**switches, "use_libuv": use_libuv}.items():
             if not isinstance(value, bool):
                 raise _refused(self, f"{name} must be a bool, not {value!r}")
         if not isinstance(host_name, str):
@@ -374,6 +404,8 @@ class TCPStore(Store):
             raise _refused(self, f"the port {port!r} is no integer from 0 to 65535")
         if world_size is not None and not hasattr(world_size, "__index__"):
             raise _refused(self, f"the size of the world {world_size!r} is no integer")
+        if master_listen_fd is not None and not hasattr(master_listen_fd, "__index__"):
+            raise _refused(self, f"the descriptor {master_listen_fd!r} is no integer")
         if not isinstance(token, (str, bytes, bytearray)):
             raise _refused(self, f"the token must be text or bytes, not {type(token).__name__}")
         timeout = _duration("__init__", timeout)
@@ -382,7 +414,7 @@ class TCPStore(Store):
         deadline = time.monotonic() + timeout.total_seconds()
         try:
             if is_master:
-                self._server = _C._StoreServer(host_name, port, self._token)
+                self._server = self._serve(multi_tenant, master_listen_fd)
                 self._port = self._server.port
             joined = self._join(deadline)
         except OSError as error:
@@ -399,6 +431,18 @@ class TCPStore(Store):
                     )
                 time.sleep(0.01)
                 joined = self.add(_INIT.decode(), 0)
+
+    def _serve(self, multi_tenant, descriptor):
+        """The server: a new one, or that of another store of this process, if both allow it."""
+        key = os.getpid(), self._port
+        server = _tenants.get(key) if multi_tenant else None
+        if server is None:
+            if descriptor is not None:
+                descriptor = _bound_to(operator.index(descriptor), self._port)
+            server = _C._StoreServer(self._host, self._port, self._token, descriptor)
+            if multi_tenant:
+                _tenants[key[0], server.port] = server
+        return server
 
     def _no_server(self, error):
         sentence = f"The server socket has failed to listen on any local network address. port: {self._port}"

@@ -1,4 +1,4 @@
-"""The tensors in arguments and results."""
+"""The tensors in arguments and results, and those of floating-point numbers in another dtype."""
 
 from __future__ import annotations
 
@@ -29,6 +29,17 @@ def tensors_in(value: Any) -> list[Tensor]:
             for part in _parts(leaf):
                 found += tensors_in(part)
     return found
+
+
+def cast(value: Any, dtype: Any) -> Any:
+    """A tensor of floating-point numbers in a dtype, or any other value as it is.
+
+    >>> from rushlight.utils._tensors import cast
+    >>> cast(torch.ones(1), torch.float16), cast(torch.tensor(1), torch.float16)
+    (tensor([1.], dtype=torch.float16), tensor(1))
+    """
+    floating = isinstance(value, Tensor) and value.is_floating_point()
+    return value.to(dtype) if floating else value
 
 
 def _parts(leaf: Any) -> Iterable[Any]:

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Result};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -42,13 +42,27 @@ pub struct Server {
 impl Server {
     /// Listens at an address; port 0 selects a free one.
     pub fn new(host: &str, port: u16, token: Vec<u8>) -> Result<Server> {
+        Server::serve(TcpListener::bind((host, port))?, token)
+    }
+
+    /// Listens on a socket that is bound already, and closes it in the end.
+    pub fn on_socket(socket: OwnedFd, token: Vec<u8>) -> Result<Server> {
+        let listener = TcpListener::from(socket);
+        // SAFETY: the call reads no memory, and the descriptor is open as long as `listener` lives.
+        if unsafe { libc::listen(listener.as_raw_fd(), libc::SOMAXCONN) } != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        listener.set_nonblocking(false)?;
+        Server::serve(listener, token)
+    }
+
+    fn serve(listener: TcpListener, token: Vec<u8>) -> Result<Server> {
         if token.len() > LONGEST_TOKEN {
             return Err(std::io::Error::new(
                 ErrorKind::InvalidInput,
                 format!("a token has up to {LONGEST_TOKEN} bytes"),
             ));
         }
-        let listener = TcpListener::bind((host, port))?;
         let port = listener.local_addr()?.port();
         let listening = listener.try_clone()?;
         let shared = Arc::new(Shared {

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::mem::take;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -79,14 +80,20 @@ impl PyTable {
 }
 
 /// The server of a store, which owns the table; serves until it is dropped.
-#[pyclass(name = "_StoreServer", module = "rushlight._C", frozen)]
+#[pyclass(name = "_StoreServer", module = "rushlight._C", frozen, weakref)]
 struct PyServer(Server);
 
 #[pymethods]
 impl PyServer {
     #[new]
-    fn new(py: Python<'_>, host: String, port: u16, token: Vec<u8>) -> PyResult<Self> {
-        Ok(PyServer(idle(py, || Server::new(&host, port, token))?))
+    #[pyo3(signature = (host, port, token, descriptor=None, /))]
+    fn new(py: Python<'_>, host: String, port: u16, token: Vec<u8>, descriptor: Option<i32>) -> PyResult<Self> {
+        let Some(descriptor) = descriptor else {
+            return Ok(PyServer(idle(py, || Server::new(&host, port, token))?));
+        };
+        // SAFETY: the caller has found a socket there, and hands it over, as the interface of torch says.
+        let own = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        Ok(PyServer(idle(py, || Server::on_socket(own, token))?))
     }
 
     #[getter]

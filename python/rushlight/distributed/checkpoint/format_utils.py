@@ -4,14 +4,19 @@ import argparse
 import os
 
 import rushlight as torch
+from rushlight.distributed import _groups, _objects
+from rushlight.distributed._collectives import broadcast
+from rushlight.futures import Future
 
 from ._steps import Steps
-from .default_planner import EverythingPlanner
+from .default_planner import DefaultLoadPlanner, EverythingPlanner, boxed, flatten
 from .filesystem import FileSystemReader
+from .metadata import ChunkStorageMetadata, Metadata, TensorProperties, TensorStorageMetadata
 from .state_dict_loader import _load, _load_state_dict  # noqa: F401 # libraries import the second one from here
 from .state_dict_saver import save
+from .storage import StorageReader
 
-__all__ = ["dcp_to_torch_save", "torch_save_to_dcp"]
+__all__ = ["BroadcastingTorchSaveReader", "DynamicMetaLoadPlanner", "dcp_to_torch_save", "torch_save_to_dcp"]
 
 
 def __dir__() -> list[str]:
@@ -34,6 +39,130 @@ class _EmptyStateDictLoadPlanner(EverythingPlanner):
             return True
         parts = [str(part) for part in path]
         return any(".".join(parts[:end]) in self.keys for end in range(1, len(parts) + 1))
+
+
+class DynamicMetaLoadPlanner(DefaultLoadPlanner):
+    """Takes the sizes of tensors from the state that is loaded, for files that do not tell them.
+
+    Raises:
+        RuntimeError: the state has something else than tensors.
+    """
+
+    def set_up_planner(self, state_dict, metadata=None, is_coordinator=False):
+        """Gets the state of this rank."""
+        super().set_up_planner(state_dict, metadata, is_coordinator)
+        entries = {}
+        for name, value in self.state_dict.items():
+            if not isinstance(value, torch.Tensor):
+                raise RuntimeError(
+                    f"Non-tensor value identified at {name}. At this time {type(self).__name__} only supports loading Tensors."
+                )
+            size = torch.Size(value.shape)
+            whole = ChunkStorageMetadata(torch.Size([0] * len(size)), size)
+            entries[name] = TensorStorageMetadata(TensorProperties.create_from_tensor(value), size, [whole])
+        self.metadata = Metadata(entries)
+
+
+class BroadcastingTorchSaveReader(StorageReader):
+    """Reads tensors from a file of `torch.save` on one rank, which gives them to the others. Each keeps its parts.
+
+    One tensor at a time is whole on the other ranks. The planner is a `DynamicMetaLoadPlanner`.
+
+    Args:
+        checkpoint_id: the file.
+        coordinator_rank: the rank that reads it.
+
+    >>> import tempfile
+    >>> dcp = torch.distributed.checkpoint
+    >>> from rushlight.distributed.checkpoint.format_utils import BroadcastingTorchSaveReader, DynamicMetaLoadPlanner
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     torch.save({"weight": torch.ones(2)}, folder + "/one.pt")
+    ...     state = {"weight": torch.zeros(2)}
+    ...     reader = BroadcastingTorchSaveReader(folder + "/one.pt")
+    ...     dcp.load(state, storage_reader=reader, planner=DynamicMetaLoadPlanner())
+    >>> state
+    {'weight': tensor([1., 1.])}
+    """
+
+    def __init__(self, checkpoint_id=None, coordinator_rank=0):
+        self.checkpoint_id, self.coordinator_rank = checkpoint_id, coordinator_rank
+
+    def reset(self, checkpoint_id=None):
+        """Begins, with another file if one is given."""
+        if checkpoint_id is not None:
+            self.checkpoint_id = checkpoint_id
+
+    def read_metadata(self, *args, **kwargs):
+        """Nothing: the file does not tell what it has before it is read."""
+        return Metadata({})
+
+    def set_up_storage_reader(self, metadata, is_coordinator, *args, **kwargs):
+        """Prepares this rank.
+
+        Raises:
+            AssertionError: there is no file.
+        """
+        if self.checkpoint_id is None:
+            raise AssertionError("the reader has no file\n  Give checkpoint_id.")
+
+    def prepare_local_plan(self, plan):
+        """The plan as it is."""
+        return plan
+
+    def prepare_global_plan(self, plans):
+        """The plans as they are."""
+        return plans
+
+    def read_data(self, plan, planner):
+        """Reads the tensors of a plan. Returns a complete future."""
+        group = _groups.get_default_group() if _groups.is_initialized() else None
+        stored = self._stored(planner, group)
+        wanted: dict = {}
+        for item in plan.items:
+            wanted.setdefault(item.storage_index.fqn, []).append(item)
+        # A rank without a part of a tensor takes part in its broadcast.
+        for name, entry in planner.metadata.state_dict_metadata.items():
+            if stored is not None:
+                whole = stored[name].detach()
+            else:
+                whole = torch.empty(entry.size, dtype=entry.properties.dtype)
+            if group is not None:
+                whole = whole.to(group._object_device(), entry.properties.dtype).contiguous()
+                broadcast(whole, self.coordinator_rank, group)
+            for item in wanted.get(name, ()):
+                target = planner.resolve_tensor(item).detach()
+                target.copy_(boxed(whole, item.storage_offsets, item.lengths))
+                planner.commit_tensor(item, target)
+        future: Future = Future()
+        future.set_result(None)
+        return future
+
+    def _stored(self, planner, group):
+        """The tensors of the file by name, on the rank that reads it. What is wrong is an error on all ranks."""
+        stored, told = None, [None]
+        if group is None or group.rank() == self.coordinator_rank:
+            try:
+                stored, _ = flatten(torch.load(self.checkpoint_id, map_location="cpu"))
+                for name, entry in planner.metadata.state_dict_metadata.items():
+                    found = stored.get(name)
+                    if not isinstance(found, torch.Tensor):
+                        raise KeyError(f"{self.checkpoint_id} has no tensor {name}")
+                    if found.shape != entry.size:
+                        raise ValueError(
+                            f"{name} has shape {tuple(found.shape)} in the file, and {tuple(entry.size)} in the state"
+                        )
+            except Exception as error:
+                told = [f"{type(error).__name__}: {error}"]
+        if group is not None:
+            _objects.broadcast_object_list(told, self.coordinator_rank, group)
+        if told[0] is not None:
+            raise RuntimeError(told[0])
+        return stored
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id):
+        """Whether there is such a file."""
+        return os.path.isfile(checkpoint_id)
 
 
 def dcp_to_torch_save(dcp_checkpoint_dir, torch_save_path):

@@ -28,6 +28,14 @@ __all__ = [
     "set_state_dict",
 ]
 
+#: What states consist of, for annotations of programs.
+PrimitiveType = DTensor | torch.Tensor | int | float | str
+ValueType = PrimitiveType | list[PrimitiveType] | tuple[PrimitiveType] | dict[str, "ValueType"]
+DictValueType = dict[str, ValueType]
+ListDictValueType = list[DictValueType]
+OptimizerStateType = dict[str, DictValueType | ListDictValueType]
+FQNS_T = set[str]
+
 
 def __dir__() -> list[str]:
     return __all__

@@ -6,8 +6,9 @@ import rushlight as torch
 from rushlight.distributed import _collectives
 from rushlight.distributed._reduce_op import ReduceOp
 from rushlight.nn import Parameter
+from rushlight.utils._tensors import cast
 
-from ._unit import Piece, Unit, cast
+from ._unit import Piece, Unit
 
 NAME = "_flat_param"
 #: The attribute that has the wrapped module, as part of names.

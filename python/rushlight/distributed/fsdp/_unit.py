@@ -11,6 +11,7 @@ from rushlight.distributed import _collectives
 from rushlight.distributed._reduce_op import ReduceOp
 from rushlight.distributed.tensor import DTensor
 from rushlight.utils._pytree import tree_map
+from rushlight.utils._tensors import cast
 
 from ._comm import AllGather, ReduceScatter
 
@@ -320,12 +321,6 @@ class Unit:
         if self.copies is not None and self.reduces_copies:
             _collectives.all_reduce(got, op, self.copies)
         return got
-
-
-def cast(value, dtype):
-    """A tensor of floating-point numbers in a dtype, or any other value as it is."""
-    floating = isinstance(value, torch.Tensor) and value.is_floating_point()
-    return value.to(dtype) if floating else value
 
 
 def device_of(mesh):

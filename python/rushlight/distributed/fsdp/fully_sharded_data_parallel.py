@@ -14,6 +14,7 @@ from rushlight.distributed.tensor import DTensor, Shard, distribute_tensor
 from rushlight.distributed.tensor._api import leaf
 from rushlight.distributed.tensor._layout import Spec
 from rushlight.nn import Module
+from rushlight.utils._tensors import cast
 
 from . import _optim_state
 from ._arguments import (
@@ -30,7 +31,7 @@ from ._arguments import (
 )
 from ._flat import NAME, PREFIX, Flat, FlatUnit
 from ._norm import clipped
-from ._unit import cast, owned
+from ._unit import owned
 from .api import (
     BackwardPrefetch,
     CPUOffload,
@@ -531,10 +532,9 @@ class FullyShardedDataParallel(Module):
             group: accepted.
         """
         settings = FullyShardedDataParallel.get_state_dict_type(model)
-        full = settings.state_dict_type is StateDictType.FULL_STATE_DICT
-        rank0_only = full and settings.optim_state_dict_config.rank0_only
-        offloads = settings.optim_state_dict_config.offload_to_cpu
-        return _optim_state.saved(model, optim, optim_state_dict, full, rank0_only, offloads)
+        full, config = settings.state_dict_type is StateDictType.FULL_STATE_DICT, settings.optim_state_dict_config
+        rank0_only = full and config.rank0_only
+        return _optim_state.saved(model, optim, optim_state_dict, full, rank0_only, config.offload_to_cpu)
 
     @staticmethod
     def optim_state_dict_to_load(

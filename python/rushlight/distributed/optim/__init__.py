@@ -5,6 +5,7 @@ from __future__ import annotations
 from rushlight._absent import declare
 
 from .post_localSGD_optimizer import PostLocalSGDOptimizer
+from .utils import as_functional_optim
 from .zero_redundancy_optimizer import ZeroRedundancyOptimizer
 
 TYPE_CHECKING = False
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
 __all__ = [
     "PostLocalSGDOptimizer",
     "ZeroRedundancyOptimizer",
+    "as_functional_optim",
     *declare(
         globals(),
         "there are no remote calls",
         """
-        as_functional_optim
         class DistributedOptimizer
         """,
     ),

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 
 import rushlight as torch
 from rushlight import distributed as dist
 from rushlight.distributed._collectives import all_reduce, broadcast
 from rushlight.distributed._objects import all_gather_object
-from rushlight.distributed._reducer import Reducer, Sink, bytes_of
+from rushlight.distributed._reducer import FIRST_BUCKET_BYTES, Reducer, Sink, bytes_of
 from rushlight.distributed.algorithms.join import Join, Joinable, JoinHook
 from rushlight.nn.modules.module import Module
+from rushlight.nn.parallel._mixed_precision import LowerPrecision, _MixedPrecision
 from rushlight.nn.parallel.scatter_gather import scatter_kwargs
 from rushlight.nn.parameter import UninitializedBuffer, UninitializedParameter
 from rushlight.utils._pytree import tree_flatten, tree_unflatten
-from rushlight.utils._tensors import tensors_in
+from rushlight.utils._tensors import cast, tensors_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +24,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = ["DistributedDataParallel"]
+
+_OLDER = (
+    "`broadcast_buffers` is deprecated. Use `forward_sync_buffers` instead. IMPORTANT: unlike `broadcast_buffers=False`, "
+    "`forward_sync_buffers=False` still syncs buffers at init. If you rely on buffers NOT being synced at init (e.g. rank-local "
+    "buffers), keep using `broadcast_buffers=False` until `init_sync_buffers` is available."
+)
+_BOTH = (
+    "Both `broadcast_buffers` and `forward_sync_buffers` were specified. `broadcast_buffers` is deprecated and its value is "
+    "ignored when `forward_sync_buffers` is provided."
+)
 
 
 class DistributedDataParallel(Module, Joinable):
@@ -35,7 +47,7 @@ class DistributedDataParallel(Module, Joinable):
         module: the module, which must be the same in every process. Rank 0 gives its parameters and buffers to the others.
         device_ids: a list with the GPU of the module, to which inputs are copied; None if they lie there.
         output_device: a GPU, which changes nothing; by default that of `device_ids`.
-        broadcast_buffers: whether rank 0 gives its buffers to the others before each forward pass.
+        broadcast_buffers: the older name of `forward_sync_buffers`. False also leaves buffers out of `init_sync`.
         init_sync: whether rank 0 gives its parameters and buffers to the others now.
         process_group: by default the default group.
         bucket_cap_mb: how many megabytes of gradients are reduced together, 25 by default.
@@ -43,9 +55,14 @@ class DistributedDataParallel(Module, Joinable):
             keep their gradient if no rank has used them.
         gradient_as_bucket_view: whether gradients are views of the buckets, which saves a copy and memory.
         static_graph: whether every pass uses the same parameters. They may then be used several times, as by checkpoints.
+        mixed_precision: a `_MixedPrecision`, the dtypes of computations, reductions and buffers.
         device_mesh: in place of `process_group`, an object whose `get_group(mesh_dim=0)` is the group.
-        dim, check_reduction, delay_all_reduce_named_params, param_to_hook_all_reduce, mixed_precision,
-            skip_all_reduce_unused_params: accepted, without effect.
+        skip_all_reduce_unused_params: whether buckets without a used parameter are not reduced. All ranks must use the same
+            parameters in each pass.
+        bucket_cap_mb_list: in place of `bucket_cap_mb`, the sizes of the first buckets. The last one is that of all others.
+        batched_grad_copy: whether gradients are copied into a bucket together, once it is full, which saves calls on GPUs.
+        forward_sync_buffers: whether rank 0 gives its buffers to the others before each forward pass, True by default.
+        dim, check_reduction, delay_all_reduce_named_params, param_to_hook_all_reduce: accepted, without effect.
 
     Raises:
         RuntimeError: no parameter requires a gradient, or the parameters of the processes differ.
@@ -65,7 +82,7 @@ class DistributedDataParallel(Module, Joinable):
         device_ids: Any = None,
         output_device: Any = None,
         dim: int = 0,
-        broadcast_buffers: bool = True,
+        broadcast_buffers: bool | None = None,
         init_sync: bool = True,
         process_group: Any = None,
         bucket_cap_mb: float | None = None,
@@ -75,9 +92,12 @@ class DistributedDataParallel(Module, Joinable):
         static_graph: bool = False,
         delay_all_reduce_named_params: Any = None,
         param_to_hook_all_reduce: Any = None,
-        mixed_precision: Any = None,
+        mixed_precision: _MixedPrecision | None = None,
         device_mesh: Any = None,
         skip_all_reduce_unused_params: bool = False,
+        bucket_cap_mb_list: list[float] | None = None,
+        batched_grad_copy: bool = False,
+        forward_sync_buffers: bool | None = None,
     ) -> None:
         super().__init__()
         if process_group is not None and device_mesh is not None:
@@ -122,17 +142,41 @@ class DistributedDataParallel(Module, Joinable):
             self.output_device = torch.cuda.device(device_ids[0] if output_device is None else output_device).idx
         self.device, self.device_type = next(iter(devices)), next(iter(devices)).type
         self.module = module
-        self.broadcast_buffers, self.find_unused_parameters = broadcast_buffers, find_unused_parameters
+        if broadcast_buffers is not None:
+            warnings.warn(_OLDER if forward_sync_buffers is None else _BOTH, FutureWarning, stacklevel=2)
+        if forward_sync_buffers is None:
+            forward_sync_buffers = broadcast_buffers is not False
+            syncs_buffers = forward_sync_buffers
+        else:
+            syncs_buffers = True
+        self.forward_sync_buffers = self.broadcast_buffers = forward_sync_buffers
+        self.find_unused_parameters = find_unused_parameters
+        self.skip_all_reduce_unused_params, self.batched_grad_copy = skip_all_reduce_unused_params, batched_grad_copy
         self.gradient_as_bucket_view, self.static_graph = gradient_as_bucket_view, static_graph
-        self.bucket_bytes_cap = bytes_of(25 if bucket_cap_mb is None else bucket_cap_mb)
+        default = bytes_of(25 if bucket_cap_mb is None else bucket_cap_mb)
+        # The first bucket is small, so that communication begins early.
+        first = [min(FIRST_BUCKET_BYTES, default), default]
+        self.bucket_bytes_cap_list = [bytes_of(size) for size in bucket_cap_mb_list or ()] or first
+        self.bucket_bytes_cap = max(self.bucket_bytes_cap_list)
+        self.mixed_precision = mixed_precision
+        self._lower: LowerPrecision | None = None
+        if mixed_precision is not None:
+            self._lower_precision(mixed_precision)
         self.require_backward_grad_sync = True
         self.require_forward_param_sync = True
         self._divides_by_all = True
         self._comm_hooks: list[tuple[Callable[..., Any], Any]] = []
         if init_sync:
             self._check_same_parameters(named)
-            self._give([parameter for _, parameter in named] + self._buffers_to_give())
+            self._give([parameter for _, parameter in named] + (self._buffers_to_give() if syncs_buffers else []))
         self._build()
+
+    def _lower_precision(self, policy: _MixedPrecision) -> None:
+        if policy.param_dtype is not None:
+            self._lower = LowerPrecision(self.module, policy.param_dtype, self.parameters_to_ignore)
+        if policy.buffer_dtype is not None:
+            for buffer in self._buffers_to_give():
+                buffer.data = cast(buffer.data, policy.buffer_dtype)
 
     def _build(self) -> None:
         trained = [
@@ -146,15 +190,19 @@ class DistributedDataParallel(Module, Joinable):
             if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and module.sparse
         ]
         sparse_names = {f"{name}.weight" if name else "weight" for name in sparse_modules}
+        policy = self.mixed_precision
         self.reducer = Reducer(
             [parameter for _, parameter in trained],
             [name for name, _ in trained],
             self.process_group,
-            bucket_bytes=self.bucket_bytes_cap,
+            bucket_sizes=self.bucket_bytes_cap_list,
             sparse=[index for index, (name, _) in enumerate(trained) if name in sparse_names],
             find_unused=self.find_unused_parameters,
             bucket_views=self.gradient_as_bucket_view,
             static_graph=self.static_graph,
+            skips_unused=self.skip_all_reduce_unused_params,
+            copies_together=self.batched_grad_copy,
+            dtype=None if policy is None else policy.reduce_dtype or policy.param_dtype,
         )
 
     def _buffers_to_give(self) -> list[Any]:
@@ -205,7 +253,10 @@ class DistributedDataParallel(Module, Joinable):
         if self.device_ids is not None:
             scattered, keywords = scatter_kwargs(inputs, kwargs, self.device_ids, self.dim)
             inputs, kwargs = scattered[0] if scattered else (), keywords[0] if keywords else {}
-        output = self.module(*inputs, **kwargs)
+        if self._lower is not None:
+            output = self._lower.call(self.module, inputs, kwargs)
+        else:
+            output = self.module(*inputs, **kwargs)
         if reduces:
             self.require_forward_param_sync = True
             self.reducer.prepare(tensors_in(output))
