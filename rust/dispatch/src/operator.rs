@@ -92,11 +92,15 @@ impl Tags {
     /// Its result is not differentiable, but in place it is recorded with gradients of zero, as in torch.
     pub const ZERO_GRADIENT_IN_PLACE: Tags = Tags(1_048_576);
 
+    /// A view that keeps the dimensions of its tensor, apart from those of size one and those that are joined or divided: a quantised
+    /// tensor finds the dimension of its channels in it.
+    pub const KEEPS_CHANNELS: Tags = Tags(2_097_152);
+
     pub const fn union(self, other: Tags) -> Tags {
         Tags(self.0 | other.0)
     }
 
-    const NAMES: [(Tags, &'static str); 21] = [
+    const NAMES: [(Tags, &'static str); 22] = [
         (Tags::BROADCASTS, "broadcasts"),
         (Tags::STRIDE_DEPENDENT, "stride dependent"),
         (Tags::DATA_DEPENDENT, "data dependent"),
@@ -118,6 +122,7 @@ impl Tags {
         (Tags::ANY_DTYPE_WITHOUT_ELEMENTS, "any dtype without elements"),
         (Tags::ROW_MAJOR_FOR_NUMBERS, "row-major for numbers"),
         (Tags::ZERO_GRADIENT_IN_PLACE, "zero gradient in place"),
+        (Tags::KEEPS_CHANNELS, "keeps channels"),
     ];
 
     pub const fn has(self, other: Tags) -> bool {

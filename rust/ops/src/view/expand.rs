@@ -20,6 +20,7 @@ pub static EXPAND: Operator = Operator {
     tensor([[1, 1, 1],
             [2, 2, 2]])",
     dtypes: DTypes::ALL,
+    tags: Tags::KEEPS_CHANNELS,
     implementation: Implementation::View(layout),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad().sum_to(d.sizes(INPUT)))]),
     samples: &["t(2, 1), (2, 3)", "t(3), (2, -1)", "t(), (2, 2)"],
