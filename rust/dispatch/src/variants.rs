@@ -78,6 +78,7 @@ pub fn fit_in_place(op: &Operator, input: &Tensor, sizes: &[isize]) -> Result<()
 pub fn wrong_shape(own: &[isize], result: &[isize]) -> Error {
     Error::runtime(format!("output with shape {} doesn't match the broadcast shape {}", Shape(own), Shape(result)))
         .shapes([own, result])
+        .from_right()
 }
 
 #[cold]

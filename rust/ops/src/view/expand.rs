@@ -139,6 +139,7 @@ pub fn stretched(own: &Layout, class: impl Fn() -> String, mut sizes: Dims) -> R
                     Shape(&wanted), Shape(&own.sizes)
                 ))
                 .shapes([own.sizes.as_slice(), wanted.as_slice()])
+                .from_right()
                 .axis(dim));
             }
             (size, _) if size < 0 => {
