@@ -71,7 +71,7 @@ impl Tags {
     pub const NO_GRAD_IN_PLACE: Tags = Tags(512);
     /// In place it also writes into an expanded tensor, with a deprecation warning.
     pub const WRITES_EXPANDED: Tags = Tags(1024);
-    /// In place all its elements become equal, so that one may be repeated.
+    /// All elements of its result are equal, so that it may be written to a tensor that repeats one.
     pub const UNIFORM: Tags = Tags(4096);
     /// Its result is row-major, regardless of the layout of its tensor.
     pub const ROW_MAJOR: Tags = Tags(2048);
@@ -456,6 +456,8 @@ pub enum Accepts {
     Same,
     /// As `Cast` for calls for which this is true, as `Same` for all others.
     CastIf(fn(&Args) -> bool),
+    /// As `Cast`, and of those only the result's own dtype in calls for which this is true, with the sentence of `Out::EXACT`.
+    ExactIf(fn(&Args) -> bool),
     /// The result's own dtype and these.
     Also(DTypes),
     /// Every dtype.
