@@ -43,9 +43,6 @@ pub fn no_blocks(made: &str, kind: &str) -> Error {
 
 /// torch's words for a product that cannot be written to a tensor of this layout.
 pub fn refused(args: &Args, target: &Tensor) -> Option<Error> {
-    if args.op.name == "mul" && args.each_tensor().any(|(_, tensor)| tensor.compressed_parts().is_some()) {
-        return Some(Error::runtime("Expected result Tensor to be of format CSR"));
-    }
     let mut matrices = args.each_tensor().map(|(_, tensor)| tensor).skip(usize::from(args.op.name == "addmm"));
     let (own, other) =
         matches!(args.op.name, "mm" | "addmm").then(|| matrices.next().zip(matrices.next())).flatten()?;
