@@ -93,12 +93,33 @@ def test_programs_import_them_as_torchs(tmp_path):
     assert (run.stdout, run.stderr) == ("rushlight.export\n", "")
 
 
+def test_names_of_dtypes_that_no_tensor_has():
+    for dtype, name in (
+        (torch.uint4, "UInt4"),
+        (torch.int2, "Int2"),
+        (torch.bits8, "Bits8"),
+        (torch.bits1x8, "Bits1x8"),
+    ):
+        with pytest.raises(
+            NotImplementedError, match=f"^\"empty\" not implemented for '{name}'\n  No tensor has this dtype"
+        ):
+            torch.zeros(1, dtype=dtype)
+
+
 @pytest.mark.parametrize("name", ["quint4x2", "quint2x4"])
 def test_dtypes_that_no_tensor_has(name):
     dtype = getattr(torch, name)
     assert repr(dtype) == f"torch.{name}" and pickle.loads(pickle.dumps(dtype)) is copy.deepcopy(dtype) is dtype
     assert torch.ones(1).dtype != dtype and dtype not in (torch.float16, torch.int8)
-    with pytest.raises(TypeError):
-        torch.ones(1, dtype=dtype)
+    for call in (
+        lambda: torch.ones(1, dtype=dtype),
+        lambda: torch.tensor([1], dtype=dtype),
+        lambda: torch.ones(1).to(dtype),
+        lambda: torch.rand(1, dtype=dtype),
+    ):
+        with pytest.raises(
+            NotImplementedError, match=f"^\"empty\" not implemented for '{name.replace('quint', 'QUInt')}'"
+        ):
+            call()
     with pytest.raises(TypeError, match="requires a floating point input type"):
         torch.finfo(dtype)

@@ -58,6 +58,33 @@ def test_an_unknown_keyword_is_answered_with_the_known_ones():
         (lambda: torch.device(5, 5), TypeError, "device(): argument 'type' (position 1) must be str, not int"),
         (lambda: torch.device("cpu", "a"), TypeError, "device(): argument 'index' (position 2) must be int, not str"),
         (lambda: torch.device(-1), RuntimeError, "Device index must not be negative"),
+        (
+            lambda: torch.device(None),
+            TypeError,
+            "device() received an invalid combination of arguments - got (NoneType)",
+        ),
+        (
+            lambda: torch.device("cpu", 1, 2),
+            TypeError,
+            "device() received an invalid combination of arguments - got (str, int, int)",
+        ),
+        (
+            lambda: torch.device(index=0),
+            TypeError,
+            "device() received an invalid combination of arguments - got (index=int, )",
+        ),
+        (
+            lambda: torch.device(type=1),
+            TypeError,
+            "device() received an invalid combination of arguments - got (type=int, )",
+        ),
+        (lambda: torch.device(2**70), ValueError, "Overflow when unpacking long long"),
+        (lambda: torch.device("cuda", 2**70), ValueError, "Overflow when unpacking long long"),
+        (
+            lambda: torch.device(f"cuda:{2**70}"),
+            RuntimeError,
+            f"Could not parse device index '{2**70}' in device string",
+        ),
         (lambda: torch.set_num_threads("a"), RuntimeError, "set_num_threads expects an int, but got str"),
         (lambda: torch.set_num_threads(True), RuntimeError, "set_num_threads expects an int, but got bool"),
         (lambda: torch.set_num_interop_threads(1.5), RuntimeError, "set_num_interop_threads expects an int, but got "),
@@ -411,3 +438,14 @@ def test_dtypes_without_a_complex_one():
     for dtype, name in ((torch.int64, "Long"), (torch.bool, "Bool")):
         with pytest.raises(RuntimeError, match=f"Unknown Complex ScalarType for {name}"):
             dtype.to_complex()
+
+
+def test_forms_of_a_device():
+    for device in (
+        torch.device(device="cpu"),
+        torch.device(b"cpu"),
+        torch.device(type="cpu"),
+        torch.device("cpu", None),
+    ):
+        assert device == torch.device("cpu")
+    assert torch.device(device=1) == torch.device(1) == torch.device(type="cuda", index=1) == torch.device("cuda:1")

@@ -93,10 +93,50 @@ def test_overloads_are_those_of_torch():
     assert "default" not in aten.empty.overloads()
     with pytest.raises(AttributeError, match="The underlying op of 'aten.empty' has no overload name 'default'"):
         aten.empty.default
-    assert set(aten.add.overloads()) == set(
-        """Tensor Scalar out Scalar_out t str int complex float int_complex complex_int float_complex complex_float int_float
-        float_int default""".split()
+    assert (
+        aten.add.overloads()
+        == """Tensor Scalar out Scalar_out t str int complex float int_complex complex_int float_complex
+        complex_float int_float float_int default""".split()
     )
+    assert aten._foreach_add_.overloads() == ["Scalar", "List", "ScalarList", "Tensor"]
+
+
+def test_packets_take_numbers_and_texts():
+    aten = torch.ops.aten
+    assert (aten.add("a", "b"), aten.sqrt(4), aten.ge(1, 2), aten.neg(4), aten.pow(2, 3)) == ("ab", 2.0, False, -4, 8.0)
+
+
+def test_calls_that_fit_no_schema_are_refused_in_torchs_words():
+    aten, x = torch.ops.aten, torch.ones(2)
+    several = "Overloaded torch operator invoked from Python failed to match any schema:\n"
+    told = "aten::add() Expected a value of type 'Tensor' for argument 'other' but instead found type 'str'."
+    for call, sentence in (
+        (lambda: aten.add(x, "b"), several + told),
+        (lambda: aten.add.Tensor(x, "b"), told),
+        (
+            lambda: aten.add(x),
+            several + "aten::add() is missing value for argument 'other'. Declaration: aten::add.Tensor(",
+        ),
+        (
+            lambda: aten.detach("a"),
+            "aten::detach() Expected a value of type 'Tensor' for argument 'self' but instead found",
+        ),
+        (
+            lambda: aten.add.Tensor(x, x, x),
+            "aten::add() takes 2 positional argument(s) but 3 was/were given.  Declaration: aten::add.Tensor(Tensor self, ",
+        ),
+        (
+            lambda: aten.add.Tensor(x, x, foo=1),
+            "Unknown keyword argument 'foo' for operator 'aten::add'. Schema: aten::add.Tensor(Tensor self, Tensor other, *",
+        ),
+        (
+            lambda: aten.mm(x),
+            several + "aten::mm() is missing value for argument 'mat2'. Declaration: aten::mm(Tensor self",
+        ),
+    ):
+        with pytest.raises(RuntimeError) as caught:
+            call()
+        assert str(caught.value).startswith(sentence)
 
 
 @pytest.mark.parametrize(

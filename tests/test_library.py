@@ -183,7 +183,8 @@ def test_arguments_are_checked_by_the_schema(library):
             "tests_registry::sc() Expected a value of type 'Tensor' for argument 'x' but instead found type 'int'.",
         ),
         ((x,), {}, f"tests_registry::sc() is missing value for argument 'a'. {told}"),
-        ((x, 2, 3, 4), {}, f"tests_registry::sc() expected at most 3 argument(s) but received 4 argument(s). {told}"),
+        ((x, 2, 3, 4), {}, f"tests_registry::sc() takes 3 positional argument(s) but 4 was/were given.  {told}"),
+        ((x,) * 8, {}, f"tests_registry::sc() expected at most 7 argument(s) but received 8 argument(s). {told}"),
         (
             (x, 2),
             {"q": 1},
@@ -192,7 +193,7 @@ def test_arguments_are_checked_by_the_schema(library):
     ):
         with pytest.raises(RuntimeError) as caught:
             op(*args, **kwargs)
-        assert str(caught.value) == message
+        assert str(caught.value).startswith(message)
 
 
 def test_overloads_are_chosen_by_their_arguments(library):

@@ -1284,10 +1284,10 @@ class Tensor:
     def nonzero_static(self, *, size: _int, fill_value: _int = -1) -> Tensor:
         """`nonzero` with a fixed number of rows: the result is truncated, or padded with `fill_value`."""
     @overload
-    def norm(self, p: _Number | None = 2, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None) -> Tensor:
+    def norm(self, p: _Number | None, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None) -> Tensor:
         """The norm of the vectors along `dim`, as `torch.linalg.vector_norm`."""
     @overload
-    def norm(self, p: _str, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None) -> Tensor: ...
+    def norm(self, p: _str = ..., dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None) -> Tensor: ...
     def normal_(self, mean: _float = 0, std: _float = 1, *, generator: Generator | None = None) -> Tensor:
         """Fills the tensor with normally distributed numbers."""
     def not_equal(self, other: Tensor | _Number) -> Tensor:

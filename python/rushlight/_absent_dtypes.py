@@ -26,6 +26,14 @@ class AbsentDtype:
     def __reduce__(self) -> Any:
         return self._name
 
+    def _refusal(self) -> NotImplementedError:
+        """The error of a call that asks for a tensor of this dtype, in the words of torch's kernels."""
+        name = self._name.replace("uint", "UInt") if "uint" in self._name else self._name
+        name = f"Q{name[1:]}" if name.startswith("q") else name[0].upper() + name[1:]
+        return NotImplementedError(
+            f"\"empty\" not implemented for '{name}'\n  No tensor has this dtype: keep the bits in tensors of torch.uint8."
+        )
+
     def to_real(self) -> AbsentDtype:
         return self
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-_SHAPES = ("with the shape", "with shapes, aligned to the right:")
+_SHAPES = ("with the shape", "with shapes:", "with shapes, aligned to the right:")
 _LONGEST = 40
 
 

@@ -42,15 +42,12 @@ def indented(text: str, width: int) -> str:
 
 
 def with_shapes(sentence: str, function: str, *shapes: Sequence[int]) -> str:
-    """A message about shapes that do not fit together, in the form of the engine's: the shapes are aligned to the right."""
-    rank = max(map(len, shapes))
-    table = [[""] * (rank - len(shape)) + [str(size) for size in shape] for shape in shapes]
-    widths = [max(map(len, column)) for column in zip(*table)]
-    lines = [sentence, f"  in {function} with shapes, aligned to the right:"]
-    for row in table:
-        cells = [cell.rjust(width) for cell, width in zip(row, widths)]
-        given = [cell + ("," if number + 1 < rank and row[number] else " ") for number, cell in enumerate(cells)]
-        lines.append(f"    ({' '.join(given)[: sum(widths) + 2 * (rank - 1)]})")
+    """A message about shapes that do not fit together, in the form of the engine's for operators that do not broadcast."""
+    widths = [0] * max(map(len, shapes))
+    for shape in shapes:
+        widths[: len(shape)] = [max(width, len(str(size))) for width, size in zip(widths, shape)]
+    lines = [sentence, f"  in {function} with shapes:"]
+    lines += [f"    ({', '.join(str(size).rjust(width) for size, width in zip(shape, widths))})" for shape in shapes]
     return "\n".join(lines)
 
 

@@ -69,7 +69,11 @@ class OpOverload:
             handled = load("rushlight._torch_dispatch").handle(self, args, kwargs)
             if handled is not None:
                 return handled[0]
-        return self.overloadpacket._function(*args, **kwargs)
+        try:
+            return self.overloadpacket._function(*args, **kwargs)
+        except TypeError:
+            load("rushlight._library.unfit").fitting([self], args, kwargs)
+            raise
 
     @property
     def _overloadpacket(self) -> OpOverloadPacket:
@@ -146,7 +150,14 @@ class OpOverloadPacket:
             return getattr(self, name.partition(".")[2])(*args, **kwargs)
         if self._function is None:
             return _answered(self, self._run_operator, args, kwargs)
-        return self._function(*args, **kwargs)
+        try:
+            return self._function(*args, **kwargs)
+        except TypeError:
+            overloads = [getattr(self, name) for name in self.overloads()]
+            fitting = load("rushlight._library.unfit").fitting(overloads, args, kwargs)
+            if isinstance(fitting, _NumberOverload):
+                return fitting(*args, **kwargs)
+            raise
 
     def _run_operator(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the program's operator that takes the arguments, or the last one, which says why it does not."""

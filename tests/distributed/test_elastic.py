@@ -273,6 +273,11 @@ def test_refused_options(tmp_path):
         (["--rdzv-conf", "a=b,,c=d"], "The rendezvous configuration string must be in format <key1>=<value1>,"),
         (["--signals-to-handle", "SIGNOW"], "SIGNOW is no signal"),
         (["--nproc-per-node", "gpu"], "Cuda is not available."),
+        (["--nproc-per-node", "1000000000"], "--nproc-per-node 1000000000: this machine runs at most "),
+        (["--monitor-interval", "-1"], "--monitor-interval -1.0: write a positive number of seconds"),
+        (["--monitor-interval", "nan"], "--monitor-interval nan: write a positive number of seconds"),
+        (["--no-python", "nope"], "No such file or directory: 'nope'"),
+        (["--log-dir", "/proc"], "No such file or directory: '/proc/"),
     ):
         node = _run(tmp_path, "", *options, CUDA_VISIBLE_DEVICES="")
         _, errors = node.communicate(timeout=PATIENCE)

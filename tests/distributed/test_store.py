@@ -78,6 +78,17 @@ def test_a_file_that_is_removed_while_it_is_opened(tmp_path, monkeypatch):
     assert distributed.FileStore(path, 2).get("key") == b"new"
 
 
+def test_a_file_that_cannot_be_the_stores(tmp_path):
+    with pytest.raises(
+        distributed.DistNetworkError, match="^The store cannot open /proc/none/store: No such file or directory"
+    ):
+        distributed.FileStore("/proc/none/store", 1)
+    with pytest.raises(
+        distributed.DistStoreError, match="\n  The store cannot use /dev/full: give the path of a file of"
+    ):
+        distributed.FileStore("/dev/full", 1)
+
+
 def test_numbers(store):
     assert (store.add("n", 5), store.add("n", -2), store.get("n")) == (5, 3, b"3")
     store.set("a", "xyz")

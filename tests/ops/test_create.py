@@ -459,6 +459,65 @@ def test_zeros_and_empty_give_a_sparse_out_the_size_and_take_its_elements():
     assert rows.shape == (4, 4) and rows.crow_indices().tolist() == [0] * 5
 
 
+@pytest.mark.parametrize("layout", ["csr", "csc", "bsr"])
+def test_factories_overwrite_the_stored_values_of_a_compressed_out(layout):
+    def rows():
+        whole = torch.eye(2)
+        return whole.to_sparse_bsr((1, 1)) if layout == "bsr" else getattr(whole, f"to_sparse_{layout}")()
+
+    out = rows()
+    version = out._version
+    assert torch.full((2, 2), 3.0, out=out) is out and out._version > version
+    assert out.to_dense().tolist() == [[3, 0], [0, 3]]
+    assert torch.ones(3, 3, out=out).to_dense().tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+    torch.manual_seed(0)
+    drawn = torch.randn(2, 2, out=rows())
+    torch.manual_seed(0)
+    assert drawn.values().flatten().equal(torch.randn(2)) and torch.normal(5.0, 0.0, (3, 3), out=out).values()[0] == 5
+    assert rows().fill_(4).to_dense().tolist() == [[4, 0], [0, 4]]
+    with pytest.raises(RuntimeError, match=r"^torch.resize_: Only batched sparse CSR matrices are .* got size \[3\]"):
+        torch.ones(3, out=out)
+    with pytest.raises(RuntimeError, match=r"^dtype Double does not match dtype of out parameter \(Float\)"):
+        torch.ones(2, 2, dtype=torch.float64, out=out)
+    with pytest.raises(
+        NotImplementedError, match="^Could not run 'aten::uniform_' with arguments from the 'SparseCsrCPU'"
+    ):
+        torch.rand(2, 2, out=out)
+
+
+def test_sizes_of_compressed_tensors():
+    rows = torch.tensor([[0.0, 1.0], [2.0, 0.0], [0.0, 3.0]]).to_sparse_csr()
+    assert rows.resize_(2, 3) is rows and rows.to_dense().tolist() == [[0, 1, 0], [2, 0, 0]]
+    assert rows.resize_(4, 3).crow_indices().tolist() == [0, 1, 2, 2, 2]
+    columns = rows.to_sparse_csc().resize_(4, 2)
+    assert columns.ccol_indices().tolist() == [0, 1, 2] and columns.shape == (4, 2)
+    with pytest.raises(
+        RuntimeError,
+        match="^torch.resize_: Resizing columns of sparse CSR tensors to a smaller value is not supported. The original "
+        "number of columns is 3 while the requested new number of columns is 2.",
+    ):
+        rows.resize_(4, 2)
+    with pytest.raises(RuntimeError, match="^torch.resize_: only a matrix can be resized, to whole blocks"):
+        torch.eye(4).to_sparse_bsr((2, 2)).resize_(5, 4)
+    with pytest.raises(NotImplementedError, match="^Could not run 'aten::resize_' with arguments from the 'SparseCPU'"):
+        torch.eye(2).to_sparse().resize_(3, 3)
+
+
+def test_equal_elements_are_written_to_an_expanded_out():
+    for make, wanted in ((torch.zeros, 0), (torch.ones, 1), (lambda size, out: torch.full(size, 2.0, out=out), 2)):
+        out = torch.full((1,), 7.0).expand(3)
+        assert make((3,), out=out).tolist() == [wanted] * 3
+    assert torch.empty(3, out=torch.ones(1).expand(3)).shape == (3,)
+    overlaps = "^unsupported operation: more than one element of the written-to tensor refers to a single memory"
+    for call in (
+        lambda out: torch.rand(3, out=out),
+        lambda out: torch.add(torch.ones(()), 1, out=out),
+        lambda out: torch.maximum(torch.ones(1), torch.ones(1), out=out),
+    ):
+        with pytest.raises(RuntimeError, match=overlaps):
+            call(torch.ones(1).expand(3))
+
+
 @pytest.mark.parametrize(("dtype", "named"), [("float16", "float"), ("bfloat16", "float"), ("int32", "int64_t")])
 def test_a_range_is_computed_in_a_wider_dtype_which_has_its_numbers(dtype, named):
     with pytest.raises(RuntimeError, match=f"^value cannot be converted to type {named} without overflow"):

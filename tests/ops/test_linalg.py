@@ -374,6 +374,17 @@ def test_results_of_another_dtype_are_refused_in_torchs_words(call, dtype, sente
     assert str(caught.value).startswith(sentence)
 
 
+@pytest.mark.parametrize("power", [torch.matrix_power, torch.linalg.matrix_power])
+def test_powers_are_cast_only_where_nothing_is_multiplied(power):
+    for n in (0, 1):
+        assert power(torch.eye(2), n, out=torch.empty(0, dtype=torch.float64)).dtype == torch.float64
+    for n in (-1, 2, 5):
+        with pytest.raises(RuntimeError, match="^Expected out tensor to have dtype float, but got double instead"):
+            power(torch.eye(2), n, out=torch.empty(0, dtype=torch.float64))
+        with pytest.raises(RuntimeError, match="^matrix_power: Expected result to be safely castable from Float dtype"):
+            power(torch.eye(2), n, out=torch.empty(0, dtype=torch.int64))
+
+
 @pytest.mark.parametrize(
     "driver, solution, rank", [("gelsy", [1, 0, 0], 1), ("gelsd", [1, 1, 1], 3), ("gelss", [0, 0, 0], 0)]
 )

@@ -1,5 +1,7 @@
 """Losses at the limits of their arguments: infinite variances, weights, targets of other kinds and dtypes."""
 
+import pytest
+
 import rushlight as torch
 import rushlight.nn.functional as F
 
@@ -23,3 +25,16 @@ def test_losses_have_the_dtype_of_their_scores():
     assert F.soft_margin_loss(x, torch.ones(2)).dtype == torch.bfloat16
     weight = torch.ones(2, dtype=torch.float16)
     assert F.binary_cross_entropy_with_logits(x, x, pos_weight=weight).dtype == torch.bfloat16
+
+
+def test_sparse_weights_multiply_a_dense_loss():
+    scores = torch.tensor([[0.5, -0.2], [0.1, 0.3]], requires_grad=True)
+    target, weight = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+    for reduction in ("none", "mean", "sum"):
+        found = F.binary_cross_entropy_with_logits(scores, target, weight.to_sparse(), reduction=reduction)
+        wanted = F.binary_cross_entropy_with_logits(scores, target, weight, reduction=reduction)
+        assert found.layout is torch.strided and found.equal(wanted)
+    assert torch.autograd.grad(found, scores)[0].to_dense().equal(torch.autograd.grad(wanted, scores)[0])
+    for reduction in ("none", "mean", "sum"):
+        with pytest.raises(RuntimeError, match="^expand is unsupported for Sparse tensors"):
+            F.binary_cross_entropy(scores.sigmoid(), target, weight.to_sparse(), reduction=reduction)

@@ -831,10 +831,10 @@ def nonzero(input: Tensor, *, as_tuple: _bool = False, out: Tensor | None = None
 def nonzero_static(input: Tensor, *, size: _int, fill_value: _int = -1, out: Tensor | None = None) -> Tensor:
     """`nonzero` with a fixed number of rows: the result is truncated, or padded with `fill_value`."""
 @overload
-def norm(input: Tensor, p: _Number | None = 2, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
+def norm(input: Tensor, p: _Number | None, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """The norm of the vectors along `dim`, as `torch.linalg.vector_norm`."""
 @overload
-def norm(input: Tensor, p: _str, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
+def norm(input: Tensor, p: _str = ..., dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
 @overload
 def normal(mean: Tensor, std: Tensor, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
     """Normally distributed numbers, each with the mean and the standard deviation at its index."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import collections.abc
+import enum
 import functools
 import inspect
 import math
@@ -96,10 +97,15 @@ class Schema:
             RuntimeError: they do not fit the schema.
         """
         positional = [parameter for parameter in self.parameters if not parameter.keyword_only]
+        if len(args) + len(kwargs) > len(self.parameters):
+            raise RuntimeError(
+                f"{self.name}() expected at most {len(self.parameters)} argument(s) but received {len(args) + len(kwargs)} "
+                f"argument(s). Declaration: {self}"
+            )
         if len(args) > len(positional):
             raise RuntimeError(
-                f"{self.name}() expected at most {len(positional)} argument(s) but received {len(args) + len(kwargs)} "
-                f"argument(s). Declaration: {self}"
+                f"{self.name}() takes {len(positional)} positional argument(s) but {len(args)} was/were given.  "
+                f"Declaration: {self}"
             )
         rest = dict(kwargs)
         values: dict[str, Any] = {}
@@ -147,7 +153,7 @@ class Schema:
             shown = re.sub(r"Dict\((.+)\)", r"Dict[\1]", re.sub(r"(.+)\?$", r"Optional[\1]", shown))
             raise RuntimeError(
                 f"{self.name}() Expected a value of type '{shown}' for argument '{parameter.name}' but instead found type "
-                f"'{type(value).__name__}'."
+                f"'{type(value).__name__}'.\n  Declaration: {self}"
             )
         return value
 
@@ -217,6 +223,8 @@ _CLASSES: dict[str, Any] = {
     "bool": bool,
     "str": str,
     "Scalar": (int, float, complex),
+    "complex": (int, float, complex),
+    "AnyEnumType": enum.Enum,
     "ScalarType": torch.dtype,
     "Device": (torch.device, str),
     "Generator": torch.Generator,

@@ -6,7 +6,7 @@ import struct
 import time
 
 from rushlight._set_module import set_module
-from rushlight.distributed.store import DistNetworkError, Store, _refused
+from rushlight.distributed.store import DistNetworkError, DistStoreError, Store, _refused
 
 _RECORD = struct.Struct("<BII")
 _SET, _DELETE = 1, 2
@@ -24,6 +24,7 @@ class FileStore(Store):
 
     Raises:
         DistNetworkError: the file cannot be opened, or holds something else.
+        DistStoreError: it cannot be locked, read or written.
 
     >>> import tempfile, os
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -77,12 +78,17 @@ class FileStore(Store):
         if self._pid != os.getpid():
             # A lock belongs to an open file, which a forked child shares with its parent.
             self._file, self._pid = self._open(), os.getpid()
-        fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
-            self._read()
-            return work()
-        finally:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            try:
+                self._read()
+                return work()
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+        except OSError as error:
+            raise DistStoreError(
+                f"{error.strerror}\n  The store cannot use {self._path}: give the path of a file of its own."
+            ) from None
 
     def _read(self):
         """Reads what other processes have appended. An incomplete last record is of a process that was killed."""

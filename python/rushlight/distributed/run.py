@@ -214,6 +214,12 @@ def _rendezvous_options(text):
     return options
 
 
+def _most_processes():
+    """How many processes the kernel runs at once."""
+    with open("/proc/sys/kernel/pid_max") as limit:
+        return int(limit.read())
+
+
 def config_from_args(args):
     """The `LaunchConfig`, the command and its arguments that a parsed command line describes.
 
@@ -227,6 +233,8 @@ def config_from_args(args):
     """
     if args.max_restarts < 0:
         raise ValueError("max_restarts must be >= 0")
+    if not 0 < args.monitor_interval < float("inf"):
+        raise ValueError(f"--monitor-interval {args.monitor_interval}: write a positive number of seconds")
     least, most = (1, 1) if args.standalone else parse_min_max_nnodes(args.nnodes)
     options = _rendezvous_options(args.rdzv_conf)
     if args.node_rank is not None:
@@ -241,10 +249,15 @@ def config_from_args(args):
     except ValueError:
         filtered = args.local_ranks_filter
         raise ValueError(f"--local-ranks-filter {filtered}: write local ranks with commas between them: 0,1") from None
+    processes = determine_local_world_size(args.nproc_per_node)
+    if processes > _most_processes():
+        raise ValueError(
+            f"--nproc-per-node {processes}: this machine runs at most {_most_processes()} processes at once"
+        )
     config = LaunchConfig(
         min_nodes=least,
         max_nodes=most,
-        nproc_per_node=determine_local_world_size(args.nproc_per_node),
+        nproc_per_node=processes,
         logs_specs=_logs_specs_class(args.logs_specs)(
             log_dir=args.log_dir,
             redirects=Std.from_str(args.redirects),
@@ -302,7 +315,7 @@ def main(args=None):
         sys.exit(128 + error.sigval)
     except ChildFailedError as error:
         sys.exit(f"torchrun: {error}")
-    except (ValueError, DistError, RendezvousError) as error:
+    except (ValueError, OSError, DistError, RendezvousError) as error:
         sys.exit(f"torchrun: error: {error}")
 
 

@@ -94,20 +94,23 @@ fn general(x: f64) -> String {
 fn shortest(x: f64) -> String {
     match x.abs() {
         _ if !x.is_finite() => x.to_string().to_lowercase(),
-        1e-4..1e16 => x.to_string(),
-        0.0 => x.to_string(),
+        0.0 | 1e-4..1e16 => x.to_string(),
         _ => with_exponent(&format!("{x:e}")),
     }
 }
 
-/// A matrix, over as many blocks of columns as its width needs. As in torch, only lines after the first are indented, and further if there is a
-/// factor.
+/// A matrix, over as many blocks of columns as its width needs. As in torch the first line is not indented; under the line of a factor all are,
+/// those after the first by one more.
 fn write_matrix(f: &mut fmt::Formatter<'_>, elements: &[f64], columns: usize, indent: &str) -> fmt::Result {
     if elements.is_empty() {
         return Ok(());
     }
     let form = Columns::of(elements);
-    let (scaled, blank) = (form.scale != 1.0, if form.scale != 1.0 { " " } else { "" });
+    let scaled = form.scale != 1.0;
+    let (first_indent, other_indent) = match scaled {
+        true => (indent.to_owned(), format!("{indent} ")),
+        false => (String::new(), indent.to_owned()),
+    };
     let at_once = (LINE - indent.len()) / (form.width + 1);
     for first in (0..columns).step_by(at_once) {
         let last = columns.min(first + at_once);
@@ -118,12 +121,8 @@ fn write_matrix(f: &mut fmt::Formatter<'_>, elements: &[f64], columns: usize, in
         form.write_scale(f)?;
         for (row, elements) in elements.chunks(columns).enumerate() {
             let line: Vec<String> = elements[first..last].iter().map(|&x| form.element(x)).collect();
-            match (row, scaled) {
-                (0, false) => {}
-                (0, true) => write!(f, "{indent}")?,
-                _ => write!(f, "{indent}{blank}")?,
-            }
-            writeln!(f, "{}", line.join(" "))?;
+            let indent = if row == 0 { &first_indent } else { &other_indent };
+            writeln!(f, "{indent}{}", line.join(" "))?;
         }
     }
     Ok(())

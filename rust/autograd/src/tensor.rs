@@ -190,17 +190,27 @@ impl Tensor {
         unsafe { *self.0.meta.get() = meta };
     }
 
+    /// Whether another tensor's storage and geometry may replace this one's: both have one layout, and lie on the host or on a GPU, or both on
+    /// one other device.
+    ///
+    /// # Errors
+    /// RuntimeError: they may not.
+    pub fn check_data(&self, other: &Tensor) -> Result<()> {
+        let family = |device| if let Device::Cuda(_) = device { Device::Cpu.kind() } else { device.kind() };
+        if family(self.device()) == family(other.device()) && self.layout_name() == other.layout_name() {
+            return Ok(());
+        }
+        Err(Error::runtime(
+            "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.",
+        ))
+    }
+
     /// Gives this tensor the storage and geometry of another one, as torch's `set_data`. Its gradient and its hooks stay.
     ///
     /// # Errors
-    /// RuntimeError: there are other handles of this tensor, such as that of a graph or of a view; or the other one lies on another device or has
-    /// another layout.
+    /// RuntimeError: there are other handles of this tensor, such as that of a graph or of a view; or `check_data` refuses the other one.
     pub fn set_data(&mut self, other: &Tensor) -> Result<()> {
-        if self.device() != other.device() || self.layout_name() != other.layout_name() {
-            return Err(Error::runtime(
-                "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.",
-            ));
-        }
+        self.check_data(other)?;
         if self.owners() > 1 {
             return Err(Error::runtime("set_data() needs the only handle of the tensor")
                 .hint("Drop its clones, its views and the graphs that lead to it first."));

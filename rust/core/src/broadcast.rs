@@ -66,7 +66,7 @@ fn mismatch(a: &[isize], b: &[isize], axis: usize) -> Error {
     let error = Error::runtime(format!(
         "The size of tensor a ({x}) must match the size of tensor b ({y}) at non-singleton dimension {axis}"
     ));
-    error.shapes([a, b]).axis(axis).fit(advice(a, b))
+    error.shapes([a, b]).from_right().axis(axis).fit(advice(a, b))
 }
 
 /// The nearest change that would make the two shapes broadcast.

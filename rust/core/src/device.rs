@@ -105,10 +105,15 @@ impl Device {
         let (kind, index) = match text.split_once(':') {
             Some((kind, digits)) => {
                 let canonical = !digits.is_empty() && (digits == "0" || !digits.starts_with('0'));
-                match digits.parse::<u8>() {
-                    Ok(index) if canonical && digits.bytes().all(|b| b.is_ascii_digit()) => (kind, Some(index)),
-                    _ => return Err(Error::runtime(format!("Invalid device string: '{text}'"))),
+                if !canonical || !digits.bytes().all(|b| b.is_ascii_digit()) {
+                    return Err(Error::runtime(format!("Invalid device string: '{text}'")));
                 }
+                let Ok(index) = digits.parse::<i32>() else {
+                    return Err(Error::runtime(format!(
+                        "Could not parse device index '{digits}' in device string '{text}'"
+                    )));
+                };
+                (kind, Some(u8::try_from(index).map_err(|_| Error::runtime("Device index is out of range"))?))
             }
             None => (text, None),
         };

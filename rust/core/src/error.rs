@@ -1,7 +1,7 @@
 //! The error type of the engine: torch's class and sentence first, then help.
 //!
 //! Programs match on torch's sentences, so the first line is torch's own. The lines after it show the operands' shapes
-//! aligned to the right, a caret under the axis that failed, and the nearest fix.
+//! aligned to the right if they broadcast, a caret under the axis that failed, and the nearest fix.
 
 use std::any::Any;
 use std::fmt;
@@ -48,6 +48,8 @@ struct ErrorData {
     operator: Option<&'static str>,
     shapes: Vec<Dims>,
     axis: Option<usize>,
+    /// Whether the last dimensions of the shapes stand below each other.
+    from_right: bool,
     hint: Option<String>,
     /// Whether the hint refers to the shapes that are shown.
     fitted: bool,
@@ -63,6 +65,7 @@ impl Error {
             operator: None,
             shapes: Vec::new(),
             axis: None,
+            from_right: false,
             hint: None,
             fitted: false,
             foreign: None,
@@ -99,6 +102,12 @@ impl Error {
     /// The operands' shapes, in the order in which they were given.
     pub fn shapes<'a>(mut self, shapes: impl IntoIterator<Item = &'a [isize]>) -> Self {
         self.0.shapes = shapes.into_iter().map(Dims::from_slice).collect();
+        self
+    }
+
+    /// Aligns the shapes to the right, as broadcasting does.
+    pub fn from_right(mut self) -> Self {
+        self.0.from_right = true;
         self
     }
 
@@ -151,8 +160,9 @@ impl Error {
     }
 
     /// Names the operator that was called and shows its operands' shapes. If an inner operator has shown shapes and
-    /// they are among these operands', its axis and hint are kept, because they are more specific.
-    pub fn called(mut self, name: &'static str, shapes: Vec<Dims>) -> Self {
+    /// they are among these operands', its axis and hint are kept, because they are more specific. The shapes of an operator that
+    /// broadcasts are aligned to the right.
+    pub fn called(mut self, name: &'static str, shapes: Vec<Dims>, broadcasts: bool) -> Self {
         let data = &mut *self.0;
         let some = shapes.iter().any(|shape| !shape.is_empty());
         let foreign = data.operator.is_some() && !data.shapes.iter().all(|shape| shapes.contains(shape));
@@ -162,6 +172,7 @@ impl Error {
         }
         if some && (foreign || data.shapes.is_empty()) {
             data.shapes = shapes;
+            data.from_right = broadcasts;
         }
         if data.operator.is_none_or(|inner| private(inner) || !private(name)) {
             data.operator = Some(name);
@@ -213,25 +224,25 @@ impl fmt::Display for Error {
             match data.shapes.len() {
                 0 => {}
                 1 => f.write_str(" with the shape")?,
-                _ => f.write_str(" with shapes, aligned to the right:")?,
+                _ if data.from_right => f.write_str(" with shapes, aligned to the right:")?,
+                _ => f.write_str(" with shapes:")?,
             }
         }
         let rank = data.shapes.iter().map(|shape| shape.len()).max().unwrap_or(0);
         let table: Vec<Vec<String>> = data.shapes.iter().map(|shape| sizes(shape)).collect();
-        let cell = |row: &Vec<String>, column: usize| -> String {
-            let missing = rank - row.len();
-            if column < missing { String::new() } else { row[column - missing].clone() }
+        let missing = |row: &[String]| if data.from_right { rank - row.len() } else { 0 };
+        let cell = |row: &[String], column: usize| -> String {
+            column.checked_sub(missing(row)).and_then(|place| row.get(place)).cloned().unwrap_or_default()
         };
         let widths: Vec<usize> =
             (0..rank).map(|column| table.iter().map(|row| cell(row, column).len()).max().unwrap_or(0)).collect();
         for row in &table {
             f.write_str("\n    (")?;
-            for (column, width) in widths.iter().enumerate() {
-                let comma = if column + 1 < rank && column >= rank - row.len() { "," } else { " " };
-                let comma = if column + 1 == rank { "" } else { comma };
-                write!(f, "{:>width$}{comma}", cell(row, column), width = *width)?;
-                if column + 1 < rank {
-                    f.write_str(" ")?;
+            let (first, end) = (missing(row), missing(row) + row.len());
+            for (column, width) in widths.iter().enumerate().take(end) {
+                write!(f, "{:>width$}", cell(row, column), width = *width)?;
+                if column + 1 < end {
+                    f.write_str(if column < first { "  " } else { ", " })?;
                 }
             }
             f.write_str(")")?;

@@ -76,7 +76,7 @@ fn warn_of_broadcast(checks: u8, operator: &'static str, a: &[isize], b: &[isize
             }
             _ => "One is expanded to the other's shape. Use `with strict_broadcast(0):` if that is intended.",
         };
-        let told = Error::runtime(sentence).operator(operator).shapes([a, b]).axis(info.axis).hint(hint);
+        let told = Error::runtime(sentence).operator(operator).shapes([a, b]).from_right().axis(info.axis).hint(hint);
         warn(&told.to_string())?;
     }
     Ok(())

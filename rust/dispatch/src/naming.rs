@@ -54,6 +54,14 @@ pub fn node_name(op: &'static Operator) -> &'static str {
     names.get(&(op.namespace, op.name)).copied().unwrap_or("Backward0")
 }
 
+/// The name of a call in profiles: torch's own for a step that torch has under another name.
+pub fn step_name(op: &'static Operator) -> String {
+    match op.name {
+        "_sparse_dense_mm" => "_sparse_addmm".to_owned(),
+        _ => op.flat_name(),
+    }
+}
+
 /// The name of the node of an in-place call.
 pub fn in_place_name(op: &'static Operator) -> &'static str {
     names(op).case("in_place").unwrap_or_else(|| node_name(op))

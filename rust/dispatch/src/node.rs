@@ -428,6 +428,7 @@ impl OperatorNode {
             self.saved_results.push(match (saves.has_result(at), differentiable) {
                 (false, _) => None,
                 (true, true) => Some(SavedTensor::output(result, self.outputs.len() as u32)?),
+                // A result without a gradient is not an output of the node, and would not keep it alive.
                 (true, false) => Some(SavedTensor::input(result)?),
             });
             if differentiable {
@@ -452,8 +453,8 @@ pub fn record(args: &Args, output: Output) -> Result<Output> {
     Ok(output)
 }
 
-/// Whether a gradient may be needed. The tensors are checked first: most have none, and then the thread's mode does not
-/// matter.
+/// Whether a gradient may be needed. The tensors are checked first: most calls have none that is tracked, and then the thread's
+/// mode need not be read.
 #[inline]
 pub fn is_tracked(args: &Args) -> bool {
     !args.all_tensors(|tensor| !tensor.is_tracked()) && rushlight_autograd::modes::recording()

@@ -71,7 +71,7 @@ impl Tags {
     pub const NO_GRAD_IN_PLACE: Tags = Tags(512);
     /// In place it also writes into an expanded tensor, with a deprecation warning.
     pub const WRITES_EXPANDED: Tags = Tags(1024);
-    /// In place all its elements become equal, so that one may be repeated.
+    /// All elements of its result are equal, so that it may be written to a tensor that repeats one.
     pub const UNIFORM: Tags = Tags(4096);
     /// Its result is row-major, regardless of the layout of its tensor.
     pub const ROW_MAJOR: Tags = Tags(2048);
@@ -92,11 +92,15 @@ impl Tags {
     /// Its result is not differentiable, but in place it is recorded with gradients of zero, as in torch.
     pub const ZERO_GRADIENT_IN_PLACE: Tags = Tags(1_048_576);
 
+    /// A view that keeps the dimensions of its tensor, apart from those of size one and those that are joined or divided: a quantised
+    /// tensor finds the dimension of its channels in it.
+    pub const KEEPS_CHANNELS: Tags = Tags(2_097_152);
+
     pub const fn union(self, other: Tags) -> Tags {
         Tags(self.0 | other.0)
     }
 
-    const NAMES: [(Tags, &'static str); 21] = [
+    const NAMES: [(Tags, &'static str); 22] = [
         (Tags::BROADCASTS, "broadcasts"),
         (Tags::STRIDE_DEPENDENT, "stride dependent"),
         (Tags::DATA_DEPENDENT, "data dependent"),
@@ -118,6 +122,7 @@ impl Tags {
         (Tags::ANY_DTYPE_WITHOUT_ELEMENTS, "any dtype without elements"),
         (Tags::ROW_MAJOR_FOR_NUMBERS, "row-major for numbers"),
         (Tags::ZERO_GRADIENT_IN_PLACE, "zero gradient in place"),
+        (Tags::KEEPS_CHANNELS, "keeps channels"),
     ];
 
     pub const fn has(self, other: Tags) -> bool {
@@ -451,6 +456,8 @@ pub enum Accepts {
     Same,
     /// As `Cast` for calls for which this is true, as `Same` for all others.
     CastIf(fn(&Args) -> bool),
+    /// As `Cast`, and of those only the result's own dtype in calls for which this is true, with the sentence of `Out::EXACT`.
+    ExactIf(fn(&Args) -> bool),
     /// The result's own dtype and these.
     Also(DTypes),
     /// Every dtype.

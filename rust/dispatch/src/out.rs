@@ -143,12 +143,16 @@ impl Out {
             _ => self,
         };
         let fits = match rule.accepts {
-            Accepts::Cast => can_cast(result, out),
+            Accepts::Cast | Accepts::ExactIf(_) => can_cast(result, out),
             Accepts::Same | Accepts::CastIf(_) | Accepts::Requested | Accepts::RequestedIf(_) => false,
             Accepts::Also(dtypes) => dtypes.has(out),
             Accepts::Any => true,
         };
-        if fits { Ok(()) } else { Err(rule.dtype_error(args, place, result, out)) }
+        match rule.accepts {
+            _ if !fits => Err(rule.dtype_error(args, place, result, out)),
+            Accepts::ExactIf(such) if such(args) => Err(Out::EXACT.dtype_error(args, place, result, out)),
+            _ => Ok(()),
+        }
     }
 
     #[cold]

@@ -55,6 +55,8 @@ pub struct SparsePrimitives {
     pub to_dense: &'static Operator,
     /// A sparse tensor without entries, in a named layout.
     pub empty: fn(&str, &[isize], DType, Device) -> Result<Tensor>,
+    /// Writes the result of a factory to a tensor in a compressed format; None if the factory does not.
+    pub into_compressed: fn(&Args, &Tensor) -> Option<Result<()>>,
     /// The bodies of the operators that declare `Sparse::ExplicitAutograd` or `Sparse::CompositeImplicit`.
     pub bodies: &'static [(&'static Operator, SparseBody)],
     /// torch's words for a product that cannot be written to a tensor of this layout.

@@ -15,7 +15,7 @@ use rushlight_core::{Dims, Result, alloc};
 use rushlight_cuda::nvtx::Emitted;
 
 use crate::interceptors::{Rest, Triggers};
-use crate::naming::node_name;
+use crate::naming::{node_name, step_name};
 use crate::operator::{Args, Operator};
 use crate::value::{Output, Target, Value};
 
@@ -41,8 +41,7 @@ impl Name {
     pub fn text(&self) -> String {
         match self {
             Name::Operator { op, in_place } => {
-                let name = op.flat_name();
-                format!("aten::{name}{}", if *in_place { "_" } else { "" })
+                format!("aten::{}{}", step_name(op), if *in_place { "_" } else { "" })
             }
             Name::Node(op) => node_name(op).to_owned(),
             Name::Given(name) => name.clone(),

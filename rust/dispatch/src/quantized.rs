@@ -11,7 +11,7 @@ use rushlight_core::{DType, Error, Layout, Result};
 use crate::copy::copy;
 use crate::interceptors::Rest;
 use crate::node;
-use crate::operator::{Args, Implementation, TensorSpec};
+use crate::operator::{Args, Implementation, Tags, TensorSpec};
 use crate::primitives::{QuantizedBody, primitives};
 use crate::unsupported::unsupported_by;
 use crate::value::{Arg, Output, Target};
@@ -138,25 +138,19 @@ fn viewed(args: &Args, input: &Tensor, layout: &Layout) -> Result<Form> {
     let form = input.meta().form.clone();
     let Form::Quantized(quantizer) = &form else { return Ok(form) };
     let Quantizer::PerChannel { scales, zero_points, axis } = &**quantizer else { return Ok(form) };
-    let axis = match args.op.python_name() {
-        "_alias" | "view" | "unsqueeze" | "squeeze" | "expand" => {
-            // The elements before the channels' dimension, and its size, say which one it is in the view.
-            let outer = |layout: &Layout, end: usize| layout.sizes[..end].iter().product::<isize>();
-            let same = |end: &usize| {
-                outer(layout, *end) == outer(input.layout(), *axis) && layout.sizes[*end] == input.sizes()[*axis]
-            };
-            match (0..layout.rank()).find(same) {
-                Some(axis) => axis,
-                None => {
-                    return Err(Error::runtime(format!(
-                        "length of scales must equal to channel, expected {} got, {}",
-                        layout.sizes.get(*axis).copied().unwrap_or(0),
-                        scales.numel()
-                    )));
-                }
-            }
-        }
-        _ => return Err(Error::runtime("Setting strides is possible only on uniformly quantized tensor")),
+    if !args.op.tags.has(Tags::KEEPS_CHANNELS) {
+        return Err(Error::runtime("Setting strides is possible only on uniformly quantized tensor"));
+    }
+    // The elements before the channels' dimension, and its size, say which one it is in the view.
+    let outer = |layout: &Layout, end: usize| layout.sizes[..end].iter().product::<isize>();
+    let same =
+        |end: &usize| outer(layout, *end) == outer(input.layout(), *axis) && layout.sizes[*end] == input.sizes()[*axis];
+    let Some(axis) = (0..layout.rank()).find(same) else {
+        return Err(Error::runtime(format!(
+            "length of scales must equal to channel, expected {} got, {}",
+            layout.sizes.get(*axis).copied().unwrap_or(0),
+            scales.numel()
+        )));
     };
     let (scales, zero_points) = (scales.clone(), zero_points.clone());
     Ok(Form::Quantized(Arc::new(Quantizer::PerChannel { scales, zero_points, axis })))

@@ -7,7 +7,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Dims, Error, Layout, Result};
 
 use crate::operator::{Accepts, Args, Derivative, Implementation, Operator, Promote, Resized, Tags, TensorSpec};
-use crate::overlap::{check_no_self_overlap, check_overlap, shared_memory};
+use crate::overlap::{OVERLAPS, check_no_self_overlap, check_overlap, shared_memory};
 
 /// Checks whether the operator may write its result into its first argument.
 pub fn check_in_place(op: &Operator, input: &Tensor, sizes: &[isize], dtype: DType) -> Result<()> {
@@ -78,6 +78,7 @@ pub fn fit_in_place(op: &Operator, input: &Tensor, sizes: &[isize]) -> Result<()
 pub fn wrong_shape(own: &[isize], result: &[isize]) -> Error {
     Error::runtime(format!("output with shape {} doesn't match the broadcast shape {}", Shape(own), Shape(result)))
         .shapes([own, result])
+        .from_right()
 }
 
 #[cold]
@@ -203,13 +204,18 @@ pub fn check_out(args: &Args, place: usize, out: &Tensor, result: &TensorSpec) -
         if is_pointwise && args.each_tensor().any(|(_, tensor)| tensor.ptr_eq(out)) {
             return Err(wrong_shape(out.sizes(), sizes).hint("out= is an operand, which cannot be resized."));
         }
+        // Other operators resize it before they look at its memory.
+        if is_pointwise && out.layout().expanded().next().is_some() {
+            return Err(Error::runtime(OVERLAPS));
+        }
         if out.numel() != 0 {
             note_resized(rule.resized, out.sizes(), sizes)?;
         }
         // Elementwise operators give it the operands' order of dimensions.
         resize(out, if is_pointwise { result.layout.clone() } else { Layout::contiguous(sizes) })?;
     }
-    check_no_self_overlap(out)
+    // Equal elements may be written to one place.
+    if rule.only_resizes || args.op.tags.has(Tags::UNIFORM) { Ok(()) } else { check_no_self_overlap(out) }
 }
 
 /// Resizes `out=` to a matrix of one row, and takes the row.

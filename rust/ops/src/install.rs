@@ -37,6 +37,7 @@ static PRIMITIVES: Primitives = Primitives {
         add_into_dense: sparse::add::into_dense,
         to_dense: &sparse::TO_DENSE,
         empty: sparse::parts::empty_in,
+        into_compressed: sparse::factories::into_compressed,
         bodies: sparse::bodies::BODIES,
         refused: sparse::layouts::refused,
     },

@@ -113,7 +113,9 @@ static ATTRIBUTES: &[Attribute] = &[
                 "data set to a tensor that requires gradients must be floating point or complex dtype",
             ));
         }
-        crate::tensor_methods::set_data(t, other)
+        t.check_data(other).map_err(raise)?;
+        interpreter::replace_meta(t, other.meta().clone());
+        Ok(())
     }),
     attribute(c"grad", c"The gradient that backward() accumulated, or None.", read_grad).writable(|value, t| {
         let grad = if value.is_none() {

@@ -4,9 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 use rushlight::quantized::convert::{STORED, display_name as quantized_name};
 use rushlight::{DType, Device, Tensor};
 
@@ -108,6 +109,12 @@ pub fn extract_quantized(object: &Bound<'_, PyAny>) -> Option<DType> {
     object.cast::<PyDType>().ok().map(|dtype| *dtype.get()).filter(|dtype| dtype.quantized).map(|dtype| dtype.dtype)
 }
 
+/// The error for a dtype that no tensor has, such as `torch.uint4` (`_absent_dtypes.py`).
+pub fn refused_dtype(object: &Bound<'_, PyAny>) -> Option<PyErr> {
+    let refusal = object.getattr(intern!(object.py(), "_refusal")).ok()?;
+    refusal.call0().ok().map(PyErr::from_value)
+}
+
 /// Reads a dtype: a `torch.dtype`, or Python's `float`, `int`, `bool`, `complex`.
 pub fn extract_dtype(object: &Bound<'_, PyAny>) -> Option<DType> {
     if let Ok(dtype) = object.cast::<PyDType>() {
@@ -178,42 +185,37 @@ impl PyDevice {
 #[pymethods]
 impl PyDevice {
     #[new]
-    #[pyo3(signature = (r#type=None, index=None))]
-    fn new(r#type: Option<&Bound<'_, PyAny>>, index: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let wrong = |name: &str, place: usize, display_name: &str, object: &Bound<'_, PyAny>| {
-            let kind = kind_of(object);
-            PyTypeError::new_err(format!(
-                "device(): argument '{name}' (position {place}) must be {display_name}, not {kind}"
-            ))
+    #[pyo3(signature = (*args, **kwargs), text_signature = "(type=None, index=None)")]
+    fn new(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let count = kwargs.map_or(0, |named| named.len());
+        let argument = |place: usize, name: &str| match kwargs {
+            Some(named) if place >= args.len() => named.get_item(name),
+            _ => Ok(args.get_item(place).ok()),
+        };
+        // One argument may be a device in any of its forms.
+        if args.len() + count == 1
+            && let Some(device) = argument(0, "device")?
+            && let Some(device) = read_device(&device)?
+        {
+            return Ok(device);
+        }
+        let (kind, index) = (argument(0, "type")?, argument(1, "index")?);
+        let known = usize::from(kind.is_some()) + usize::from(index.is_some());
+        let index = index.filter(|index| !index.is_none());
+        let text = match kind {
+            Some(text) if known == args.len() + count => match (text_of(&text)?, &index) {
+                (Some(text), _) => text,
+                (None, Some(_)) => return Err(not_accepted("type", 1, "str", &text)),
+                (None, None) => return Err(no_form_of_device(args, kwargs)),
+            },
+            _ => return Err(no_form_of_device(args, kwargs)),
         };
         let index = match index {
-            Some(object) => match scalars::plain_int(object)? {
+            Some(object) => match scalars::plain_int(&object).map_err(too_wide)? {
                 Some(index) => Some(ordinal(index)?),
-                None => return Err(wrong("index", 2, "int", object)),
+                None => return Err(not_accepted("index", 2, "int", &object)),
             },
             None => None,
-        };
-        let alone = index.is_none();
-        let text: String = match r#type {
-            Some(device) if alone && device.is_instance_of::<PyDevice>() => {
-                return Ok(*device.cast::<PyDevice>()?.get());
-            }
-            Some(text) if text.is_instance_of::<PyString>() => text.extract()?,
-            other => {
-                if let (Some(object), true) = (other, alone)
-                    && let Some(number) = scalars::plain_int(object)?
-                {
-                    return Ok(Device::Cuda(ordinal(number)?).into());
-                }
-                if let (Some(object), false) = (other, alone) {
-                    return Err(wrong("type", 1, "str", object));
-                }
-                let kinds = other.into_iter().map(kind_of);
-                let sentence = errors::invalid_combination("device", kinds, std::iter::empty());
-                return Err(PyTypeError::new_err(format!(
-                    "{sentence}\n * (torch.device device)\n * (str type, int index = -1)"
-                )));
-            }
         };
         let named = named(&text)?;
         match (named.index, index) {
@@ -307,14 +309,37 @@ pub fn read_device(object: &Bound<'_, PyAny>) -> PyResult<Option<PyDevice>> {
     if let Ok(device) = object.cast::<PyDevice>() {
         return Ok(Some(*device.get()));
     }
-    if let Ok(text) = object.cast::<PyString>() {
-        return named(&text.to_cow()?).map(Some);
+    if let Some(text) = text_of(object)? {
+        return named(&text).map(Some);
     }
-    if let Ok(text) = object.cast::<PyBytes>() {
-        return named(&String::from_utf8_lossy(text.as_bytes())).map(Some);
-    }
-    let index = scalars::plain_int(object).map_err(|_| PyValueError::new_err("Overflow when unpacking long long"))?;
+    let index = scalars::plain_int(object).map_err(too_wide)?;
     Ok(index.map(ordinal).transpose()?.map(|index| Device::Cuda(index).into()))
+}
+
+/// Text, which may be given as bytes.
+fn text_of(object: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    if let Ok(text) = object.cast::<PyString>() {
+        return text.extract().map(Some);
+    }
+    Ok(object.cast::<PyBytes>().ok().map(|text| String::from_utf8_lossy(text.as_bytes()).into_owned()))
+}
+
+/// torch's error for a number of a device that no int64 holds.
+fn too_wide(_: PyErr) -> PyErr {
+    PyValueError::new_err("Overflow when unpacking long long")
+}
+
+fn not_accepted(name: &str, place: usize, wanted: &str, object: &Bound<'_, PyAny>) -> PyErr {
+    let kind = kind_of(object);
+    PyTypeError::new_err(format!("device(): argument '{name}' (position {place}) must be {wanted}, not {kind}"))
+}
+
+#[cold]
+fn no_form_of_device(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyErr {
+    let positional = args.iter().map(|object| kind_of(&object));
+    let named = kwargs.into_iter().flatten().map(|(name, object)| format!("{name}={}", kind_of(&object)));
+    let sentence = errors::invalid_combination("device", positional, named);
+    PyTypeError::new_err(format!("{sentence}\n * (torch.device device)\n * (str type, int index = -1)"))
 }
 
 /// Reads a device in the form that tensors have.
@@ -331,7 +356,10 @@ pub fn to_quantized() -> PyErr {
 
 /// A `dtype=` argument.
 pub fn wanted_dtype(function: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<DType>> {
-    wanted(function, "dtype", object, |object| Ok(extract_dtype(object)))
+    wanted(function, "dtype", object, |object| match (extract_dtype(object), refused_dtype(object)) {
+        (None, Some(error)) => Err(error),
+        (dtype, _) => Ok(dtype),
+    })
 }
 
 /// A `device=` argument.

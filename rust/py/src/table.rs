@@ -72,7 +72,7 @@ fn out<'py>(py: Python<'py>, op: &Operator) -> PyResult<Bound<'py, PyAny>> {
     let rule = match op.out.accepts {
         // Depends on the operator that the call chooses.
         _ if matches!(op.implementation, Implementation::Delegate(_)) => "depends",
-        Accepts::CastIf(_) => "depends",
+        Accepts::CastIf(_) | Accepts::ExactIf(_) => "depends",
         Accepts::Cast => "cast",
         Accepts::Any | Accepts::Requested | Accepts::RequestedIf(_) => "any",
         Accepts::Same => "same",

@@ -224,26 +224,6 @@ fn _make_subclass<'py>(
     object::wrap_as(cls, leaf)
 }
 
-/// Replaces this tensor's elements by another one's, for `tensor.data = other`. The other one may lie on a GPU if this one
-/// lies on the CPU, and the other way round.
-pub fn set_data(tensor: &Tensor, other: &Tensor) -> PyResult<()> {
-    if family(tensor.device()) != family(other.device()) || tensor.layout_name() != other.layout_name() {
-        return Err(PyRuntimeError::new_err(
-            "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.",
-        ));
-    }
-    interpreter::replace_meta(tensor, other.meta().clone());
-    Ok(())
-}
-
-/// The same text for devices between which a tensor's data may move.
-fn family(device: Device) -> &'static str {
-    match device {
-        Device::Cuda(_) => Device::Cpu.kind(),
-        other => other.kind(),
-    }
-}
-
 pub fn add(module: &Bound<'_, PyModule>, class: *mut ffi::PyTypeObject) -> PyResult<()> {
     let function = wrap_pyfunction!(_make_subclass, module)?;
     // SAFETY: the class is never freed.

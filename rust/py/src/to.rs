@@ -10,7 +10,7 @@ use rushlight_dispatch::create;
 use rushlight_dispatch::operator::TensorSpec;
 use rushlight_dispatch::value::Value;
 
-use crate::dtype::{PyDevice, extract_dtype, extract_quantized, read_device, to_quantized};
+use crate::dtype::{PyDevice, extract_dtype, extract_quantized, read_device, refused_dtype, to_quantized};
 use crate::errors::{kind_of, raise};
 use crate::methods::{Own, named_format};
 use crate::sparse::backend;
@@ -119,7 +119,9 @@ fn dtype_of(object: &Bound<'_, PyAny>) -> PyResult<DType> {
     if extract_quantized(object).is_some() {
         return Err(to_quantized());
     }
-    extract_dtype(object).ok_or_else(|| PyTypeError::new_err("to(): argument 'dtype' must be torch.dtype"))
+    extract_dtype(object).ok_or_else(|| {
+        refused_dtype(object).unwrap_or_else(|| PyTypeError::new_err("to(): argument 'dtype' must be torch.dtype"))
+    })
 }
 
 /// A conversion to the dtype of a quantised tensor, which changes nothing or is an error.
@@ -175,6 +177,10 @@ methods! {
             true => return Err(unfit([&tensor, &dtype, &non_blocking, &copy])),
         };
         let fits = flags.iter().all(|flag| flag.as_ref().is_none_or(|flag| flag.is_instance_of::<PyBool>()));
+        let refused = if moved { None } else { [first, given(&dtype)].into_iter().flatten().find_map(refused_dtype) };
+        if let Some(error) = refused {
+            return Err(error);
+        }
         if !fits || !moved && given(&dtype).is_some_and(|dtype| extract_dtype(dtype).is_none()) {
             return Err(unfit([&tensor, &dtype, &non_blocking, &copy]));
         }

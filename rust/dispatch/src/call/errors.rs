@@ -85,5 +85,5 @@ fn out_of_reach(args: &Args) -> Error {
 pub fn with_context(error: Error, args: &Args, in_place: bool) -> Error {
     let error = if error.class() == Class::Unreachable { out_of_reach(args) } else { error };
     let shapes: Vec<Dims> = args.each_tensor().map(|(_, tensor)| tensor.sizes().clone()).collect();
-    error.called(args.op.display_name(in_place), shapes)
+    error.called(args.op.display_name(in_place), shapes, !args.op.broadcasting().is_empty())
 }

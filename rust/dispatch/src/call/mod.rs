@@ -180,7 +180,7 @@ fn delegate<'a>(choose: fn(Args<'a>) -> Result<Args<'a>>, args: Args<'a>, target
             )));
         }
     }
-    chosen.call_into(target).map_err(|error| error.called(op.display_name(in_place), Vec::new()))
+    chosen.call_into(target).map_err(|error| error.called(op.display_name(in_place), Vec::new(), false))
 }
 
 #[inline(always)]

@@ -5,7 +5,6 @@ use rushlight_core::{Class, Device, Error};
 
 use crate::operator::{Args, Implementation};
 use crate::unsupported::{out_overload, unsupported_by};
-use crate::value::Target;
 
 /// torch's error for a call into `out=` that needs a sparse form.
 #[cold]
@@ -20,11 +19,7 @@ pub fn unsupported_out(args: &Args, out: &Tensor) -> Error {
 
 /// torch's error for a factory that does not fill a sparse `out=`: that of the step that torch comes to. None for those that
 /// begin with a tensor of its layout.
-pub fn refused_factory(args: &Args, target: &Target) -> Option<Error> {
-    let Target::Out([out]) = target else { return None };
-    if args.op.schema().options.is_none() || !out.is_sparse() {
-        return None;
-    }
+pub fn refused_factory(args: &Args, out: &Tensor) -> Option<Error> {
     match args.op.python_name() {
         "empty" | "zeros" | "ones" | "full" => None,
         "rand" | "randn" | "randint" | "normal" if out.compressed_parts().is_none() => {

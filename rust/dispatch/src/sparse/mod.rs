@@ -22,6 +22,7 @@ use crate::interceptors::Rest;
 use crate::interpreter;
 use crate::node;
 use crate::operator::{Args, Implementation, Operator, Sparse, TensorSpec};
+use crate::out::settle_history;
 use crate::primitives::{SparseBody, primitives};
 use crate::unsupported::out_overload;
 use crate::variants::{check_cast, check_in_place, check_no_gradient, check_out, check_writable, fit_in_place};
@@ -30,13 +31,34 @@ use crate::variants::{check_cast, check_in_place, check_no_gradient, check_out, 
 #[cold]
 pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
     let (op, in_place) = (args.op, matches!(target, Target::InPlace));
-    if let Some(error) = refused_factory(&args, &target) {
-        return Err(error.operator(op.display_name(false)));
+    if let Target::Out([out]) = target
+        && out.is_sparse()
+        && op.schema().options.is_some()
+    {
+        let written = into_factory_out(&args, out).map_err(|error| error.operator(op.display_name(false)))?;
+        if let Some(output) = written {
+            return Ok(output);
+        }
     }
     if passes_through(op) {
         return rest.call(args, target);
     }
     call(args, target).map_err(|error| error.operator(op.display_name(in_place)))
+}
+
+/// Writes the result of a factory to a sparse `out=`. None for those that make a tensor in its layout, whose parts it takes.
+fn into_factory_out(args: &Args, out: &Tensor) -> Result<Option<Output>> {
+    let into_compressed = primitives()?.sparse.into_compressed;
+    if out.compressed_parts().is_some() {
+        check_no_gradient(args, out)?;
+        let args = args.op.out.towards(args, out)?;
+        if let Some(written) = into_compressed(&args, out) {
+            written?;
+            settle_history(&args, out)?;
+            return Ok(Some(Output::Tensor(out.clone())));
+        }
+    }
+    refused_factory(args, out).map_or(Ok(None), Err)
 }
 
 fn passes_through(op: &Operator) -> bool {

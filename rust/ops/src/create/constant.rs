@@ -7,7 +7,7 @@ use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::create::{check_fits, fill};
 use rushlight_dispatch::deterministic::uninitialized;
 use rushlight_dispatch::operator::{
-    Args, BatchRule, DTypes, Derivative, Implementation, Operator, Out, Sparse, TensorSpec, Variants, operator,
+    Args, BatchRule, DTypes, Derivative, Implementation, Operator, Out, Sparse, Tags, TensorSpec, Variants, operator,
 };
 use rushlight_dispatch::promote::number_dtype;
 use rushlight_dispatch::unsupported::unsupported_by;
@@ -66,6 +66,7 @@ pub static EMPTY: Operator = Operator {
 pub static ZEROS: Operator = Operator {
     name: "zeros",
     signature: factory!("int[] size, *"),
+    tags: Tags::UNIFORM,
     doc: "A tensor of the given size, filled with 0.
 
     >>> torch.zeros(2, 3)
@@ -92,6 +93,7 @@ pub static ZEROS: Operator = Operator {
 pub static ONES: Operator = Operator {
     name: "ones",
     signature: factory!("int[] size, *"),
+    tags: Tags::UNIFORM,
     doc: "A tensor of the given size, filled with 1.
 
     >>> torch.ones(2)
@@ -107,6 +109,7 @@ pub static ONES: Operator = Operator {
 pub static FULL: Operator = Operator {
     name: "full",
     signature: factory!("int[] size, Scalar fill_value, *"),
+    tags: Tags::UNIFORM,
     doc: "A tensor of the given size, filled with a value whose type determines the dtype.
 
     >>> torch.full((2, 2), 7)

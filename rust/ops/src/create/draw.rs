@@ -9,7 +9,7 @@ use rushlight_core::{DType, Device, Error, Layout, Result, dispatch};
 use rushlight_cuda::random::Distribution;
 use rushlight_dispatch::generator::Generator;
 use rushlight_dispatch::operator::{
-    Args, DTypes, Derivative, Implementation, InPlaceFill, Operator, Saves, Tags, Variants, formula, operator,
+    Args, DTypes, Derivative, Implementation, InPlaceFill, Operator, Saves, Sparse, Tags, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Arg;
 use rushlight_dispatch::{copy, create, interpreter, overlap};
@@ -439,6 +439,7 @@ pub static NORMAL_: Operator = Operator {
     tensor([10.1541,  9.9707])",
     dtypes: DTypes::INEXACT.union(DTypes::COMPLEX32),
     tags: Tags::RANDOM,
+    sparse: Sparse::ExplicitAutograd,
     implementation: Implementation::InPlaceFill(InPlaceFill::on_any_device(|args, own| {
         normal(own, &generator(args, GENERATOR), args.float(MEAN)?, args.float(STD)?)
     })),

@@ -35,6 +35,7 @@ pub static FILL_: Operator = Operator {
     dtypes: DTypes::ALL,
     check: Some(|args| check_fits(args.scalar(VALUE)?, args.tensor(INPUT)?.dtype())),
     tags: Tags::UNIFORM,
+    sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::LeadingDims,
     implementation: Implementation::InPlaceFill(InPlaceFill::on_any_device(|args, own| {
         create::fill(own, args.scalar(VALUE)?)

@@ -3,22 +3,22 @@
 use rushlight_core::layout::{checked_numel, numel_overflow};
 use rushlight_core::memory_format::{channels_last_format, strides};
 use rushlight_core::{Error, Layout, Result};
-use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator};
+use rushlight_dispatch::operator::{
+    Args, DTypes, Derivative, Implementation, Operator, Sparse, Tags, Variants, operator,
+};
 use rushlight_dispatch::value::Output;
-use rushlight_dispatch::{deterministic, interpreter, sparse, variants};
+use rushlight_dispatch::{deterministic, interpreter, variants};
 
 const BASE: Operator = Operator {
     variants: Variants::METHOD,
     dtypes: DTypes::ALL,
+    sparse: Sparse::CompositeImplicit,
     derivative: Derivative::NonDifferentiable("it changes the tensor itself, which must not require a gradient"),
     ..Operator::BASE
 };
 
 fn resize(args: &Args, sizes: &[isize], format: Option<&str>) -> Result<Output> {
     let input = args.tensor(RESIZE_::INPUT)?;
-    if input.is_sparse() {
-        return Err(sparse::unsupported("resize_", input));
-    }
     if input.requires_grad() && !rushlight_autograd::modes::inference_enabled() {
         return Err(variants::resized_history());
     }

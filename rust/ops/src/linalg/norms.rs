@@ -466,10 +466,10 @@ fn by_inverse(a: &Tensor, p: &Value, name: &str) -> Result<Tensor> {
 pub static NORM_NAMED: Operator = Operator {
     name: "norm.named",
     variants: Variants::BOTH.union(Variants::OUT),
-    signature: "(Tensor self, str p, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    signature: "(Tensor self, str p='fro', int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The Frobenius norm, `p='fro'`, or the sum of singular values, `p='nuc'`.
 
-    >>> torch.norm(torch.tensor([[3., 4.]]), 'fro')
+    >>> torch.norm(torch.tensor([[3., 4.]]))
     tensor(5.)",
     dtypes: DTypes::INEXACT,
     implementation: Implementation::Delegate(|mut args| match args.str(P)? {
@@ -495,10 +495,11 @@ pub static NORM_NAMED: Operator = Operator {
     }),
     derivative: Derivative::CompositeImplicit,
     autocast: Autocast::Fp32.on_cuda_alone(),
-    samples: &["t(2, 3), 'fro'", "t(2, 3), 'fro', 1"],
+    samples: &["t(2, 3)", "t(2, 3), 'fro'", "t(2, 3), 'fro', 1"],
     errors: &[
         ("t(2, 3), 'abc'", "RuntimeError", "linalg.matrix_norm: Order abc not supported."),
         ("t(2, 2, 2), 'nuc'", "RuntimeError", "linalg.matrix_norm: dim must be a 2-tuple. Got 0 1 2"),
+        ("t(2, 2, 2), dim=(0, 1, 2)", "RuntimeError", "linalg.matrix_norm: dim must be a 2-tuple. Got 0 1 2"),
         ("t(2, 2, 2), 'fro', (0, 1, 2)", "RuntimeError", "linalg.matrix_norm: dim must be a 2-tuple. Got 0 1 2"),
     ],
     reference: "np.linalg.norm(self, None, dim, keepdim)",

@@ -79,8 +79,9 @@ pub static MATRIX_EXP_OLD: Operator = Operator {
 
 const POWERS: &[&str] = &["t(3, 3), 2", "t(2, 3, 3), 3", "t(3, 3), 0", "t(3, 3), 5"];
 
+/// In torch a product or an inverse writes to `out=` itself, and does not cast.
 const POWER: Out = Out::new(
-    Accepts::Cast,
+    Accepts::ExactIf(|args| args.int(MATRIX_POWER::N).is_ok_and(|n| !matches!(n, 0 | 1))),
     &["matrix_power: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"],
 )
 .known(|args| args.tensor(Arg::FIRST).ok().map(Tensor::dtype));

@@ -10,7 +10,7 @@ use rushlight_dispatch::operator::{
     Args, Autocast, Autocasts, BackwardContext, DTypes, Derivative, ExplicitAutograd, GradientFormat, Implementation,
     Operator, Saves, Variants, formula, operator,
 };
-use rushlight_dispatch::value::{Arg, Output};
+use rushlight_dispatch::value::{Arg, Output, Target, sizes_value};
 use rushlight_dispatch::variants::{check_cast, wrong_shape};
 use rushlight_dispatch::{interpreter, op, variants, vmap};
 
@@ -19,6 +19,7 @@ use crate::convert::{contiguous, to_dtype};
 use crate::expr_ext::ExprExt;
 use crate::pointwise::arith::{MUL, SUB};
 use crate::pointwise::divide::DIV;
+use crate::view::expand::EXPAND;
 
 #[operator]
 pub static MSE_LOSS: Operator = Operator {
@@ -403,6 +404,10 @@ pub fn check_constant(function: &str, name: &str, operand: &Tensor) -> Result<()
 }
 
 fn broadcast_weight(weight: &Tensor, like: &Tensor) -> Result<Tensor> {
+    if weight.is_sparse() {
+        // As in torch, whose function expands its weight: the error of that.
+        return op!(EXPAND, weight, sizes_value(like.sizes()));
+    }
     if weight.layout().broadcast_to(like.sizes()).is_ok() {
         return Ok(weight.clone());
     }
@@ -511,11 +516,18 @@ pub static BCE_WITH_LOGITS: Operator = Operator {
             Some(weight) => logs * ((Expr::from(weight) - Expr::from(1.0)) * y.clone() + Expr::from(1.0)),
             None => logs,
         };
-        let each = (1.0 - y) * x - logs;
-        let each = args.optional_tensor(WEIGHT).map_or_else(|| each.clone(), |weight| each.clone() * Expr::from(weight));
+        let each = ((1.0 - y) * x - logs).done()?;
+        let each = match args.optional_tensor(WEIGHT) {
+            None => each,
+            // torch multiplies in place, which keeps the loss dense.
+            Some(weight) if weight.is_sparse() => {
+                Args::new(&MUL, [(&each).into(), weight.into()]).call_into(Target::InPlace)?.into_tensor()?
+            }
+            Some(weight) => op!(MUL, &each, weight)?,
+        };
         // torch accumulates in a tensor that begins as `1 - target`.
         let dtype = if target.dtype().is_floating() { target.dtype() } else { common };
-        reduction.apply(to_dtype(&each.done()?, dtype)?).map(Output::Tensor)
+        reduction.apply(to_dtype(&each, dtype)?).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), t(2, 3).sigmoid()", "t(2, 3), t(2, 3).sigmoid(), pos(3), reduction='none', pos_weight=pos(3)"],

@@ -43,7 +43,7 @@ use crate::pointwise::round::ROUND;
 use crate::pointwise::special::SIGMOID;
 use crate::reduce::extreme::{MAX, MAX_DIM, MIN, MIN_DIM};
 use crate::reduce::moments::{STD, STD_CORRECTION, STD_DIM};
-use crate::reduce::norm::NORM;
+use crate::reduce::norm::VECTOR_NORM;
 use crate::reduce::sum::{MEAN, MEAN_DIM};
 use crate::view::expand::EXPAND;
 use crate::view::narrow::{SELECT, SLICE};
@@ -118,7 +118,7 @@ pub static BODIES: &[(&Operator, QuantizedBody)] = &[
     (&GT, numbers),
     (&GE, numbers),
     (&EQUAL, equal),
-    (&NORM, |args| {
+    (&VECTOR_NORM, |args| {
         let kind = display_name(args.tensor(Arg::FIRST)?.dtype());
         Err(Error::runtime(format!(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got {kind}"
@@ -187,14 +187,14 @@ fn integers(args: &Args) -> Result<Output> {
     every_integer(args)
 }
 
-/// The operator over numbers.
+/// The operator on the numbers that its operands stand for.
 fn numbers(args: &Args) -> Result<Output> {
     let mut call = args.clone();
     replace_where(&mut call.values, Tensor::is_quantized, dequantize)?;
     call.call()
 }
 
-/// The operator over numbers; the result has the quantizer of the first argument.
+/// The same, where the result has the quantizer of the first argument.
 fn requantized(args: &Args) -> Result<Output> {
     let (own, ..) = uniform(args)?;
     quantize_like(&numbers(args)?.into_tensor()?, own).map(Output::Tensor)
@@ -291,7 +291,7 @@ fn limited(args: &Args, low: Option<Scalar>, high: Option<Scalar>) -> Result<Out
     Ok(Output::Tensor(limited.quantized(quantizer.clone())))
 }
 
-/// The operator over numbers; the results are between 0 and 1, or between -1 and 1, and so has their quantizer.
+/// The same for results between 0 and 1, or between -1 and 1, whose quantizer has this range.
 fn in_unit_range(args: &Args, signed: bool) -> Result<Output> {
     let (own, ..) = uniform(args)?;
     let (least, most) = limits(own.dtype());

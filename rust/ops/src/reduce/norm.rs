@@ -65,11 +65,11 @@ pub static VECTOR_NORM: Operator = Operator {
 pub static NORM: Operator = Operator {
     name: "norm",
     variants: Variants::BOTH.union(Variants::OUT),
-    signature: "(Tensor self, Scalar? p=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    signature: "(Tensor self, Scalar? p, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The norm of the vectors along `dim`, as `torch.linalg.vector_norm`.
 
-    >>> torch.norm(torch.tensor([3., 4.]))
-    tensor(5.)",
+    >>> torch.norm(torch.tensor([3., 4.]), 1)
+    tensor(7.)",
     dtypes: DTypes::INEXACT.union(DTypes::COMPLEX32),
     sparse: Sparse::CompositeImplicit,
     implementation: Implementation::Delegate(|args| {
@@ -78,7 +78,7 @@ pub static NORM: Operator = Operator {
     }),
     derivative: Derivative::CompositeImplicit,
     autocast: Autocast::Fp32.on_cuda_alone(),
-    samples: &["t(2, 3)", "t(2, 3), 1, 1", "t(2, 3, 4), 3, (0, 2), True"],
+    samples: &["t(2, 3), 2", "t(2, 3), 1, 1", "t(2, 3, 4), 3, (0, 2), True"],
     reference: "np.sum(np.abs(self).astype(np.float64) ** p, axis=None if dim is None else dim, keepdims=keepdim) ** (1 / p)",
     ..Operator::BASE
 };

@@ -6,12 +6,14 @@
 use rushlight_dispatch::operator::Operator;
 use rushlight_dispatch::primitives::SparseBody;
 
-use super::{convert, elementwise, product, reduce, shape};
+use super::{convert, elementwise, factories, product, reduce, shape};
 use crate::convert::copy::COPY;
 use crate::convert::{CLONE, TO_DTYPE};
 use crate::create::constant::{EMPTY_LIKE, FULL_LIKE, ONES_LIKE, ZEROS_LIKE};
-use crate::create::fill::ZERO_;
+use crate::create::draw::NORMAL_;
+use crate::create::fill::{FILL_, ZERO_};
 use crate::create::random::{RAND_LIKE, RANDINT_LIKE, RANDINT_LIKE_LOW, RANDN_LIKE};
+use crate::create::resize::{RESIZE_, RESIZE_AS_};
 use crate::index::index_select::INDEX_SELECT;
 use crate::join::cat::{CAT, STACK};
 use crate::linalg::addmm::{ADDMM, ADDMV};
@@ -44,6 +46,10 @@ pub static BODIES: &[(&Operator, SparseBody)] = &[
     (&RANDINT_LIKE, elementwise::filled_like),
     (&RANDINT_LIKE_LOW, elementwise::filled_like),
     (&ZERO_, convert::zero),
+    (&FILL_, |args| factories::overwrite(args, "fill_.Scalar")),
+    (&NORMAL_, |args| factories::overwrite(args, "normal_")),
+    (&RESIZE_, factories::resize),
+    (&RESIZE_AS_, factories::resize_as),
     (&INDEX_SELECT, shape::index_select),
     (&EMBEDDING, shape::embedding),
     (&CAT, shape::cat),

@@ -45,7 +45,7 @@ fn on_values(args: &Args, arg: Arg, values: &Tensor) -> Result<Tensor> {
 }
 
 /// Applies the operator to the stored values of an argument, which keeps its indices.
-fn on_stored(args: &Args, arg: Arg, name: &str) -> Result<Tensor> {
+pub(super) fn on_stored(args: &Args, arg: Arg, name: &str) -> Result<Tensor> {
     let own = args.tensor(arg)?;
     with_stored(own, name, on_values(args, arg, &stored_values(own, name)?)?)
 }

@@ -11,6 +11,7 @@ pub mod coalesce;
 pub mod compressed;
 pub mod convert;
 pub mod elementwise;
+pub mod factories;
 mod indices;
 pub mod layouts;
 pub mod parts;

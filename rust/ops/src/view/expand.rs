@@ -20,6 +20,7 @@ pub static EXPAND: Operator = Operator {
     tensor([[1, 1, 1],
             [2, 2, 2]])",
     dtypes: DTypes::ALL,
+    tags: Tags::KEEPS_CHANNELS,
     implementation: Implementation::View(layout),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad().sum_to(d.sizes(INPUT)))]),
     samples: &["t(2, 1), (2, 3)", "t(3), (2, -1)", "t(), (2, 2)"],
@@ -138,6 +139,7 @@ pub fn stretched(own: &Layout, class: impl Fn() -> String, mut sizes: Dims) -> R
                     Shape(&wanted), Shape(&own.sizes)
                 ))
                 .shapes([own.sizes.as_slice(), wanted.as_slice()])
+                .from_right()
                 .axis(dim));
             }
             (size, _) if size < 0 => {

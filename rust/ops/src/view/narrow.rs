@@ -65,6 +65,7 @@ pub static ALIAS: Operator = Operator {
     >>> torch._alias(torch.tensor([1, 2]))
     tensor([1, 2])",
     dtypes: DTypes::ALL,
+    tags: Tags::KEEPS_CHANNELS,
     implementation: Implementation::View(|args| Ok(args.tensor(INPUT)?.layout().clone())),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad())]),
     samples: &["t(2, 3)"],

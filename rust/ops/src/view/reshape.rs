@@ -27,7 +27,7 @@ or within old ones that are contiguous in memory.
     tensor([[0, 1, 2],
             [3, 4, 5]])",
     dtypes: DTypes::ALL,
-    tags: Tags::STRIDE_DEPENDENT,
+    tags: Tags::STRIDE_DEPENDENT.union(Tags::KEEPS_CHANNELS),
     implementation: Implementation::View(layout),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         d.grad().call(&RESHAPE, [sizes_value(d.sizes(INPUT))])

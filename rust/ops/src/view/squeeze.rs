@@ -23,6 +23,7 @@ pub static SQUEEZE: Operator = Operator {
     >>> torch.squeeze(torch.zeros(2, 1, 3, 1)).shape
     torch.Size([2, 3])",
     dtypes: DTypes::ALL,
+    tags: Tags::KEEPS_CHANNELS,
     implementation: Implementation::View(|args| Ok(args.tensor(INPUT)?.layout().squeeze(|_| true))),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, restore)]),
     samples: &["t(2, 1, 3, 1)", "t(2)", "t()"],
@@ -41,6 +42,7 @@ pub static SQUEEZE_DIM: Operator = Operator {
     >>> torch.squeeze(torch.zeros(2, 1, 3), 1).shape
     torch.Size([2, 3])",
     dtypes: DTypes::ALL,
+    tags: Tags::KEEPS_CHANNELS,
     implementation: Implementation::View(|args| {
         let layout = args.tensor(INPUT)?.layout();
         let dim = wrap_dim(args.int(DIM)?, layout.rank())?;
@@ -64,6 +66,7 @@ pub static SQUEEZE_DIMS: Operator = Operator {
     >>> torch.squeeze(torch.zeros(1, 2, 1), (0, 2)).shape
     torch.Size([2])",
     dtypes: DTypes::ALL,
+    tags: Tags::KEEPS_CHANNELS,
     implementation: Implementation::View(|args| {
         let layout = args.tensor(INPUT)?.layout();
         let dims = args.ints(DIM)?;
@@ -120,6 +123,7 @@ pub static UNSQUEEZE: Operator = Operator {
             [2]])",
     dtypes: DTypes::ALL,
     sparse: Sparse::ExplicitAutograd,
+    tags: Tags::KEEPS_CHANNELS,
     implementation: Implementation::View(|args| unsqueezed(args.tensor(INPUT)?.layout(), args)),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         match wrap_dim(d.int(DIM), d.rank(INPUT) + 1) {

@@ -157,7 +157,8 @@ fn check(param: &Expected, object: &Bound<'_, PyAny>, place: usize) -> PyResult<
         Kind::Ints => false,
         Kind::Object => true,
         Kind::Scalars => is_list(object) && are_numbers(&items_of(object))?,
-        Kind::DType => dtype::extract_dtype(object).is_some() || dtype::extract_quantized(object).is_some(),
+        Kind::DType if dtype::extract_dtype(object).is_some() || dtype::extract_quantized(object).is_some() => true,
+        Kind::DType => dtype::refused_dtype(object).map_or(Ok(false), Err)?,
         Kind::Tensors if is_list(object) => {
             let items = items_of(object);
             let bad = items.iter().position(|item| !object::is_tensor(item) && !item.is_none());

@@ -73,7 +73,7 @@ class WorkerSpec:
     def __post_init__(self):
         if self.local_world_size < 1:
             raise AssertionError(f"local_world_size is {self.local_world_size}, and must be at least 1")
-        if self.monitor_interval <= 0:
+        if not self.monitor_interval > 0:
             raise AssertionError(f"monitor_interval is {self.monitor_interval}, and must be positive")
         if self.fn is not None:
             warnings.warn(
