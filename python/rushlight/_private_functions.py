@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import rushlight as torch
+from rushlight import _C
 from rushlight._aten_functions import _convolution, _log_softmax, _softmax
 from rushlight._compiled import compiled
 from rushlight._set_module import set_module
@@ -51,7 +52,8 @@ def _aminmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> tu
     >>> torch._aminmax(torch.tensor([2, 0, 1]))
     (tensor(0), tensor(2))
     """
-    return tuple(torch.aminmax(input, dim=dim, keepdim=keepdim))
+    smallest, largest = torch.aminmax(input, dim=dim, keepdim=keepdim)
+    return smallest, largest
 
 
 def _amp_update_scale_(
@@ -169,7 +171,7 @@ def _sample_dirichlet(input: Tensor, generator: Generator | None = None) -> Tens
     if not input.is_floating_point():
         raise NotImplementedError(f"\"dirichlet\" not implemented for '{_dtype_names(input.dtype)[0]}'")
     # In double precision, so that small concentrations do not only give zeros.
-    drawn = torch._standard_gamma(input.detach().double(), generator)
+    drawn = _C._standard_gamma(input.detach().double(), generator)
     sample = (drawn / drawn.sum(-1, True)).to(input.dtype)
     finfo = torch.finfo(sample.dtype)
     return sample.clamp_(min=finfo.tiny, max=1 - finfo.eps / 2)
