@@ -22,6 +22,75 @@ def test_shapes():
     assert strides.tolist() == [[12, 4, 1], [5, 1, 1]] and offsets.tolist() == [0, 24]
 
 
+def test_functions_of_the_engine():
+    assert torch._segment_reduce is torch.segment_reduce
+    sums = torch._segment_reduce(torch.arange(6.0), "sum", lengths=torch.tensor([2, 4]))
+    assert sums.tolist() == [1, 14]
+    x = torch.tensor([3, 1, 3, 2])
+    assert [one.tolist() for one in torch._unique(x)] == [[1, 2, 3], []]
+    assert [one.tolist() for one in torch._unique(x, return_inverse=True)] == [[1, 2, 3], [2, 0, 2, 1]]
+    assert type(torch._aminmax(x)) is tuple and torch._aminmax(torch.ones(2, 3), 1, True)[0].shape == (2, 1)
+    assert torch._cast_Long(torch.tensor([1.7])).tolist() == [1] and torch._cast_Float(x).dtype is torch.float32
+    with pytest.raises(TypeError, match=r"_cast_Long\(\): argument 'input' \(position 1\) must be Tensor, not int"):
+        torch._cast_Long(1)
+    minus = -torch.inf
+    assert torch._safe_softmax(torch.tensor([[0.0, minus], [minus, minus]]), -1).tolist() == [[1, 0], [0, 0]]
+    assert torch._euclidean_dist(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]])).item() == 5
+    assert torch._stack([x, x], 1).shape == (4, 2) and torch._dim_arange(x, 0).tolist() == [0, 1, 2, 3]
+    assert torch._adaptive_avg_pool2d(torch.ones(1, 4, 4), 2).shape == (1, 2, 2)
+    assert torch._adaptive_avg_pool3d(torch.ones(1, 4, 4, 4), [1, 2, 1]).shape == (1, 1, 2, 1)
+    logits = torch.tensor([0.5, 1.0])
+    assert torch.equal(torch._softmax(logits, 0, False), logits.softmax(0))
+    assert torch.equal(torch._log_softmax(logits, 0, False), logits.log_softmax(0))
+    assert torch.equal(torch._logcumsumexp(logits, 0), logits.logcumsumexp(0))
+
+
+def test_norms_of_weights():
+    v = torch.arange(1.0, 7).view(2, 3).requires_grad_()
+    for dim, g in ((0, torch.tensor([[1.0], [2.0]])), (1, torch.tensor([[1.0, 2.0, 3.0]])), (-1, torch.tensor(2.0))):
+        weight = torch._weight_norm(v, g, dim)
+        rest = [d for d in range(2) if d != dim]
+        torch.testing.assert_close(torch.linalg.vector_norm(weight, dim=rest, keepdim=g.dim() > 0), g)
+        torch.testing.assert_close(weight / v, weight / v.detach().abs())
+        (gradient,) = torch.autograd.grad(weight.sum(), v)
+        torch.testing.assert_close((gradient * v).sum(), torch.tensor(0.0), atol=1e-5, rtol=0)
+    weight, norm = torch._weight_norm_interface(torch.tensor([[3.0, 4.0]]), torch.tensor([[10.0]]))
+    assert weight.tolist() == [[6, 8]] and norm.item() == 5
+
+
+def test_samples_of_a_dirichlet_distribution():
+    concentration = torch.tensor([[1.0, 2.0, 3.0], [0.1, 0.1, 0.1]], requires_grad=True)
+    torch.manual_seed(0)
+    sample = torch._sample_dirichlet(concentration)
+    assert not sample.requires_grad
+    torch.testing.assert_close(
+        sample, torch.tensor([[0.5282, 0.2411, 0.2307], [0.0804, 0.9153, 0.0043]]), atol=5e-5, rtol=0
+    )
+    torch.manual_seed(0)
+    assert torch.equal(torch.distributions.Dirichlet(concentration).rsample(), sample)
+    assert torch.equal(torch._sample_dirichlet(concentration, torch.Generator().manual_seed(0)), sample)
+    with pytest.raises(NotImplementedError, match="\"dirichlet\" not implemented for 'Long'"):
+        torch._sample_dirichlet(torch.tensor([1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("scale", "steps", "found_inf", "expected"),
+    [(4.0, 0, 0.0, (4, 1)), (4.0, 2, 0.0, (8, 0)), (4.0, 2, 1.0, (2, 0)), (3e38, 2, 0.0, (3e38, 0))],
+)
+def test_the_scale_of_a_loss(scale, steps, found_inf, expected):
+    scale, steps = torch.tensor([scale], dtype=torch.float32), torch.tensor([steps], dtype=torch.int32)
+    assert torch._amp_update_scale_(scale, steps, torch.tensor([found_inf]), 2.0, 0.5, 3) is scale
+    assert scale.item() == torch.tensor(expected[0], dtype=torch.float32).item() and steps.item() == expected[1]
+
+
+def test_refused_scales_of_a_loss():
+    one, steps = torch.ones(1), torch.zeros(1, dtype=torch.int32)
+    with pytest.raises(RuntimeError, match="current_scale must be a 1-element tensor"):
+        torch._amp_update_scale_(torch.ones(2), steps, one, 2.0, 0.5, 3)
+    with pytest.raises(RuntimeError, match="growth_tracker must be an int tensor"):
+        torch._amp_update_scale_(one, one, one, 2.0, 0.5, 3)
+
+
 def test_a_loop_of_functions():
     step = lambda x, rest: (x + 1, {"y": rest["y"] * 2})
     x, rest = torch.while_loop(lambda x, rest: x < 3, step, (torch.tensor(0), {"y": torch.ones(2)}))

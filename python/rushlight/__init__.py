@@ -115,6 +115,13 @@ _ELSEWHERE = {
     ),
     "while_loop": "_higher_order_ops.while_loop",
     **dict.fromkeys(
+        "_adaptive_avg_pool2d _adaptive_avg_pool3d _aminmax _amp_update_scale_ _cast_Byte _cast_Char _cast_Double "
+        "_cast_Float _cast_Half _cast_Int _cast_Long _cast_Short _convolution _dim_arange _euclidean_dist "
+        "_log_softmax _logcumsumexp _safe_softmax _sample_dirichlet _segment_reduce _softmax _stack _unique "
+        "_weight_norm _weight_norm_interface".split(),
+        "_private_functions",
+    ),
+    **dict.fromkeys(
         "bit bits16 bits1x8 bits2x4 bits4x2 bits8 float4_e2m1fn_x2 int1 int2 int3 int4 int5 int6 int7 quint2x4 quint4x2 uint1 "
         "uint2 uint3 uint4 uint5 uint6 uint7".split(),
         "_absent_dtypes",
@@ -404,6 +411,31 @@ if TYPE_CHECKING:
     from rushlight._native import view_as_real_copy as view_as_real_copy
     from rushlight._printing import get_printoptions as get_printoptions
     from rushlight._printing import set_printoptions as set_printoptions
+    from rushlight._private_functions import _adaptive_avg_pool2d as _adaptive_avg_pool2d
+    from rushlight._private_functions import _adaptive_avg_pool3d as _adaptive_avg_pool3d
+    from rushlight._private_functions import _aminmax as _aminmax
+    from rushlight._private_functions import _amp_update_scale_ as _amp_update_scale_
+    from rushlight._private_functions import _cast_Byte as _cast_Byte
+    from rushlight._private_functions import _cast_Char as _cast_Char
+    from rushlight._private_functions import _cast_Double as _cast_Double
+    from rushlight._private_functions import _cast_Float as _cast_Float
+    from rushlight._private_functions import _cast_Half as _cast_Half
+    from rushlight._private_functions import _cast_Int as _cast_Int
+    from rushlight._private_functions import _cast_Long as _cast_Long
+    from rushlight._private_functions import _cast_Short as _cast_Short
+    from rushlight._private_functions import _convolution as _convolution
+    from rushlight._private_functions import _dim_arange as _dim_arange
+    from rushlight._private_functions import _euclidean_dist as _euclidean_dist
+    from rushlight._private_functions import _log_softmax as _log_softmax
+    from rushlight._private_functions import _logcumsumexp as _logcumsumexp
+    from rushlight._private_functions import _safe_softmax as _safe_softmax
+    from rushlight._private_functions import _sample_dirichlet as _sample_dirichlet
+    from rushlight._private_functions import _segment_reduce as _segment_reduce
+    from rushlight._private_functions import _softmax as _softmax
+    from rushlight._private_functions import _stack as _stack
+    from rushlight._private_functions import _unique as _unique
+    from rushlight._private_functions import _weight_norm as _weight_norm
+    from rushlight._private_functions import _weight_norm_interface as _weight_norm_interface
     from rushlight._quantized import _empty_affine_quantized as _empty_affine_quantized
     from rushlight._quantized import _empty_per_channel_affine_quantized as _empty_per_channel_affine_quantized
     from rushlight._quantized import _make_per_channel_quantized_tensor as _make_per_channel_quantized_tensor

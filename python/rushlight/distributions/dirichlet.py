@@ -19,11 +19,7 @@ class _Dirichlet(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, concentration):
-        # In double precision, so that small concentrations do not only give zeros.
-        drawn = torch._standard_gamma(concentration.double())
-        sample = (drawn / drawn.sum(-1, True)).to(concentration.dtype)
-        finfo = torch.finfo(sample.dtype)
-        sample.clamp_(min=finfo.tiny, max=1 - finfo.eps / 2)
+        sample = torch._sample_dirichlet(concentration)
         ctx.save_for_backward(sample, concentration)
         return sample
 

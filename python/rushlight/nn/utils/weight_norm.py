@@ -50,7 +50,7 @@ class WeightNorm:
     def compute_weight(self, module: Module) -> Tensor:
         """The weight for the current norm and direction."""
         lengths, direction = getattr(module, self.name + "_g"), getattr(module, self.name + "_v")
-        return direction * (lengths / norm_except_dim(direction, self.dim))
+        return torch._weight_norm(direction, lengths, self.dim)
 
     @staticmethod
     def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
