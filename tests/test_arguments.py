@@ -431,6 +431,44 @@ def test_coordinates_are_those_of_a_tensor_in_a_shape_with_elements():
     with pytest.raises(RuntimeError, match="^ZeroDivisionError"):
         torch.unravel_index(torch.tensor(0), (2, 0))
     assert torch.unravel_index(torch.empty(0, dtype=torch.int64), (2, 0))[1].tolist() == []
+    assert [x.stride() for x in torch.unravel_index(torch.tensor([1, 3]), (2, 2))] == [(2,), (2,)]
+
+
+@pytest.mark.parametrize("kind", [int, float, bool, complex, str, object, torch.nn.Module, torch.FloatStorage])
+def test_types_of_tensors_are_no_other_classes(kind):
+    with pytest.raises(ValueError, match=f"^invalid type: '.*{kind.__name__}'"):
+        torch.ones(2).type(kind)
+
+
+@pytest.mark.parametrize("name", ["xyz.FloatTensor", ".FloatTensor", "torch.meta.FloatTensor", "torch.NoTensor"])
+def test_types_of_tensors_are_in_known_places(name):
+    with pytest.raises(ValueError, match=f"^invalid type: '{name}'"):
+        torch.ones(2).type(name)
+
+
+def test_a_type_names_a_device_too():
+    assert torch.ones(2).type("torch.sparse.DoubleTensor").dtype == torch.float64
+    for kind in ("torch.cuda.FloatTensor", torch.cuda.FloatTensor):
+        if torch.cuda.is_available():
+            moved = torch.ones(2).type(kind)
+            assert moved.is_cuda and not moved.type("torch.FloatTensor").is_cuda
+        else:
+            with pytest.raises(RuntimeError, match="^Found no NVIDIA driver on your system"):
+                torch.ones(2).type(kind)
+
+
+def test_only_some_dtypes_can_require_gradients():
+    numbers = torch.ones(2, dtype=torch.int64)
+    with pytest.raises(RuntimeError, match="^only Tensors of floating point and complex dtype can require gradients"):
+        numbers.requires_grad = True
+    with pytest.raises(RuntimeError, match="^only Tensors of floating point dtype can require gradients"):
+        numbers.requires_grad_()
+
+
+def test_legacy_types_are_no_base_classes():
+    for kind in (torch.FloatTensor, torch.cuda.FloatTensor, torch.sparse.FloatTensor):
+        with pytest.raises(TypeError, match="FloatTensor' is not an acceptable base type"):
+            type("Derived", (kind,), {})
 
 
 def test_dtypes_without_a_complex_one():

@@ -144,7 +144,9 @@ def test_typed_storages_share_their_memory_with_tensors():
     assert y.set_(x.storage()).data_ptr() == x.data_ptr() and y.shape == (4,)
     assert torch.zeros(1).set_(x.storage(), 1, (2,), (1,)).tolist() == [1.0, 2.0]
     assert torch.zeros(1).set_(source=x.storage(), storage_offset=3, size=(1,)).tolist() == [3.0]
-    with pytest.raises(RuntimeError, match="or an UntypedStorage, but got type"):
+    with pytest.raises(
+        RuntimeError, match="Expected a Storage of type int or an UntypedStorage, but got type Float for"
+    ):
         torch.zeros(1, dtype=torch.int32).set_(x.storage())
 
 

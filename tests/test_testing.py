@@ -161,9 +161,18 @@ def test_make_tensor_of_integers(dtype, low, high):
 def test_make_tensor_options():
     made = make_tensor(3, 4, dtype=torch.float32, noncontiguous=True, requires_grad=True)
     assert not made.is_contiguous() and made.requires_grad and made.is_leaf
+    assert made.stride() == (8, 2) and made.storage_offset() == 1
     assert 0 not in make_tensor(200, dtype=torch.int64, exclude_zero=True).tolist()
     with pytest.raises(ValueError, match="`low` must be less than `high`"):
         make_tensor(3, dtype=torch.float32, low=2, high=1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.int16, torch.bool, torch.float8_e5m2])
+def test_numbers_between_gaps_are_every_other_one(dtype):
+    torch.manual_seed(0)
+    dense = make_tensor(2, 6, dtype=dtype)
+    torch.manual_seed(0)
+    assert make_tensor((2, 3), dtype=dtype, noncontiguous=True).tolist() == dense[:, 1::2].tolist()
 
 
 def test_nothing_imports_hypothesis_unasked():

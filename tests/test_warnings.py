@@ -168,10 +168,17 @@ def test_what_is_told_once():
     )
 
 
+@pytest.mark.parametrize("shape", [(2,), (2, 2, 2)])
+@pytest.mark.usefixtures("each_time")
+def test_reversed_dimensions_of_what_is_no_matrix_are_told(shape):
+    with pytest.warns(UserWarning, match=r"^The use of `x.T` on tensors of dimension other than 2"):
+        torch.ones(shape).T
+
+
 @pytest.mark.parametrize(
     "call",
     [
-        "torch.ones(2).T",
+        "torch.ones(2, 2).T",
         "torch.stft(torch.ones(8), 4, window=torch.ones(4), return_complex=True)",
         "torch.linalg.qr(torch.eye(2))",
         "torch.conv1d(torch.ones(1, 1, 5), torch.ones(1, 1, 3), padding='same')",

@@ -50,8 +50,8 @@ def build(
     if isinstance(data, load("rushlight.storage").TypedStorage):
         if data.dtype != dtype:
             raise RuntimeError(
-                f"Expected a Storage of type {_storage_name(dtype)} or an UntypedStorage, but got type "
-                f"{_storage_name(data.dtype)} for argument 1 'storage'"
+                f"Expected a Storage of type {storage_name(dtype)} or an UntypedStorage, but got type "
+                f"{storage_name(data.dtype)} for argument 1 'storage'"
             )
         data = data.untyped()
     if isinstance(data, _C.UntypedStorage):
@@ -70,7 +70,8 @@ def _check_device(device: torch.device | None, home: torch.device) -> None:
         )
 
 
-def _storage_name(dtype: torch.dtype) -> str:
+def storage_name(dtype: torch.dtype) -> str:
+    """The dtype's name in those of legacy classes: ``"Long"``."""
     return load("rushlight.storage").TypedStorage(0, dtype=dtype).pickle_storage_type().removesuffix("Storage")
 
 
@@ -117,11 +118,15 @@ def _is_size(value: Any) -> bool:
 
 def _options(dtype: torch.dtype) -> str:
     """The description of a tensor's dtype and device in torch's message, with C++ names."""
-    name = _IN_C.get(dtype, str(dtype).removeprefix("torch."))
     return (
-        f"TensorOptions(dtype={name}, device=cpu, layout=Strided, requires_grad=false (default), "
+        f"TensorOptions(dtype={name_in_c(dtype)}, device=cpu, layout=Strided, requires_grad=false (default), "
         "pinned_memory=false (default), memory_format=(nullopt))"
     )
+
+
+def name_in_c(dtype: torch.dtype) -> str:
+    """The dtype's name in C++, as torch's messages have it: ``"long int"``."""
+    return _IN_C.get(dtype, str(dtype).removeprefix("torch."))
 
 
 _IN_C = {
@@ -176,12 +181,8 @@ class _LegacyType(type):
         return build(cls.dtype, args, kwargs)
 
 
-class _CudaType(type):
+class _CudaType(_LegacyType):
     """The metaclass of ``torch.cuda.FloatTensor`` and the others. Tensors of its dtype on GPUs are its instances."""
-
-    dtype: torch.dtype
-    _type_name: str
-    __repr__ = _LegacyType.__repr__
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, _C.Tensor) and instance.is_cuda and instance.dtype == cls.dtype
@@ -216,7 +217,7 @@ def build_sparse(
     _check_device(device, _HOST)
     if parts:
         if args[0].dtype != _C.int64:
-            raise RuntimeError(f"expected scalar type Long but found {_storage_name(args[0].dtype)}")
+            raise RuntimeError(f"expected scalar type Long but found {storage_name(args[0].dtype)}")
         return torch.sparse_coo_tensor(*args)
     if given and not isinstance(given[0], torch.Size) and not all(_is_size(size) for size in given):
         raise TypeError(
@@ -299,7 +300,7 @@ def set_default_tensor_type(t: Any) -> None:
         torch.cuda.init()
     if isinstance(t, _SparseType):
         raise TypeError("only dense types are supported as the default type")
-    if not isinstance(t, (_LegacyType, _CudaType)):
+    if not isinstance(t, _LegacyType):
         raise TypeError("invalid type object: only floating-point types are supported as the default type")
     torch.set_default_dtype(t.dtype)
     global _on_gpu

@@ -1,4 +1,6 @@
-"""Methods of `Tensor` that name its memory, or keep it for a stream."""
+"""Methods of `Tensor` that name its memory, tell its order, or keep it for a stream."""
+
+import operator
 
 import rushlight
 from rushlight._loading import load
@@ -14,6 +16,55 @@ def const_data_ptr(self):
     True
     """
     return self.data_ptr()
+
+
+@_method
+def dim_order(self, *, ambiguity_check=False):
+    """The dimensions, from the largest stride to the smallest.
+
+    With ``ambiguity_check`` an order that the strides leave open is an error, unless the tensor has exactly one of the
+    memory formats that are given as a list.
+
+    >>> torch.ones(2, 3).t().dim_order()
+    (1, 0)
+    """
+    formats = [] if isinstance(ambiguity_check, bool) else ambiguity_check
+    if not isinstance(formats, list) or not all(isinstance(one, rushlight.memory_format) for one in formats):
+        raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
+    strides = self.stride()
+    if ambiguity_check is not False:
+        is_open = 1 in self.shape or any(map(operator.eq, strides, strides[1:]))
+        if is_open and sum(self.is_contiguous(memory_format=one) for one in formats) != 1:
+            raise RuntimeError(
+                "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
+            )
+    # Strides of dimensions of size one do not matter where exactly one memory format says the order.
+    last = self.is_contiguous(memory_format=rushlight.channels_last)
+    if self.is_contiguous() and not last:
+        return tuple(range(self.dim()))
+    if not self.is_contiguous() and (last or self.is_contiguous(memory_format=rushlight.channels_last_3d)):
+        return (0, *range(2, self.dim()), 1)
+    if ambiguity_check is not False and self.dim() > 1 and (len(set(strides)) < self.dim() or 0 in strides):
+        raise RuntimeError("The tensor does not have unique dim order.")
+    return _memory_order(self.shape, strides)
+
+
+def _memory_order(shape, strides):
+    """The dimensions, from the largest stride to the smallest. One of stride 0 changes its place only with others."""
+    order = []  # the smallest stride first
+    for dim in reversed(range(len(shape))):
+        order.append(dim)
+        at = len(order) - 1
+        for below in reversed(range(at)):
+            other = order[below]
+            if strides[dim] == 0 or strides[other] == 0:
+                continue
+            if strides[other] < strides[dim]:
+                break
+            if strides[other] > strides[dim] or shape[other] > shape[dim]:
+                order[below], order[at] = dim, other
+                at = below
+    return tuple(reversed(order))
 
 
 @_method

@@ -6,10 +6,7 @@ from types import NoneType
 from rushlight import _C, _utils
 from rushlight._C import Tensor, UntypedStorage, _expect_overrides
 from rushlight._C import _disabled_torch_function_impl as _disabled
-from rushlight._C import channels_last as _channels_last
-from rushlight._C import channels_last_3d as _channels_last_3d
 from rushlight._C import device as _device
-from rushlight._C import memory_format as _memory_format
 from rushlight._compiled import compiled
 from rushlight._loading import load
 from rushlight._overridable import overridable
@@ -234,9 +231,10 @@ def set_(self, *args, **kwargs):
         storage = load("rushlight.storage")
         if isinstance(source, storage.TypedStorage):
             if source.dtype != self.dtype:
+                names = load("rushlight._legacy")
                 raise RuntimeError(
-                    f"Expected a Storage of type {self.dtype} or an UntypedStorage, but got type {source.dtype} for "
-                    "argument 1 'storage'"
+                    f"Expected a Storage of type {names.name_in_c(self.dtype)} or an UntypedStorage, but got type "
+                    f"{names.storage_name(source.dtype)} for argument 1 'storage'"
                 )
             args, kwargs = (source.untyped(), *args[1:]), {**kwargs}
             kwargs.pop("source", None)
@@ -446,36 +444,6 @@ def lu(self, pivot=True, get_infos=False):
     tensor([2, 2], dtype=torch.int32)
     """
     return tuple(load("rushlight.functional").lu(self, pivot, get_infos))
-
-
-@_method
-def dim_order(self, *, ambiguity_check=False):
-    """The dimensions, from the largest stride to the smallest.
-
-    With ``ambiguity_check`` an order that the strides leave open is an error, unless the tensor has exactly one of the
-    memory formats that are given as a list.
-
-    >>> torch.ones(2, 3).t().dim_order()
-    (1, 0)
-    """
-    formats = [] if isinstance(ambiguity_check, bool) else ambiguity_check
-    if not isinstance(formats, list) or not all(isinstance(one, _memory_format) for one in formats):
-        raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
-    strides = self.stride()
-    repeats = len(set(strides)) < self.dim()
-    if ambiguity_check is not False:
-        is_open = repeats or 1 in self.shape
-        if is_open and sum(self.is_contiguous(memory_format=one) for one in formats) != 1:
-            raise RuntimeError(
-                "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
-            )
-    # Strides of dimensions of size one do not matter where exactly one memory format says the order.
-    last = any(self.is_contiguous(memory_format=one) for one in (_channels_last, _channels_last_3d))
-    if self.is_contiguous() != last:
-        return (0, *range(2, self.dim()), 1) if last else tuple(range(self.dim()))
-    if ambiguity_check is not False and (repeats or 0 in strides):
-        raise RuntimeError("The tensor does not have unique dim order.")
-    return tuple(sorted(range(self.dim()), key=lambda dim: (-strides[dim], -self.shape[dim])))
 
 
 @_method

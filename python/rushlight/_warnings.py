@@ -26,6 +26,14 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, module, registry)
 
 
+def announce(message: str) -> None:
+    """Warns beside an error that is about to be raised. Where warnings are errors too, the message goes to stderr."""
+    try:
+        warn(message)
+    except Warning as warning:
+        print(f"{type(warning).__name__}: {warning}", file=sys.stderr)
+
+
 def warn_unpinned() -> None:
     """Warns that memory is not page-locked, because there is no GPU."""
     warn("'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.")

@@ -459,7 +459,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     for size in reversed(sizes):
         found.append(indices % max(size, 1))
         indices = indices.div(max(size, 1), rounding_mode="floor")
-    return tuple(reversed(found))
+    return torch.stack(found[::-1], -1).unbind(-1) if found else ()
 
 
 #: Names that torch has in this module and that are operators or defined elsewhere in rushlight.

@@ -135,6 +135,12 @@ def test_results_that_nobody_used():
     assert gradcheck(seeing, (point(3), point(3)))
 
 
+def refused(ctx, g):
+    if g is None:
+        raise RuntimeError("undefined")
+    return g * 2
+
+
 def test_a_lone_result_that_nobody_used():
     def stated(backward):
         return function(lambda ctx, x: ctx.set_materialize_grads(False) or x * 2, backward)
@@ -144,8 +150,14 @@ def test_a_lone_result_that_nobody_used():
         gradcheck(blind, point(3))
     assert gradcheck(blind, point(3), check_undefined_grad=False)
     inventing = stated(lambda ctx, g: torch.ones(3, dtype=torch.float64) if g is None else g * 2)
-    with pytest.raises(GradcheckError, match="^Expected all input grads to be undefined or zero when all output grads"):
-        gradcheck(inventing, point(3))
+    for wrong in (inventing, stated(refused)):
+        with (
+            pytest.warns(
+                UserWarning, match="^Backwards compatibility: New undefined gradient support checking feature"
+            ),
+            pytest.raises(GradcheckError, match="^Expected (all input grads|backward function to handle undefined)"),
+        ):
+            gradcheck(wrong, point(3))
 
 
 def test_several_gradients_at_once():

@@ -64,6 +64,15 @@ def test_looking_for_nan_warns_that_it_is_slow_and_names_the_line():
     assert "y = (x * 0).sqrt()" in said
 
 
+def test_where_warnings_are_errors_the_traceback_of_forward_goes_to_stderr(capsys):
+    x = torch.zeros(1, requires_grad=True)
+    with torch.autograd.set_detect_anomaly(True), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeError, match="Function 'SqrtBackward0' returned nan values in its 0th output"):
+            (x.sqrt() * 0).sum().backward()
+    assert "UserWarning: Error detected in SqrtBackward0. Traceback of forward call" in capsys.readouterr().err
+
+
 def test_nan_in_a_backward_pass_of_a_backward_pass_names_both_calls():
     with torch.autograd.set_detect_anomaly(True), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

@@ -316,6 +316,22 @@ def test_unpooling_refuses_a_kernel_of_too_few_sizes():
 
 
 @pytest.mark.parametrize("space", [1, 2, 3])
+def test_unpooling_refuses_a_kernel_of_too_many_sizes(space):
+    x, many = torch.ones(1, 1, *[1] * space), (1,) * (space + 1)
+    unpool, places = getattr(F, f"max_unpool{space}d"), torch.zeros_like(x, dtype=torch.int64)
+    with pytest.raises(IndexError, match="^tuple index out of range"):
+        unpool(x, places, many)
+    if space < 3:
+        with pytest.raises(RuntimeError, match="There should be exactly two elements .* in output_size, but got 3"):
+            unpool(x, places, many, many, (0,) * (space + 1))
+
+
+def test_ratios_of_volumes_are_three():
+    with pytest.raises(IndexError, match="^tuple index out of range"):
+        torch.nn.FractionalMaxPool3d(2, output_ratio=(0.5, 0.5))
+
+
+@pytest.mark.parametrize("space", [1, 2, 3])
 def test_unpooling_refuses_what_is_no_tensor(space):
     unpool, x = getattr(F, f"max_unpool{space}d"), torch.ones(1, 1, *[2] * space)
     with pytest.raises(AttributeError, match="^'int' object has no attribute 'size'"):

@@ -368,6 +368,10 @@ def test_functional_call_with_names_that_the_module_does_not_have():
     assert value.item() == 1 and names == [] and not hasattr(module, "extra")
     with pytest.raises(AttributeError, match="Reads has no attribute `below`"):
         torch.func.functional_call(module, {"below.weight": torch.ones(1)}, ())
+    with pytest.raises(KeyError, match="tensor name can.*t be empty string"):
+        torch.func.functional_call(module, {"": torch.ones(1)}, ())
+    with pytest.raises(TypeError, match=r"^submodule `0\.weight`: Parameter containing:"):
+        torch.func.functional_call(nn.Sequential(nn.Linear(1, 1)), {"0.weight.x": torch.ones(1)}, ())
     module.other = 5
     for name, value, sentence in (
         ("other", torch.ones(1), "attribute `other`: 5 is not an instance of torch.Tensor"),

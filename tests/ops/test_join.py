@@ -130,6 +130,10 @@ def test_grids():
     assert torch.cartesian_prod(x, y).tolist() == [[a, b] for a in (1, 2, 3) for b in (4, 5)]
     a, b = torch.broadcast_tensors(x.unsqueeze(1), y)
     assert tuple(a.shape) == tuple(b.shape) == (3, 2)
+    # A tensor of the common shape is returned itself, as in torch.
+    whole = torch.ones(3, 2, requires_grad=True)
+    first, second = torch.broadcast_tensors(whole, y)
+    assert first is whole and second is not y
     assert torch.block_diag(torch.ones(1, 2), torch.tensor(3.0)).tolist() == [[1, 1, 0], [0, 0, 3]]
 
 

@@ -282,6 +282,25 @@ def test_orders_of_dimensions_where_one_memory_format_says_it():
     assert torch.empty(2, 1, 4, 5).to(memory_format=torch.channels_last).dim_order() == (0, 2, 3, 1)
 
 
+def test_dimensions_of_stride_zero_do_not_decide_the_order():
+    assert torch.empty(2, 3).expand(2, 2, 3).dim_order() == (0, 1, 2)
+    assert torch.empty(4, 3).t().unsqueeze(1).expand(3, 2, 4).dim_order() == (2, 1, 0)
+    assert torch.empty(200).as_strided((3, 2, 2, 3, 2), (0, 2, 4, 0, 0)).dim_order() == (0, 2, 1, 3, 4)
+    assert torch.empty(1).expand(3).dim_order(ambiguity_check=True) == (0,)
+    assert torch.empty(1, 1, 2, 2, 2).to(memory_format=torch.channels_last_3d).dim_order() == (0, 1, 2, 3, 4)
+    # Only neighbours of one stride make the order open from the start.
+    for strides, sentence in (((12, 12, 4), "unique dim order, or cannot map"), ((12, 4, 12), "unique dim order.$")):
+        with pytest.raises(RuntimeError, match=sentence):
+            torch.empty(200).as_strided((2, 2, 2), strides).dim_order(ambiguity_check=True)
+
+
+@pytest.mark.parametrize("batch", [(1,), (3,), (1, 3)])
+def test_gradients_of_weights_of_one_row_lie_like_them(batch):
+    layer = torch.nn.Linear(2, 1)
+    layer(torch.ones(*batch, 2)).sum().backward()
+    assert layer.weight.grad.stride() == layer.weight.stride() == (2, 1)
+
+
 LAST = {"whole": slice(None), "columns": slice(4, -4), "steps": slice(None, None, 2)}
 
 

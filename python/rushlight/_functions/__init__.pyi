@@ -217,7 +217,7 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
 @overload
 def bmm(input: Tensor, mat2: Tensor, out_dtype: _dtype, *, out: Tensor | None = None) -> Tensor: ...
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Views of all tensors, expanded to the shape to which they broadcast."""
+    """Views of all tensors, expanded to the shape to which they broadcast. A tensor of this shape is returned itself."""
 def broadcast_to(input: Tensor, size: Sequence[_int]) -> Tensor:
     """A view expanded to `size`; another name of `expand`."""
 @overload

@@ -296,6 +296,14 @@ class _Unused(torch.autograd.Function):
         return None
 
 
+def _warn_of_check() -> None:
+    warn(
+        "Backwards compatibility: New undefined gradient support checking feature is enabled by default, but it may break "
+        "existing callers of this function. If this is true for you, you can call this function with "
+        '"check_undefined_grad=False" to disable the feature'
+    )
+
+
 def _check_undefined(subject: Subject) -> None:
     """Checks that backward supports unused results: all of them, and each of them."""
     count = len(subject.chosen)
@@ -307,10 +315,12 @@ def _check_undefined(subject: Subject) -> None:
                 outputs, subject.sources(), [torch.zeros_like(out) for out in outputs], allow_unused=True
             )
         except RuntimeError as error:
+            _warn_of_check()
             raise GradcheckError(
                 'Expected backward function to handle undefined output grads. Please look at "Notes about undefined output gradients" in "tools/autograd/derivatives.yaml"'
             ) from error
         if any(grad is not None and bool((grad != 0).any()) for grad in found):
+            _warn_of_check()
             raise GradcheckError(
                 'Expected all input grads to be undefined or zero when all output grads are undefined or zero. Please look at "Notes about undefined output gradients" in "tools/autograd/derivatives.yaml"'
             )

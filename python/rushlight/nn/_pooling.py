@@ -157,11 +157,11 @@ def _max_unpool(
 ) -> Tensor:
     """Puts the maxima at their indices, in the size that is given or that follows from the pooling's arguments."""
     kernel, step, border = (
-        _spread(value, space) for value in (kernel_size, kernel_size if stride is None else stride, padding)
+        tuple(_spread(value, space)) for value in (kernel_size, kernel_size if stride is None else stride, padding)
     )
     sizes = [
-        (size - 1) * each + width - 2 * edge
-        for size, each, width, edge in zip(input.size()[-space:], step, kernel, border)
+        (size - 1) * step[dim] + width - 2 * border[dim]
+        for dim, (size, width) in enumerate(zip(input.size()[-len(kernel) :], kernel))
     ]
     for dim, size in enumerate(sizes):
         if size < 0:
@@ -196,9 +196,10 @@ def _unpooled(input: Tensor, indices: Tensor, space: int, sizes: Sequence[int], 
         kind = indices.type().rpartition(".")[2].removesuffix("Tensor")
         raise RuntimeError(f"elements in indices should be type int64 but got: {kind}")
     if len(sizes) != space:
-        count, names = {1: ("one", "width"), 2: ("two", "height, width"), 3: ("three", "depth, height, width")}[space]
+        count, names = ("three", "depth, height, width") if space == 3 else ("two", "height, width")
+        number = len(sizes) + (space == 1)
         raise RuntimeError(
-            f"There should be exactly {count} elements ({names}) in output_size, but got {len(sizes)} elements."
+            f"There should be exactly {count} elements ({names}) in output_size, but got {number} elements."
         )
     for name, given in windows.items():
         if len(given) != 3:

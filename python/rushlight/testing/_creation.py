@@ -29,7 +29,7 @@ def make_tensor(
     """A tensor of values drawn uniformly from ``[low, high)``. The default bounds depend on the dtype.
 
     They are -9 and 9 for floating-point and complex numbers (both parts), -9 and 10 for signed integers, 0 and 10 for
-    unsigned ones, 0 and 2 for bool. Given bounds are cut at those of the dtype. ``noncontiguous`` leaves a gap after each
+    unsigned ones, 0 and 2 for bool. Given bounds are cut at those of the dtype. ``noncontiguous`` leaves a gap before each
     element, ``exclude_zero`` replaces zeros.
 
     Raises:
@@ -55,19 +55,24 @@ def make_tensor(
             f"The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got {noncontiguous=} and "
             f"{memory_format=}"
         )
-    sizes: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    sizes: Any = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    # Every other number is drawn in vain, as in torch.
+    gaps = noncontiguous and math.prod(sizes) > 1
+    if gaps:
+        sizes = (*sizes[:-1], 2 * sizes[-1])
     low, high = _limits(dtype, low, high)
     if dtype.is_floating_point or dtype.is_complex:
-        made = torch.empty(sizes, dtype=dtype, device=device)
+        drawn = torch.float32 if dtype.itemsize == 1 else dtype
+        made = torch.empty(sizes, dtype=drawn, device=device)
         _fill_evenly(torch.view_as_real(made) if dtype.is_complex else made, low, high)
+        made = made.to(dtype)
     else:
         made = torch.randint(math.ceil(low), math.ceil(high), sizes, device=device).to(dtype)
     if exclude_zero:
         least = torch.finfo(dtype).tiny if dtype.is_floating_point or dtype.is_complex else 1
         made = torch.where(made == 0, torch.full((), least, dtype=dtype, device=device), made)
-    if noncontiguous and made.numel() > 1:
-        gaps = torch.empty((*made.shape, 2), dtype=dtype, device=device)
-        made = gaps.select(-1, 0).copy_(made)
+    if gaps:
+        made = made[..., 1::2]
     if memory_format is not None:
         made = made.clone(memory_format=memory_format)
     return made.requires_grad_(requires_grad)

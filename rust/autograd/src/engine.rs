@@ -447,7 +447,7 @@ impl<'g> GraphTask<'g> {
             check_nan(node, &results)?;
         }
         if was_finite && let Some(index) = first_infinite(&results)? {
-            announce(&format!(
+            source_location::announce(&format!(
                 "Function '{}' returned inf values in its {index}th output.{}",
                 node.name(),
                 lines(node.origin()).map_or(String::new(), |lines| format!(" Traceback of its forward call:\n{lines}"))
@@ -490,10 +490,10 @@ fn check_nan(node: &Node, results: &Gradients) -> Result<()> {
 #[cold]
 fn explain(error: Error, node: &Node) -> Error {
     if modes::anomaly_enabled() {
-        announce(&anomaly_message(node));
+        source_location::announce(&anomaly_message(node));
         let mut next = node.origin().and_then(|origin| origin.induced_by.as_ref());
         while let Some(inducer) = next {
-            announce(&inducer_message(inducer));
+            source_location::announce(&inducer_message(inducer));
             next = inducer.origin.as_ref().and_then(|origin| origin.induced_by.as_ref());
         }
     }
@@ -506,13 +506,6 @@ pub fn note(error: Error, node: &Node) -> Error {
     match node.source_location().describe() {
         Some(line) => error.note(format!("in {}, the derivative of the call at {line}", node.name())),
         None => error.note(format!("in {}", node.name())),
-    }
-}
-
-/// Warns, or writes to stderr where warnings are errors, so that the error in backward is the one that is raised.
-fn announce(message: &str) {
-    if source_location::warn(message).is_err() {
-        eprintln!("{message}");
     }
 }
 

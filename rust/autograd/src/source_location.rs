@@ -3,8 +3,6 @@
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
-use rushlight_core::Result;
-
 /// A code object's number and an instruction offset in it; zero if unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SourceLocation {
@@ -21,8 +19,9 @@ pub struct SourceLocator {
     pub describe: fn(SourceLocation) -> Option<String>,
     /// The whole stack, the outermost frame first, one per line. Slow, and takes the GIL.
     pub trace: fn() -> Option<String>,
-    /// Warns at the user's line; fails if warnings are errors.
-    pub warn: fn(&str) -> Result<()>,
+    /// Warns at the user's line. Where warnings are errors it writes to stderr, so that the error in backward is the one that is
+    /// raised.
+    pub announce: fn(&str),
 }
 
 static SOURCE_LOCATOR: OnceLock<SourceLocator> = OnceLock::new();
@@ -74,8 +73,10 @@ pub(crate) fn origin() -> Arc<Origin> {
     Arc::new(Origin { lines, induced_by: INDUCER.with_borrow(Option::clone) })
 }
 
-pub(crate) fn warn(message: &str) -> Result<()> {
-    SOURCE_LOCATOR.get().map_or(Ok(()), |locator| (locator.warn)(message))
+pub(crate) fn announce(message: &str) {
+    if let Some(locator) = SOURCE_LOCATOR.get() {
+        (locator.announce)(message);
+    }
 }
 
 impl SourceLocation {

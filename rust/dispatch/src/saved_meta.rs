@@ -27,11 +27,12 @@ impl SavedLayout {
     fn of(tensor: &Tensor) -> SavedLayout {
         let layout = tensor.layout();
         if layout.offset == 0 && !tensor.is_batched() {
-            if layout.is_contiguous() {
-                return SavedLayout::RowMajor;
-            }
+            // Rows or columns of one element are contiguous in both orders. Their strides say which one.
             if has_column_major_strides(layout) {
                 return SavedLayout::ColumnMajor;
+            }
+            if layout.is_contiguous() {
+                return SavedLayout::RowMajor;
             }
         }
         SavedLayout::Special(Box::new((layout.clone(), tensor.batch_dims().to_vec())))

@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBool;
+use pyo3::types::{PyBool, PyType};
 use rushlight::{DType, Device, Tensor};
 use rushlight_core::Layout;
 use rushlight_core::memory_format::channels_last_format;
@@ -144,14 +144,19 @@ fn type_name(tensor: &Tensor) -> String {
     format!("{home}.{}Tensor", tensor.dtype().display_name())
 }
 
-/// The dtype of a class like `torch.FloatTensor`, or of its name.
-fn legacy_dtype(text: &str) -> Option<DType> {
-    let (_, display_name) = text.rsplit_once('.')?;
-    let display_name = display_name.strip_suffix("Tensor")?;
-    if display_name.is_empty() {
-        return Some(rushlight_core::dtype::default_dtype());
-    }
-    DType::ALL.into_iter().find(|dtype| dtype.display_name() == display_name)
+/// The dtype and the device of a class like `torch.FloatTensor`, or of its name.
+fn legacy_type(text: &str) -> Option<(DType, Device)> {
+    let (home, display_name) = text.rsplit_once('.')?;
+    let device = match home {
+        "torch" | "torch.sparse" => Device::Cpu,
+        "torch.cuda" | "torch.cuda.sparse" => Device::Cuda(rushlight_cuda::card::current()),
+        _ => return None,
+    };
+    let dtype = match display_name.strip_suffix("Tensor")? {
+        "" => rushlight_core::dtype::default_dtype(),
+        name => DType::ALL.into_iter().find(|dtype| dtype.display_name() == name)?,
+    };
+    Some((dtype, device))
 }
 
 methods! {
@@ -232,18 +237,19 @@ methods! {
             }
             return own.give(type_name(own.tensor));
         };
-        if let Some(dtype) = extract_dtype(dtype) {
+        // Unlike elsewhere, Python's types of numbers are no dtypes here.
+        let class = dtype.cast::<PyType>().ok();
+        if class.is_none() && let Some(dtype) = extract_dtype(dtype) {
             return convert(own, &ToOptions::dtype(dtype));
         }
-        if dtype.as_ptr() == object::class().cast() {
-            return convert(own, &ToOptions::dtype(rushlight_core::dtype::default_dtype()));
-        }
-        let text = match dtype.getattr("_type_name") {
-            Ok(name) => name.extract::<String>()?,
-            Err(_) => dtype.extract::<String>().map_err(|_| PyTypeError::new_err("dtype must be a type, str, or dtype object"))?,
+        let text = match (dtype.getattr("_type_name"), class) {
+            (Ok(name), _) => name.extract::<String>()?,
+            (_, Some(class)) if class.as_ptr() == object::class().cast() => "torch.Tensor".to_owned(),
+            (_, Some(class)) => class.name()?.extract::<String>()?,
+            _ => dtype.extract::<String>().map_err(|_| PyTypeError::new_err("dtype must be a type, str, or dtype object"))?,
         };
-        let known = legacy_dtype(&text).ok_or_else(|| PyValueError::new_err(format!("invalid type: '{text}'")))?;
-        convert(own, &ToOptions::dtype(known))
+        let known = legacy_type(&text).ok_or_else(|| PyValueError::new_err(format!("invalid type: '{text}'")))?;
+        convert(own, &ToOptions { dtype: Some(known.0), device: Some(known.1.into()), ..ToOptions::default() })
     }
     fn new_tensor(own, data = required, dtype, device, requires_grad = False, pin_memory = False) "A new tensor from Python data, with this tensor's dtype and device." {
         let data = data.ok_or_else(|| PyTypeError::new_err(parse::missing("new_tensor", &["data"])))?;

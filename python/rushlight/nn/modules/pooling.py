@@ -295,6 +295,7 @@ class AvgPool3d(_AvgPoolOverridden):
 
 class _FractionalMaxPoolNd(Module):
     __constants__ = ["kernel_size", "return_indices", "output_size", "output_ratio"]
+    _space: int
     _spread: Callable[[Any], tuple[Any, ...]]
     _pool: Callable[..., Any]
 
@@ -317,7 +318,7 @@ class _FractionalMaxPoolNd(Module):
             raise ValueError(f"{type(self).__name__} requires specifying either an output size, or a pooling ratio")
         if output_size is not None and output_ratio is not None:
             raise ValueError("only one of output_size and output_ratio may be specified")
-        if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
+        if self.output_ratio is not None and not all(0 < self.output_ratio[dim] < 1 for dim in range(self._space)):
             raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
 
     def forward(self, input: torch.Tensor) -> Any:
@@ -348,6 +349,7 @@ class FractionalMaxPool2d(_FractionalMaxPoolNd):
     torch.Size([1, 3, 4])
     """
 
+    _space = 2
     _spread = staticmethod(_pair)
     _pool = staticmethod(F.fractional_max_pool2d)
 
@@ -359,6 +361,7 @@ class FractionalMaxPool3d(_FractionalMaxPoolNd):
     torch.Size([1, 3, 3, 3])
     """
 
+    _space = 3
     _spread = staticmethod(_triple)
     _pool = staticmethod(F.fractional_max_pool3d)
 

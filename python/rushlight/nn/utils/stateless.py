@@ -88,7 +88,9 @@ def _reparametrize_module(
     try:
         for name, value in values.items():
             path, _, last = name.rpartition(".")
-            owner = module.get_submodule(path)
+            owner = _submodule(module, path)
+            if not last:
+                raise KeyError('tensor name can\'t be empty string ""')
             before[name] = owner, last, _exchanged(owner, last, value)
         yield
     finally:
@@ -97,6 +99,20 @@ def _reparametrize_module(
             if name in given:
                 # For example, a running mean may have been replaced by another tensor.
                 given[name] = new
+
+
+def _submodule(module: Module, path: str) -> Module:
+    from ..modules.module import Module
+
+    owner: Any = module
+    names = path.split(".") if path else []
+    for at, name in enumerate(names):
+        if not hasattr(owner, name):
+            raise AttributeError(f"{owner._get_name()} has no attribute `{name}`")
+        owner = getattr(owner, name)
+        if not isinstance(owner, Module):
+            raise TypeError(f"submodule `{'.'.join(names[: at + 1])}`: {owner} is not an instance of torch.nn.Module")
+    return owner
 
 
 class _Absent:

@@ -95,10 +95,7 @@ fn setup() {
                 rushlight_core::fork::assert_no_lock_held();
                 Some(format!("program.py, line {}", LINE.with(std::cell::Cell::get)))
             },
-            warn: |message| {
-                WARNINGS.with_borrow_mut(|warnings| warnings.push(message.to_string()));
-                Ok(())
-            },
+            announce: |message| WARNINGS.with_borrow_mut(|warnings| warnings.push(message.to_string())),
         });
     });
 }

@@ -16,7 +16,8 @@ pub static BROADCAST_TENSORS: Operator = Operator {
     name: "broadcast_tensors",
     variants: Variants::FUNCTION,
     signature: "(Tensor *tensors) -> Tensor[]",
-    doc: "Views of all tensors, expanded to the shape to which they broadcast.
+    doc:
+        "Views of all tensors, expanded to the shape to which they broadcast. A tensor of this shape is returned itself.
 
     >>> torch.broadcast_tensors(torch.tensor([[1], [2]]), torch.tensor([3, 4]))
     (tensor([[1, 1],
@@ -29,7 +30,10 @@ pub static BROADCAST_TENSORS: Operator = Operator {
         let meet = |all: Dims, tensor: &&Tensor| broadcast_with_warnings("broadcast_tensors", &all, tensor.sizes());
         let first = tensors.first().map_or_else(Dims::new, |tensor| tensor.sizes().clone());
         let sizes = tensors.iter().try_fold(first, meet)?;
-        let views = tensors.into_iter().map(|tensor| op!(EXPAND, tensor, sizes_value(&sizes)));
+        let views = tensors.into_iter().map(|tensor| match *tensor.sizes() == sizes {
+            true => Ok(tensor.clone()),
+            false => op!(EXPAND, tensor, sizes_value(&sizes)),
+        });
         views.collect::<Result<Vec<_>>>().map(Output::List)
     }),
     derivative: Derivative::CompositeImplicit,

@@ -309,7 +309,7 @@ pub static ADJOINT: Operator = Operator {
 pub fn reversed(tensor: &rushlight_autograd::Tensor) -> Result<rushlight_autograd::Tensor> {
     if tensor.rank() == 0 {
         warn_once!("Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.")?;
-    } else if tensor.rank() > 2 {
+    } else if tensor.rank() != 2 {
         warn_once!(
             "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a future release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.",
         )?;

@@ -34,6 +34,15 @@ pub fn warn(message: &str, about: Warning) -> rushlight::Result<()> {
     attach::acquire(|py| py.import("rushlight._warnings")?.call_method1(function, (message,)).map(drop))
 }
 
+/// Warns at the user's line, or writes to `sys.stderr` where warnings are errors.
+fn announce(message: &str) {
+    attach::attached(|py| {
+        let told = py.import("rushlight._warnings").and_then(|warnings| warnings.call_method1("announce", (message,)));
+        // It stands beside another error, which one of a closed stream does not replace.
+        drop(told);
+    });
+}
+
 fn tensors(list: &Bound<'_, PyTuple>) -> PyResult<Vec<Tensor>> {
     list.iter().map(|item| object::tensor(&item).cloned()).collect()
 }
@@ -224,7 +233,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         here: source_location::here,
         describe: source_location::describe,
         trace: source_location::trace,
-        warn: |message| warn(message, Warning::General),
+        announce,
     });
     engine::saved::set_parameter_names(source_location::parameter);
     module.add_function(wrap_pyfunction!(_backward, module)?)?;
