@@ -206,16 +206,29 @@ def test_one_file(ranks, tmp_path):
     ranks(_parts_to_file, 2, folder, file)
     state = torch.load(file)
     assert torch.equal(state["a"]["x"], _whole()) and state["l"][0].item() == 1 and state["l"][1] == 2
-    command = [sys.executable, "-m", "rushlight.distributed.checkpoint.format_utils"]
-    subprocess.run([*command, "dcp_to_torch", folder, file], check=True, timeout=60)
-    missing = subprocess.run(
-        [*command, "torch_to_dcp", tmp_path / "none", back], capture_output=True, text=True, timeout=60
-    )
-    assert missing.returncode == 2 and "No checkpoint found at" in missing.stderr
     format_utils.torch_save_to_dcp(file, back)
     state = {"a": {"x": torch.zeros(7, 5)}}
     dcp.load(state, checkpoint_id=back)
     assert torch.equal(state["a"]["x"], _whole())
+
+
+def test_conversion_from_the_command_line(tmp_path):
+    def convert(*arguments):
+        command = [sys.executable, "-m", "rushlight.distributed.checkpoint.format_utils", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    folder, file, back = (tmp_path / name for name in ("dcp", "one.pt", "back"))
+    dcp.save({"a": {"x": _whole()}}, checkpoint_id=folder)
+    assert convert("dcp_to_torch", folder, file).returncode == 0
+    assert torch.equal(torch.load(file)["a"]["x"], _whole())
+    assert convert("torch_to_dcp", file, back).returncode == 0
+    state = {"a": {"x": torch.zeros(7, 5)}}
+    dcp.load(state, checkpoint_id=back)
+    assert torch.equal(state["a"]["x"], _whole())
+    for mode in ("dcp_to_torch", "torch_to_dcp"):
+        missing = convert(mode, tmp_path / "none", tmp_path / "made")
+        assert missing.returncode == 2 and "No checkpoint found at" in missing.stderr
+        assert not (tmp_path / "made").exists()
 
 
 # ---- models and optimizers ------------------------------------------------------------------------------------------
