@@ -1,7 +1,8 @@
 //! The operators, and the front end for programs in Rust, whose names are at the root. All operators are in one table,
 //! except those of sparse tensors, the two entry points of `vmap`, and products that the CPU refuses (`linalg/out_dtype.rs`).
 //!
-//! - `table` lists the operators, `names` maps them to Python's names.
+//! - `table` lists the operators, `names` maps them to Python's names; `reference` has the lines that
+//!   the reference pages and `help()` show of them.
 //! - `expr_ext` declares the operators that derivatives use most as methods, `expr_ext_impl` implements the methods;
 //!   `vmap` has the two entry points of `vmap`, `atomic` additions from several processes.
 //! - `held` has the addresses of operands for kernels on CUDA devices.
@@ -30,6 +31,7 @@ pub mod order;
 pub mod pointwise;
 pub mod quantized;
 pub mod reduce;
+pub mod reference;
 pub mod sparse;
 pub mod table;
 pub mod view;
