@@ -23,24 +23,6 @@ F.mse_loss()
 TypeError: mse_loss() missing 2 required positional arguments: 'input' and 'target'
 F.batch_norm()
 TypeError: batch_norm() missing 3 required positional arguments: 'input', 'running_mean', and 'running_var'
-F.hardshrink()
-TypeError: hardshrink() missing 1 required positional arguments: "input"
-F.bilinear()
-TypeError: bilinear() missing 3 required positional argument: "input1", "input2", "weight"
-F.conv2d()
-TypeError: conv2d() received an invalid combination of arguments - got (), but expected one of:
-F.prelu(x, unknown=1)
-TypeError: prelu() missing 1 required positional arguments: "weight"
-F.relu_(x, unknown=1)
-TypeError: relu_() got an unexpected keyword argument 'unknown'
-F.celu_()
-TypeError: celu_() missing 1 required positional arguments: "input"
-F.selu_()
-TypeError: selu_() missing 1 required positional arguments: "input"
-F.threshold_()
-TypeError: threshold_() missing 3 required positional argument: "input", "threshold", "value"
-F.conv_transpose1d()
-TypeError: conv_transpose1d() missing 2 required positional argument: "input", "weight"
 F.mish(x=x)
 TypeError: mish() got an unexpected keyword argument 'x'
 F.elu(x, 1.0, False, 2)

@@ -89,7 +89,7 @@ fn described(shown: &Shown, op: &Operator) -> String {
     let mut before = "\n\n";
     for fact in facts(op) {
         text.push_str(before);
-        text.push_str(&fact);
+        wrap(&mut text, &fact);
         before = "\n";
     }
     text
@@ -102,7 +102,8 @@ fn errors(shown: &Shown, operators: &[&Operator]) -> String {
         operators.iter().flat_map(|op| op.errors.iter().map(move |error| (op, error)))
     {
         if text.is_empty() {
-            text = format!("\n\nRaises, where {SAMPLES}:");
+            text.push_str("\n\n");
+            wrap(&mut text, &format!("Raises, where {SAMPLES}:"));
         }
         let has_other_forms = op.variants.has(Variants::FUNCTION) || op.variants.has(Variants::METHOD);
         let name = if shown.is_in_place && has_other_forms { op.python_name() } else { shown.name };
@@ -111,4 +112,19 @@ fn errors(shown: &Shown, operators: &[&Operator]) -> String {
         text.push_str(&format!("\n    {call}\n        {class}: {sentence}"));
     }
     text
+}
+
+/// Appends a line, broken where it is longer than a terminal is wide.
+fn wrap(text: &mut String, line: &str) {
+    const WIDTH: usize = 120;
+
+    let mut rest = line;
+    while rest.len() > WIDTH
+        && let Some(end) = rest.get(..WIDTH).and_then(|start| start.rfind(' '))
+    {
+        text.push_str(&rest[..end]);
+        text.push_str("\n    ");
+        rest = &rest[end + 1..];
+    }
+    text.push_str(rest);
 }
