@@ -596,6 +596,8 @@ def test_answers_of_the_wrong_kind():
         (lambda F, x: F.linear(x, x), 2, {}),
         (lambda F, x: x.sum(0, keepdim=True), 2, {"keepdim": True}),
         (lambda F, x: torch.pca_lowrank(x), 1, {"q": None, "center": True, "niter": 2}),
+        (lambda F, x: F.tanhshrink(x), 1, {}),
+        (lambda F, x: x.unflatten(0, (2, 1)), 3, {}),
     ],
 )
 def test_functions_that_torch_writes_in_python_pass_their_defaults(call, count, keywords):
@@ -702,7 +704,10 @@ class RefusingTensor(torch.Tensor):
         (lambda x: torch.nn.functional.relu(x), "torch.nn.functional.relu"),
         (lambda x: torch.nn.functional.interpolate(x, 2), "torch.nn.functional.interpolate"),
         (lambda x: torch.nn.init.uniform_(x), "torch.nn.init.uniform_"),
+        (lambda x: torch.nn.functional.softsign(x), "torch.nn.functional.softsign"),
+        (lambda x: torch.nn.functional.tanhshrink(x), "torch.nn.functional.tanhshrink"),
         (lambda x: x.norm(), "torch._tensor.norm"),
+        (lambda x: x.unflatten(0, (1, 1)), "torch._tensor.unflatten"),
         (lambda x: x.unique(), "torch._tensor.unique"),
         (lambda x: x.backward(), "torch._tensor.backward"),
     ],
@@ -720,3 +725,37 @@ def test_other_functions_tell_who_refused(call):
         call(RefusingTensor())
     with pytest.raises(TypeError, match="^Multiple dispatch failed for 'torch"):
         call(Refusing())
+
+
+#: The functions of `torch.nn.functional` that torch 2.13 has compiled: those whose type is `types.BuiltinFunctionType`.
+COMPILED = """adaptive_avg_pool1d avg_pool1d avg_pool2d avg_pool3d bilinear celu_ channel_shuffle conv1d conv2d conv3d conv_tbc
+    conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity elu_ gelu hardshrink hardtanh_ leaky_relu_ linear
+    logsigmoid native_channel_shuffle one_hot pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu relu_ rrelu_
+    scaled_dot_product_attention selu_ softplus softshrink threshold_""".split()
+#: Its functions and methods in Python, by their modules. Methods are listed that ask for overrides themselves.
+IN_PYTHON = {
+    "functional": """atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist chain_matmul einsum lu meshgrid
+        norm split stft tensordot unique unique_consecutive unravel_index""",
+    "_lobpcg": "lobpcg",
+    "_lowrank": "pca_lowrank svd_lowrank",
+    "_tensor": """__array__ __array_wrap__ __contains__ __deepcopy__ __dlpack__ __dlpack_device__ __floordiv__ __format__ __len__
+        __rdiv__ __reduce_ex__ __repr__ __reversed__ __rfloordiv__ __rlshift__ __rmatmul__ __rmod__ __rpow__ __rrshift__ __rsub__
+        __setstate__ backward dim_order index is_shared istft lu module_load norm register_hook
+        register_post_accumulate_grad_hook resize resize_as share_memory_ split stft storage storage_type unflatten unique
+        unique_consecutive""",
+}
+
+
+def test_the_functions_that_torch_writes_in_python():
+    """The engine refuses their calls as CPython does, and overrides get their defaults."""
+    functional = {name for name in [*torch._C._functions["nn.functional"], *COMPILED] if not name.startswith("_")}
+    homes = {name: torch._C._home_in_python("nn.functional", name, False) for name in functional}
+    assert sorted(name for name, home in homes.items() if home is None) == COMPILED
+    methods = IN_PYTHON["_tensor"].split()
+    assert {torch._C._home_in_python("", name, True) for name in methods} == {"_tensor"}
+    shown = [name for name in vars(torch.Tensor) if name not in methods]
+    assert {torch._C._home_in_python("", name, True) for name in shown} == {None}
+    known = {name: home for home, names in IN_PYTHON.items() if home != "_tensor" for name in names.split()}
+    own = {name for name in dir(torch) if not name.startswith("_")}
+    found = {name: torch._C._home_in_python("", name, False) for name in own}
+    assert {name: home for name, home in found.items() if home is not None} == known

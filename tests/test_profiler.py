@@ -155,6 +155,21 @@ def test_schedules():
         profiler.schedule(wait=0, warmup=0, active=0)
 
 
+def test_the_sizes_that_one_profiler_asks_for_end_with_it():
+    with profiler.profile(record_shapes=True) as outer:
+        with profiler.profile():
+            torch.ones(2) + 1
+        torch.ones(3) + 1
+    added = [event.input_shapes for event in outer.events() if event.name == "aten::add"]
+    assert [shapes[0] for shapes in added] == [[2], [3]]
+    with profiler.profile() as outer:
+        with profiler.profile(record_shapes=True):
+            torch.ones(2) + 1
+        torch.ones(3) + 1
+    last = [event for event in outer.events() if event.name == "aten::add"][-1]
+    assert not last.input_shapes
+
+
 def test_profilers_in_each_other():
     with old.profile() as outer:
         torch.ones(2).exp()

@@ -348,3 +348,24 @@ def test_steps_of_lbfgs_may_be_a_fraction():
         optimizer.step(closure)
         counts.append(optimizer.state[weight]["n_iter"])
     assert counts == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("F.hardshrink()", 'hardshrink() missing 1 required positional arguments: "input"'),
+        ("F.bilinear()", 'bilinear() missing 3 required positional argument: "input1", "input2", "weight"'),
+        ("F.conv2d()", "conv2d() received an invalid combination of arguments - got (), but expected one of:"),
+        ("F.prelu(x, unknown=1)", 'prelu() missing 1 required positional arguments: "weight"'),
+        ("F.relu_(x, unknown=1)", "relu_() got an unexpected keyword argument 'unknown'"),
+        ("F.celu_()", 'celu_() missing 1 required positional arguments: "input"'),
+        ("F.selu_()", 'selu_() missing 1 required positional arguments: "input"'),
+        ("F.threshold_()", 'threshold_() missing 3 required positional argument: "input", "threshold", "value"'),
+        ("F.conv_transpose1d()", 'conv_transpose1d() missing 2 required positional argument: "input", "weight"'),
+    ],
+)
+def test_compiled_functions_of_nn_functional_refuse_as_such(call, said):
+    """Their sentences are not CPython's."""
+    with pytest.raises(TypeError) as caught:
+        eval(call, {"F": torch.nn.functional, "x": torch.ones(2, 3)})
+    assert str(caught.value).splitlines()[0] == said

@@ -524,51 +524,51 @@ class Tensor:
     def __contains__(self, element: Any) -> _bool: ...
     def __reversed__(self) -> Tensor: ...
     def _index_put_(self, indices: Sequence[Tensor], dims: Sequence[_int], values: Tensor, accumulate: _bool = False) -> Self:
-        """Writes or adds `values` at `indices` into the dimensions `dims`."""
+        """In place: the tensor becomes the result of `_index_put`, in its own dtype, and is returned."""
     def abs(self) -> Tensor:
         """The magnitude of each element, also of complex numbers."""
     def abs_(self) -> Self:
-        """The magnitude of each element, also of complex numbers."""
+        """In place: the tensor becomes the result of `abs`, in its own dtype, and is returned."""
     def absolute(self) -> Tensor:
         """The magnitude of each element, also of complex numbers."""
     def absolute_(self) -> Self:
-        """The magnitude of each element, also of complex numbers."""
+        """In place: the tensor becomes the result of `abs`, in its own dtype, and is returned."""
     def acos(self) -> Tensor:
         """The inverse cosine of each element; nan outside of -1 to 1."""
     def acos_(self) -> Self:
-        """The inverse cosine of each element; nan outside of -1 to 1."""
+        """In place: the tensor becomes the result of `acos`, in its own dtype, and is returned."""
     def acosh(self) -> Tensor:
         """The inverse hyperbolic cosine of each element; nan below 1."""
     def acosh_(self) -> Self:
-        """The inverse hyperbolic cosine of each element; nan below 1."""
+        """In place: the tensor becomes the result of `acosh`, in its own dtype, and is returned."""
     def add(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
         """Adds `other`, scaled by `alpha`, to `self`."""
     def add_(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Self:
-        """Adds `other`, scaled by `alpha`, to `self`."""
+        """In place: the tensor becomes the result of `add`, in its own dtype, and is returned."""
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
         """The sum of the products of two batches of matrices, added to a matrix, which broadcasts."""
     def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Self:
-        """The sum of the products of two batches of matrices, added to a matrix, which broadcasts."""
+        """In place: the tensor becomes the result of `addbmm`, in its own dtype, and is returned."""
     def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1) -> Tensor:
         """Adds a quotient, scaled by `value`."""
     def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1) -> Self:
-        """Adds a quotient, scaled by `value`."""
+        """In place: the tensor becomes the result of `addcdiv`, in its own dtype, and is returned."""
     def addcmul(self, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1) -> Tensor:
         """Adds a product, scaled by `value`."""
     def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1) -> Self:
-        """Adds a product, scaled by `value`."""
+        """In place: the tensor becomes the result of `addcmul`, in its own dtype, and is returned."""
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
         """The product of two matrices added to a third, which broadcasts."""
     def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Self:
-        """The product of two matrices added to a third, which broadcasts."""
+        """In place: the tensor becomes the result of `addmm`, in its own dtype, and is returned."""
     def addmv(self, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
         """The product of a matrix with a vector, added to another vector, which broadcasts to the product's shape."""
     def addmv_(self, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Self:
-        """The product of a matrix with a vector, added to another vector, which broadcasts to the product's shape."""
+        """In place: the tensor becomes the result of `addmv`, in its own dtype, and is returned."""
     def addr(self, vec1: Tensor, vec2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
         """The products of each pair of two vectors' elements, added to a matrix, which broadcasts."""
     def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Self:
-        """The products of each pair of two vectors' elements, added to a matrix, which broadcasts."""
+        """In place: the tensor becomes the result of `addr`, in its own dtype, and is returned."""
     def adjoint(self) -> Tensor:
         """The conjugate transpose of matrices: the last two dimensions are exchanged."""
     @overload
@@ -598,31 +598,31 @@ class Tensor:
     def arccos(self) -> Tensor:
         """The inverse cosine of each element; nan outside of -1 to 1."""
     def arccos_(self) -> Self:
-        """The inverse cosine of each element; nan outside of -1 to 1."""
+        """In place: the tensor becomes the result of `acos`, in its own dtype, and is returned."""
     def arccosh(self) -> Tensor:
         """The inverse hyperbolic cosine of each element; nan below 1."""
     def arccosh_(self) -> Self:
-        """The inverse hyperbolic cosine of each element; nan below 1."""
+        """In place: the tensor becomes the result of `acosh`, in its own dtype, and is returned."""
     def arcsin(self) -> Tensor:
         """The inverse sine of each element; nan outside of -1 to 1."""
     def arcsin_(self) -> Self:
-        """The inverse sine of each element; nan outside of -1 to 1."""
+        """In place: the tensor becomes the result of `asin`, in its own dtype, and is returned."""
     def arcsinh(self) -> Tensor:
         """The inverse hyperbolic sine of each element."""
     def arcsinh_(self) -> Self:
-        """The inverse hyperbolic sine of each element."""
+        """In place: the tensor becomes the result of `asinh`, in its own dtype, and is returned."""
     def arctan(self) -> Tensor:
         """The inverse tangent of each element."""
     def arctan2(self, other: Tensor) -> Tensor:
         """The angle of the point whose ordinate is `self` and whose abscissa is `other`."""
     def arctan2_(self, other: Tensor) -> Self:
-        """The angle of the point whose ordinate is `self` and whose abscissa is `other`."""
+        """In place: the tensor becomes the result of `atan2`, in its own dtype, and is returned."""
     def arctan_(self) -> Self:
-        """The inverse tangent of each element."""
+        """In place: the tensor becomes the result of `atan`, in its own dtype, and is returned."""
     def arctanh(self) -> Tensor:
         """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
     def arctanh_(self) -> Self:
-        """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
+        """In place: the tensor becomes the result of `atanh`, in its own dtype, and is returned."""
     def argmax(self, dim: _int | None = None, keepdim: _bool = False) -> Tensor:
         """The first index of the largest element along `dim`, or of all elements in row-major order."""
     def argmin(self, dim: _int | None = None, keepdim: _bool = False) -> Tensor:
@@ -637,33 +637,33 @@ class Tensor:
     def as_strided(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
         """A view of the storage with any sizes and strides (counted in elements, possibly negative)."""
     def as_strided_(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Self:
-        """A view of the storage with any sizes and strides (counted in elements, possibly negative)."""
+        """In place: the tensor becomes the result of `as_strided`, in its own dtype, and is returned."""
     def as_strided_scatter(self, src: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
         """A copy with the strides of `self` and with `src` in place of the view with the given sizes, strides and offset."""
     def asin(self) -> Tensor:
         """The inverse sine of each element; nan outside of -1 to 1."""
     def asin_(self) -> Self:
-        """The inverse sine of each element; nan outside of -1 to 1."""
+        """In place: the tensor becomes the result of `asin`, in its own dtype, and is returned."""
     def asinh(self) -> Tensor:
         """The inverse hyperbolic sine of each element."""
     def asinh_(self) -> Self:
-        """The inverse hyperbolic sine of each element."""
+        """In place: the tensor becomes the result of `asinh`, in its own dtype, and is returned."""
     def atan(self) -> Tensor:
         """The inverse tangent of each element."""
     def atan2(self, other: Tensor) -> Tensor:
         """The angle of the point whose ordinate is `self` and whose abscissa is `other`."""
     def atan2_(self, other: Tensor) -> Self:
-        """The angle of the point whose ordinate is `self` and whose abscissa is `other`."""
+        """In place: the tensor becomes the result of `atan2`, in its own dtype, and is returned."""
     def atan_(self) -> Self:
-        """The inverse tangent of each element."""
+        """In place: the tensor becomes the result of `atan`, in its own dtype, and is returned."""
     def atanh(self) -> Tensor:
         """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
     def atanh_(self) -> Self:
-        """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
+        """In place: the tensor becomes the result of `atanh`, in its own dtype, and is returned."""
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
         """Products of two batches of matrices, pair by pair, added to a third batch, which broadcasts."""
     def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Self:
-        """Products of two batches of matrices, pair by pair, added to a third batch, which broadcasts."""
+        """In place: the tensor becomes the result of `baddbmm`, in its own dtype, and is returned."""
     @overload
     def bernoulli(self, *, generator: Generator | None = None) -> Tensor:
         """1 with the probability at the same index of the tensor, else 0."""
@@ -679,27 +679,27 @@ class Tensor:
     def bitwise_and(self, other: Tensor | _Number) -> Tensor:
         """The bitwise and; for bool the logical and."""
     def bitwise_and_(self, other: Tensor | _Number) -> Self:
-        """The bitwise and; for bool the logical and."""
+        """In place: the tensor becomes the result of `bitwise_and`, in its own dtype, and is returned."""
     def bitwise_left_shift(self, other: Tensor | _Number) -> Tensor:
         """The bits shifted left by `other`."""
     def bitwise_left_shift_(self, other: Tensor | _Number) -> Self:
-        """The bits shifted left by `other`."""
+        """In place: the tensor becomes the result of `bitwise_left_shift`, in its own dtype, and is returned."""
     def bitwise_not(self) -> Tensor:
         """The bitwise complement of each element; for bool the logical not."""
     def bitwise_not_(self) -> Self:
-        """The bitwise complement of each element; for bool the logical not."""
+        """In place: the tensor becomes the result of `bitwise_not`, in its own dtype, and is returned."""
     def bitwise_or(self, other: Tensor | _Number) -> Tensor:
         """The bitwise or; for bool the logical or."""
     def bitwise_or_(self, other: Tensor | _Number) -> Self:
-        """The bitwise or; for bool the logical or."""
+        """In place: the tensor becomes the result of `bitwise_or`, in its own dtype, and is returned."""
     def bitwise_right_shift(self, other: Tensor | _Number) -> Tensor:
         """The bits shifted right by `other`; the sign is kept."""
     def bitwise_right_shift_(self, other: Tensor | _Number) -> Self:
-        """The bits shifted right by `other`; the sign is kept."""
+        """In place: the tensor becomes the result of `bitwise_right_shift`, in its own dtype, and is returned."""
     def bitwise_xor(self, other: Tensor | _Number) -> Tensor:
         """The bitwise exclusive or; for bool whether the operands differ."""
     def bitwise_xor_(self, other: Tensor | _Number) -> Self:
-        """The bitwise exclusive or; for bool whether the operands differ."""
+        """In place: the tensor becomes the result of `bitwise_xor`, in its own dtype, and is returned."""
     def bmm(self, mat2: Tensor) -> Tensor:
         """Products of the matrices of two batches, pair by pair."""
     @overload
@@ -712,7 +712,7 @@ class Tensor:
     def ceil(self) -> Tensor:
         """The smallest integer that is not below each element."""
     def ceil_(self) -> Self:
-        """The smallest integer that is not below each element."""
+        """In place: the tensor becomes the result of `ceil`, in its own dtype, and is returned."""
     def cholesky(self, upper: _bool = False) -> Tensor:
         """The Cholesky factors of positive definite matrices; `torch.linalg.cholesky` is the newer form."""
     def cholesky_inverse(self, upper: _bool = False) -> Tensor:
@@ -724,7 +724,7 @@ class Tensor:
     def clamp(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
         """Limits elements to `min .. max`, numbers or tensors that broadcast; one of the two may be omitted. NaN is unchanged."""
     def clamp_(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Self:
-        """Limits elements to `min .. max`, numbers or tensors that broadcast; one of the two may be omitted. NaN is unchanged."""
+        """In place: the tensor becomes the result of `clamp`, in its own dtype, and is returned."""
     @overload
     def clamp_max(self, max: Tensor) -> Tensor:
         """Lowers elements to those of `max`."""
@@ -732,7 +732,7 @@ class Tensor:
     def clamp_max(self, max: _Number) -> Tensor: ...
     @overload
     def clamp_max_(self, max: Tensor) -> Self:
-        """Lowers elements to those of `max`."""
+        """In place: the tensor becomes the result of `clamp_max`, in its own dtype, and is returned."""
     @overload
     def clamp_max_(self, max: _Number) -> Self: ...
     @overload
@@ -742,13 +742,13 @@ class Tensor:
     def clamp_min(self, min: _Number) -> Tensor: ...
     @overload
     def clamp_min_(self, min: Tensor) -> Self:
-        """Raises elements to those of `min`."""
+        """In place: the tensor becomes the result of `clamp_min`, in its own dtype, and is returned."""
     @overload
     def clamp_min_(self, min: _Number) -> Self: ...
     def clip(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
         """Limits elements to `min .. max`, numbers or tensors that broadcast; one of the two may be omitted. NaN is unchanged."""
     def clip_(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Self:
-        """Limits elements to `min .. max`, numbers or tensors that broadcast; one of the two may be omitted. NaN is unchanged."""
+        """In place: the tensor becomes the result of `clamp`, in its own dtype, and is returned."""
     def clone(self, *, memory_format: _memory_format | None = None) -> Tensor:
         """A copy in new memory, in the same order of dimensions; gradients flow through it."""
     def conj(self) -> Tensor:
@@ -756,25 +756,25 @@ class Tensor:
     def conj_physical(self) -> Tensor:
         """The complex conjugate of each element, computed immediately; a real tensor is returned itself."""
     def conj_physical_(self) -> Self:
-        """The complex conjugate of each element, computed immediately; a real tensor is returned itself."""
+        """In place: the tensor becomes the result of `conj_physical`, in its own dtype, and is returned."""
     def contiguous(self, *, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor in row-major memory: itself if it already is, else a copy."""
     def copy_(self, other: Tensor | _Number, non_blocking: _bool = False) -> Self:
-        """Overwrites the elements with those of `other`, broadcast and cast."""
+        """In place: the tensor becomes the result of `copy`, in its own dtype, and is returned."""
     def copysign(self, other: Tensor | _Number) -> Tensor:
         """The magnitudes of `self` with the signs of `other`."""
     def copysign_(self, other: Tensor | _Number) -> Self:
-        """The magnitudes of `self` with the signs of `other`."""
+        """In place: the tensor becomes the result of `copysign`, in its own dtype, and is returned."""
     def corrcoef(self) -> Tensor:
         """The correlations of the rows of a matrix, whose columns are observations, from -1 to 1."""
     def cos(self) -> Tensor:
         """The cosine of each element, in radians."""
     def cos_(self) -> Self:
-        """The cosine of each element, in radians."""
+        """In place: the tensor becomes the result of `cos`, in its own dtype, and is returned."""
     def cosh(self) -> Tensor:
         """The hyperbolic cosine of each element."""
     def cosh_(self) -> Self:
-        """The hyperbolic cosine of each element."""
+        """In place: the tensor becomes the result of `cosh`, in its own dtype, and is returned."""
     def count_nonzero(self, dim: _int | Sequence[_int] | None = None) -> Tensor:
         """The number of non-zero elements along `dim` (all dimensions by default)."""
     def cov(self, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
@@ -788,15 +788,15 @@ class Tensor:
     def cumprod(self, dim: _int, *, dtype: _dtype | None = None) -> Tensor:
         """The cumulative products along `dim`; integers and bool are multiplied in int64."""
     def cumprod_(self, dim: _int, *, dtype: _dtype | None = None) -> Self:
-        """The cumulative products along `dim`; integers and bool are multiplied in int64."""
+        """In place: the tensor becomes the result of `cumprod`, in its own dtype, and is returned."""
     def cumsum(self, dim: _int, *, dtype: _dtype | None = None) -> Tensor:
         """The cumulative sums along `dim`; integers and bool are summed in int64."""
     def cumsum_(self, dim: _int, *, dtype: _dtype | None = None) -> Self:
-        """The cumulative sums along `dim`; integers and bool are summed in int64."""
+        """In place: the tensor becomes the result of `cumsum`, in its own dtype, and is returned."""
     def deg2rad(self) -> Tensor:
         """Converts degrees to radians."""
     def deg2rad_(self) -> Self:
-        """Converts degrees to radians."""
+        """In place: the tensor becomes the result of `deg2rad`, in its own dtype, and is returned."""
     def det(self) -> Tensor:
         """The determinants of matrices, as `torch.linalg.det`."""
     def diag(self, diagonal: _int = 0) -> Tensor:
@@ -814,7 +814,7 @@ class Tensor:
     def digamma(self) -> Tensor:
         """The derivative of the logarithm of the gamma function."""
     def digamma_(self) -> Self:
-        """The derivative of the logarithm of the gamma function."""
+        """In place: the tensor becomes the result of `digamma`, in its own dtype, and is returned."""
     def dist(self, other: Tensor, p: _Number = 2) -> Tensor:
         """The norm of the difference."""
     @overload
@@ -824,7 +824,7 @@ class Tensor:
     def div(self, other: Tensor | _Number, *, rounding_mode: _str | None) -> Tensor: ...
     @overload
     def div_(self, other: Tensor | _Number) -> Self:
-        """Divides element by element; integers give the default float dtype."""
+        """In place: the tensor becomes the result of `div`, in its own dtype, and is returned."""
     @overload
     def div_(self, other: Tensor | _Number, *, rounding_mode: _str | None) -> Self: ...
     @overload
@@ -834,13 +834,13 @@ class Tensor:
     def divide(self, other: Tensor | _Number, *, rounding_mode: _str | None) -> Tensor: ...
     @overload
     def divide_(self, other: Tensor | _Number) -> Self:
-        """Divides element by element; integers give the default float dtype."""
+        """In place: the tensor becomes the result of `div`, in its own dtype, and is returned."""
     @overload
     def divide_(self, other: Tensor | _Number, *, rounding_mode: _str | None) -> Self: ...
     def dot(self, tensor: Tensor) -> Tensor:
         """The sum of the products of two vectors' elements."""
     def dropout_(self, p: _float, train: _bool) -> Self:
-        """In training, zeroes each element with probability `p` and divides the rest by `1 - p`; else the input itself."""
+        """In place: the tensor becomes the result of `dropout`, in its own dtype, and is returned."""
     @overload
     def dsplit(self, sections: _int) -> tuple[Tensor, ...]:
         """Equal views along the third dimension."""
@@ -851,29 +851,29 @@ class Tensor:
     def eq(self, other: Tensor | _Number) -> Tensor:
         """Whether elements are equal; NaN equals nothing."""
     def eq_(self, other: Tensor | _Number) -> Self:
-        """Whether elements are equal; NaN equals nothing."""
+        """In place: the tensor becomes the result of `eq`, in its own dtype, and is returned."""
     def equal(self, other: Tensor) -> _bool:
         """Whether two tensors have the same shape and the same elements; NaN equals nothing."""
     def erf(self) -> Tensor:
         """The error function of each element."""
     def erf_(self) -> Self:
-        """The error function of each element."""
+        """In place: the tensor becomes the result of `erf`, in its own dtype, and is returned."""
     def erfc(self) -> Tensor:
         """One minus the error function, with a small relative error where the error function is near one."""
     def erfc_(self) -> Self:
-        """One minus the error function, with a small relative error where the error function is near one."""
+        """In place: the tensor becomes the result of `erfc`, in its own dtype, and is returned."""
     def erfinv(self) -> Tensor:
         """The inverse of the error function, between -1 and 1."""
     def erfinv_(self) -> Self:
-        """The inverse of the error function, between -1 and 1."""
+        """In place: the tensor becomes the result of `erfinv`, in its own dtype, and is returned."""
     def exp(self) -> Tensor:
         """The exponential of each element."""
     def exp2(self) -> Tensor:
         """Two to the power of each element."""
     def exp2_(self) -> Self:
-        """Two to the power of each element."""
+        """In place: the tensor becomes the result of `exp2`, in its own dtype, and is returned."""
     def exp_(self) -> Self:
-        """The exponential of each element."""
+        """In place: the tensor becomes the result of `exp`, in its own dtype, and is returned."""
     @overload
     def expand(self, size: Sequence[_int], *, implicit: _bool = False) -> Tensor:
         """A view in which dimensions of size one are expanded to `size` (stride 0); -1 keeps a dimension."""
@@ -884,7 +884,7 @@ class Tensor:
     def expm1(self) -> Tensor:
         """The exponential minus one, accurate near zero."""
     def expm1_(self) -> Self:
-        """The exponential minus one, accurate near zero."""
+        """In place: the tensor becomes the result of `expm1`, in its own dtype, and is returned."""
     def exponential_(self, lambd: _float = 1, *, generator: Generator | None = None) -> Tensor:
         """Fills the tensor with exponentially distributed numbers of rate `lambd`."""
     @overload
@@ -893,11 +893,11 @@ class Tensor:
     @overload
     def fill_(self, value: Tensor) -> Tensor: ...
     def fill_diagonal_(self, fill_value: _Number, wrap: _bool = False) -> Self:
-        """Fills the main diagonal with one number; with `wrap` the diagonal of a tall matrix continues below."""
+        """In place: the tensor becomes the result of `fill_diagonal`, in its own dtype, and is returned."""
     def fix(self) -> Tensor:
         """Each element rounded towards zero."""
     def fix_(self) -> Self:
-        """Each element rounded towards zero."""
+        """In place: the tensor becomes the result of `trunc`, in its own dtype, and is returned."""
     def flatten(self, start_dim: _int = 0, end_dim: _int = -1) -> Tensor:
         """The dimensions from `start_dim` to `end_dim` joined into one."""
     @overload
@@ -912,15 +912,15 @@ class Tensor:
     def float_power(self, exponent: Tensor | _Number) -> Tensor:
         """The power in double precision, whatever the operands' dtypes."""
     def float_power_(self, exponent: Tensor | _Number) -> Self:
-        """The power in double precision, whatever the operands' dtypes."""
+        """In place: the tensor becomes the result of `float_power`, in its own dtype, and is returned."""
     def floor(self) -> Tensor:
         """The greatest integer that is not above each element."""
     def floor_(self) -> Self:
-        """The greatest integer that is not above each element."""
+        """In place: the tensor becomes the result of `floor`, in its own dtype, and is returned."""
     def floor_divide(self, other: Tensor | _Number) -> Tensor:
         """The quotient, rounded downwards."""
     def floor_divide_(self, other: Tensor | _Number) -> Self:
-        """The quotient, rounded downwards."""
+        """In place: the tensor becomes the result of `floor_divide`, in its own dtype, and is returned."""
     def fmax(self, other: Tensor) -> Tensor:
         """The larger of two elements; a number is preferred to NaN."""
     def fmin(self, other: Tensor) -> Tensor:
@@ -928,11 +928,11 @@ class Tensor:
     def fmod(self, other: Tensor | _Number) -> Tensor:
         """The remainder with the sign of the dividend, as C's `fmod`."""
     def fmod_(self, other: Tensor | _Number) -> Self:
-        """The remainder with the sign of the dividend, as C's `fmod`."""
+        """In place: the tensor becomes the result of `fmod`, in its own dtype, and is returned."""
     def frac(self) -> Tensor:
         """The fractional part of each element, with its sign."""
     def frac_(self) -> Self:
-        """The fractional part of each element, with its sign."""
+        """In place: the tensor becomes the result of `frac`, in its own dtype, and is returned."""
     def frexp(self) -> return_types.frexp:
         """Each element as a mantissa from 0.5 to 1 and a power of two."""
     def gather(self, dim: _int, index: Tensor, *, sparse_grad: _bool = False) -> Tensor:
@@ -940,11 +940,11 @@ class Tensor:
     def gcd(self, other: Tensor) -> Tensor:
         """The greatest common divisor."""
     def gcd_(self, other: Tensor) -> Self:
-        """The greatest common divisor."""
+        """In place: the tensor becomes the result of `gcd`, in its own dtype, and is returned."""
     def ge(self, other: Tensor | _Number) -> Tensor:
         """Whether `self` is at least `other`."""
     def ge_(self, other: Tensor | _Number) -> Self:
-        """Whether `self` is at least `other`."""
+        """In place: the tensor becomes the result of `ge`, in its own dtype, and is returned."""
     def geometric_(self, p: _float, *, generator: Generator | None = None) -> Tensor:
         """Fills the tensor with the number of trials until the first success of probability `p`."""
     def geqrf(self) -> return_types.geqrf:
@@ -954,15 +954,15 @@ class Tensor:
     def greater(self, other: Tensor | _Number) -> Tensor:
         """Whether `self` is greater than `other`."""
     def greater_(self, other: Tensor | _Number) -> Self:
-        """Whether `self` is greater than `other`."""
+        """In place: the tensor becomes the result of `gt`, in its own dtype, and is returned."""
     def greater_equal(self, other: Tensor | _Number) -> Tensor:
         """Whether `self` is at least `other`."""
     def greater_equal_(self, other: Tensor | _Number) -> Self:
-        """Whether `self` is at least `other`."""
+        """In place: the tensor becomes the result of `ge`, in its own dtype, and is returned."""
     def gt(self, other: Tensor | _Number) -> Tensor:
         """Whether `self` is greater than `other`."""
     def gt_(self, other: Tensor | _Number) -> Self:
-        """Whether `self` is greater than `other`."""
+        """In place: the tensor becomes the result of `gt`, in its own dtype, and is returned."""
     def hardshrink(self, lambd: _Number = 0.5) -> Tensor:
         """Each element, or zero where its magnitude is at most `lambd`."""
     def hash_tensor(self, dim: _int | Sequence[_int] = ..., *, keepdim: _bool = False, mode: _int = 0) -> Tensor:
@@ -970,7 +970,7 @@ class Tensor:
     def heaviside(self, values: Tensor) -> Tensor:
         """The step function: 0 below zero, `values` at zero, 1 above."""
     def heaviside_(self, values: Tensor) -> Self:
-        """The step function: 0 below zero, `values` at zero, 1 above."""
+        """In place: the tensor becomes the result of `heaviside`, in its own dtype, and is returned."""
     def histc(self, bins: _int = 100, min: _Number = 0, max: _Number = 0) -> Tensor:
         """The number of elements in each of `bins` equal parts of `min` to `max` (of the elements' own range if those are equal)."""
     @overload
@@ -988,27 +988,27 @@ class Tensor:
     def hypot(self, other: Tensor) -> Tensor:
         """The hypotenuse of a right triangle with these legs."""
     def hypot_(self, other: Tensor) -> Self:
-        """The hypotenuse of a right triangle with these legs."""
+        """In place: the tensor becomes the result of `hypot`, in its own dtype, and is returned."""
     def i0(self) -> Tensor:
         """The modified Bessel function of the first kind, of order zero."""
     def i0_(self) -> Self:
-        """The modified Bessel function of the first kind, of order zero."""
+        """In place: the tensor becomes the result of `i0`, in its own dtype, and is returned."""
     def igamma(self, other: Tensor) -> Tensor:
         """The regularised lower incomplete gamma function."""
     def igamma_(self, other: Tensor) -> Self:
-        """The regularised lower incomplete gamma function."""
+        """In place: the tensor becomes the result of `igamma`, in its own dtype, and is returned."""
     def igammac(self, other: Tensor) -> Tensor:
         """The regularised upper incomplete gamma function, one minus the lower one."""
     def igammac_(self, other: Tensor) -> Self:
-        """The regularised upper incomplete gamma function, one minus the lower one."""
+        """In place: the tensor becomes the result of `igammac`, in its own dtype, and is returned."""
     def index_add(self, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1) -> Tensor:
         """A copy with the slices of `source`, scaled by `alpha`, added to those of `dim` at `index`."""
     def index_add_(self, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1) -> Self:
-        """A copy with the slices of `source`, scaled by `alpha`, added to those of `dim` at `index`."""
+        """In place: the tensor becomes the result of `index_add`, in its own dtype, and is returned."""
     def index_copy(self, dim: _int, index: Tensor, source: Tensor) -> Tensor:
         """A copy in which the slices of `dim` at `index` are replaced by those of `source`."""
     def index_copy_(self, dim: _int, index: Tensor, source: Tensor) -> Self:
-        """A copy in which the slices of `dim` at `index` are replaced by those of `source`."""
+        """In place: the tensor becomes the result of `index_copy`, in its own dtype, and is returned."""
     @overload
     def index_fill(self, dim: _int, index: Tensor, value: Tensor) -> Tensor:
         """A copy in which the slices of `dim` at `index` are filled with the value of a 0-d tensor."""
@@ -1016,17 +1016,17 @@ class Tensor:
     def index_fill(self, dim: _int, index: Tensor, value: _Number) -> Tensor: ...
     @overload
     def index_fill_(self, dim: _int, index: Tensor, value: Tensor) -> Self:
-        """A copy in which the slices of `dim` at `index` are filled with the value of a 0-d tensor."""
+        """In place: the tensor becomes the result of `index_fill`, in its own dtype, and is returned."""
     @overload
     def index_fill_(self, dim: _int, index: Tensor, value: _Number) -> Self: ...
     def index_put(self, indices: Sequence[Tensor], values: Tensor, accumulate: _bool = False) -> Tensor:
         """A copy with `values` written or added at a tuple of index tensors."""
     def index_put_(self, indices: Sequence[Tensor], values: Tensor, accumulate: _bool = False) -> Self:
-        """A copy with `values` written or added at a tuple of index tensors."""
+        """In place: the tensor becomes the result of `index_put`, in its own dtype, and is returned."""
     def index_reduce(self, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
         """A copy with the slices of `source` reduced (`prod`, `mean`, `amax`, `amin`) into those of `dim` at `index`."""
     def index_reduce_(self, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True) -> Self:
-        """A copy with the slices of `source` reduced (`prod`, `mean`, `amax`, `amin`) into those of `dim` at `index`."""
+        """In place: the tensor becomes the result of `index_reduce`, in its own dtype, and is returned."""
     def index_select(self, dim: _int, index: Tensor) -> Tensor:
         """The slices of `dim` at a vector of indices, in its order."""
     def inner(self, other: Tensor) -> Tensor:
@@ -1056,47 +1056,47 @@ class Tensor:
     def lcm(self, other: Tensor) -> Tensor:
         """The least common multiple."""
     def lcm_(self, other: Tensor) -> Self:
-        """The least common multiple."""
+        """In place: the tensor becomes the result of `lcm`, in its own dtype, and is returned."""
     def ldexp(self, other: Tensor) -> Tensor:
         """`self * 2 ** other`."""
     def ldexp_(self, other: Tensor) -> Self:
-        """`self * 2 ** other`."""
+        """In place: the tensor becomes the result of `ldexp`, in its own dtype, and is returned."""
     def le(self, other: Tensor | _Number) -> Tensor:
         """Whether `self` is at most `other`."""
     def le_(self, other: Tensor | _Number) -> Self:
-        """Whether `self` is at most `other`."""
+        """In place: the tensor becomes the result of `le`, in its own dtype, and is returned."""
     def lerp(self, end: Tensor, weight: Tensor | _Number) -> Tensor:
         """The point between `self` and `end` at `weight`."""
     def lerp_(self, end: Tensor, weight: Tensor | _Number) -> Self:
-        """The point between `self` and `end` at `weight`."""
+        """In place: the tensor becomes the result of `lerp`, in its own dtype, and is returned."""
     def less(self, other: Tensor | _Number) -> Tensor:
         """Whether `self` is less than `other`."""
     def less_(self, other: Tensor | _Number) -> Self:
-        """Whether `self` is less than `other`."""
+        """In place: the tensor becomes the result of `lt`, in its own dtype, and is returned."""
     def less_equal(self, other: Tensor | _Number) -> Tensor:
         """Whether `self` is at most `other`."""
     def less_equal_(self, other: Tensor | _Number) -> Self:
-        """Whether `self` is at most `other`."""
+        """In place: the tensor becomes the result of `le`, in its own dtype, and is returned."""
     def lgamma(self) -> Tensor:
         """The logarithm of the magnitude of the gamma function."""
     def lgamma_(self) -> Self:
-        """The logarithm of the magnitude of the gamma function."""
+        """In place: the tensor becomes the result of `lgamma`, in its own dtype, and is returned."""
     def log(self) -> Tensor:
         """The natural logarithm of each element."""
     def log10(self) -> Tensor:
         """The logarithm to base 10 of each element."""
     def log10_(self) -> Self:
-        """The logarithm to base 10 of each element."""
+        """In place: the tensor becomes the result of `log10`, in its own dtype, and is returned."""
     def log1p(self) -> Tensor:
         """The natural logarithm of one plus each element, accurate near zero."""
     def log1p_(self) -> Self:
-        """The natural logarithm of one plus each element, accurate near zero."""
+        """In place: the tensor becomes the result of `log1p`, in its own dtype, and is returned."""
     def log2(self) -> Tensor:
         """The logarithm to base 2 of each element."""
     def log2_(self) -> Self:
-        """The logarithm to base 2 of each element."""
+        """In place: the tensor becomes the result of `log2`, in its own dtype, and is returned."""
     def log_(self) -> Self:
-        """The natural logarithm of each element."""
+        """In place: the tensor becomes the result of `log`, in its own dtype, and is returned."""
     def log_normal_(self, mean: _float = 1, std: _float = 2, *, generator: Generator | None = None) -> Tensor:
         """Fills the tensor with numbers whose logarithm is normally distributed."""
     def log_softmax(self, dim: _int, dtype: _dtype | None = None) -> Tensor:
@@ -1112,29 +1112,29 @@ class Tensor:
     def logical_and(self, other: Tensor) -> Tensor:
         """Whether both elements are true."""
     def logical_and_(self, other: Tensor) -> Self:
-        """Whether both elements are true."""
+        """In place: the tensor becomes the result of `logical_and`, in its own dtype, and is returned."""
     def logical_not(self) -> Tensor:
         """Whether each element is zero."""
     def logical_not_(self) -> Self:
-        """Whether each element is zero."""
+        """In place: the tensor becomes the result of `logical_not`, in its own dtype, and is returned."""
     def logical_or(self, other: Tensor) -> Tensor:
         """Whether either element is true."""
     def logical_or_(self, other: Tensor) -> Self:
-        """Whether either element is true."""
+        """In place: the tensor becomes the result of `logical_or`, in its own dtype, and is returned."""
     def logical_xor(self, other: Tensor) -> Tensor:
         """Whether exactly one element is true."""
     def logical_xor_(self, other: Tensor) -> Self:
-        """Whether exactly one element is true."""
+        """In place: the tensor becomes the result of `logical_xor`, in its own dtype, and is returned."""
     def logit(self, eps: _float | None = None) -> Tensor:
         """The inverse of the logistic function; with `eps` elements are first limited to `eps .. 1 - eps`."""
     def logit_(self, eps: _float | None = None) -> Self:
-        """The inverse of the logistic function; with `eps` elements are first limited to `eps .. 1 - eps`."""
+        """In place: the tensor becomes the result of `logit`, in its own dtype, and is returned."""
     def logsumexp(self, dim: _int | Sequence[_int], keepdim: _bool = False) -> Tensor:
         """The logarithm of the sum of exponentials along one or several dimensions, computed without overflow."""
     def lt(self, other: Tensor | _Number) -> Tensor:
         """Whether `self` is less than `other`."""
     def lt_(self, other: Tensor | _Number) -> Self:
-        """Whether `self` is less than `other`."""
+        """In place: the tensor becomes the result of `lt`, in its own dtype, and is returned."""
     def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
         """The solution `X` of `A @ X = self` from the LU factors of `A`; `torch.linalg.lu_solve` is the newer form."""
     @overload
@@ -1144,13 +1144,13 @@ class Tensor:
     def masked_fill(self, mask: Tensor, value: _Number) -> Tensor: ...
     @overload
     def masked_fill_(self, mask: Tensor, value: Tensor) -> Self:
-        """Writes the value of a 0-d tensor where `mask`, which broadcasts, is true."""
+        """In place: the tensor becomes the result of `masked_fill`, in its own dtype, and is returned."""
     @overload
     def masked_fill_(self, mask: Tensor, value: _Number) -> Self: ...
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
         """A copy with the elements of `source`, in order, where `mask` is true; tensor and mask broadcast."""
     def masked_scatter_(self, mask: Tensor, source: Tensor) -> Self:
-        """Writes the elements of `source`, in order, where `mask`, which broadcasts, is true."""
+        """In place: the tensor becomes the result of `masked_scatter`, in its own dtype, and is returned."""
     def masked_select(self, mask: Tensor) -> Tensor:
         """The elements where `mask` is true, in row-major order; both broadcast."""
     def matmul(self, other: Tensor) -> Tensor:
@@ -1206,23 +1206,23 @@ class Tensor:
     def mul(self, other: Tensor | _Number) -> Tensor:
         """Multiplies element by element."""
     def mul_(self, other: Tensor | _Number) -> Self:
-        """Multiplies element by element."""
+        """In place: the tensor becomes the result of `mul`, in its own dtype, and is returned."""
     def multinomial(self, num_samples: _int, replacement: _bool = False, *, generator: Generator | None = None) -> Tensor:
         """Indices drawn with the tensor's elements, or each row's, as weights."""
     def multiply(self, other: Tensor | _Number) -> Tensor:
         """Multiplies element by element."""
     def multiply_(self, other: Tensor | _Number) -> Self:
-        """Multiplies element by element."""
+        """In place: the tensor becomes the result of `mul`, in its own dtype, and is returned."""
     def mv(self, vec: Tensor) -> Tensor:
         """The product of a matrix with a vector."""
     def mvlgamma(self, p: _int) -> Tensor:
         """The logarithm of the gamma function of dimension `p`."""
     def mvlgamma_(self, p: _int) -> Self:
-        """The logarithm of the gamma function of dimension `p`."""
+        """In place: the tensor becomes the result of `mvlgamma`, in its own dtype, and is returned."""
     def nan_to_num(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
         """Replaces nan (by 0 unless given) and the infinities (by the greatest and smallest numbers unless given)."""
     def nan_to_num_(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Self:
-        """Replaces nan (by 0 unless given) and the infinities (by the greatest and smallest numbers unless given)."""
+        """In place: the tensor becomes the result of `nan_to_num`, in its own dtype, and is returned."""
     def nanmean(self, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None) -> Tensor:
         """The means along `dim` (all dimensions by default) of the elements that are not NaN."""
     @overload
@@ -1247,15 +1247,15 @@ class Tensor:
     def ne(self, other: Tensor | _Number) -> Tensor:
         """Whether elements differ."""
     def ne_(self, other: Tensor | _Number) -> Self:
-        """Whether elements differ."""
+        """In place: the tensor becomes the result of `ne`, in its own dtype, and is returned."""
     def neg(self) -> Tensor:
         """The negative of each element."""
     def neg_(self) -> Self:
-        """The negative of each element."""
+        """In place: the tensor becomes the result of `neg`, in its own dtype, and is returned."""
     def negative(self) -> Tensor:
         """The negative of each element."""
     def negative_(self) -> Self:
-        """The negative of each element."""
+        """In place: the tensor becomes the result of `neg`, in its own dtype, and is returned."""
     @overload
     def new_empty(self, size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
         """`empty` with this tensor's dtype and device."""
@@ -1278,7 +1278,7 @@ class Tensor:
     def nextafter(self, other: Tensor) -> Tensor:
         """The next floating-point number after each element in the direction of `other`."""
     def nextafter_(self, other: Tensor) -> Self:
-        """The next floating-point number after each element in the direction of `other`."""
+        """In place: the tensor becomes the result of `nextafter`, in its own dtype, and is returned."""
     def nonzero(self, *, as_tuple: _bool = False) -> Tensor:
         """The coordinates of the non-zero elements, one row each, in row-major order."""
     def nonzero_static(self, *, size: _int, fill_value: _int = -1) -> Tensor:
@@ -1293,7 +1293,7 @@ class Tensor:
     def not_equal(self, other: Tensor | _Number) -> Tensor:
         """Whether elements differ."""
     def not_equal_(self, other: Tensor | _Number) -> Self:
-        """Whether elements differ."""
+        """In place: the tensor becomes the result of `ne`, in its own dtype, and is returned."""
     def orgqr(self, input2: Tensor) -> Tensor:
         """The first columns of the product of reflections, as `torch.linalg.householder_product`."""
     def ormqr(self, input2: Tensor, input3: Tensor, left: _bool = True, transpose: _bool = False) -> Tensor:
@@ -1310,7 +1310,7 @@ class Tensor:
     def polygamma(self, n: _int) -> Tensor:
         """The `n`-th derivative of `digamma`."""
     def polygamma_(self, n: _int) -> Self:
-        """The `n`-th derivative of `digamma`."""
+        """In place: the tensor becomes the result of `polygamma`, in its own dtype, and is returned."""
     def positive(self) -> Tensor:
         """The tensor itself."""
     @overload
@@ -1320,7 +1320,7 @@ class Tensor:
     def pow(self, exponent: _Number) -> Tensor: ...
     @overload
     def pow_(self, exponent: Tensor) -> Self:
-        """Each element to the power of the element of `exponent`."""
+        """In place: the tensor becomes the result of `pow`, in its own dtype, and is returned."""
     @overload
     def pow_(self, exponent: _Number) -> Self: ...
     def prelu(self, weight: Tensor) -> Tensor:
@@ -1333,7 +1333,7 @@ class Tensor:
     def put(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
         """A copy with the elements of `source` written or added at indices into the flattened tensor."""
     def put_(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Self:
-        """A copy with the elements of `source` written or added at indices into the flattened tensor."""
+        """In place: the tensor becomes the result of `put`, in its own dtype, and is returned."""
     def qr(self, some: _bool = True) -> return_types.qr:
         """Matrices as `Q @ R`; `torch.linalg.qr` is the newer form."""
     @overload
@@ -1344,7 +1344,7 @@ class Tensor:
     def rad2deg(self) -> Tensor:
         """Converts radians to degrees."""
     def rad2deg_(self) -> Self:
-        """Converts radians to degrees."""
+        """In place: the tensor becomes the result of `rad2deg`, in its own dtype, and is returned."""
     @overload
     def random_(self, *, generator: Generator | None = None) -> Tensor:
         """Fills the tensor with random integers from 0 to the greatest of its dtype."""
@@ -1357,19 +1357,19 @@ class Tensor:
     def reciprocal(self) -> Tensor:
         """One divided by each element."""
     def reciprocal_(self) -> Self:
-        """One divided by each element."""
+        """In place: the tensor becomes the result of `reciprocal`, in its own dtype, and is returned."""
     def relu(self) -> Tensor:
         """Each element, or zero where it is negative."""
     def relu_(self) -> Self:
-        """Each element, or zero where it is negative."""
+        """In place: the tensor becomes the result of `relu`, in its own dtype, and is returned."""
     def remainder(self, other: Tensor | _Number) -> Tensor:
         """The remainder with the sign of the divisor, as Python's `%`."""
     def remainder_(self, other: Tensor | _Number) -> Self:
-        """The remainder with the sign of the divisor, as Python's `%`."""
+        """In place: the tensor becomes the result of `remainder`, in its own dtype, and is returned."""
     def renorm(self, p: _Number, dim: _int, maxnorm: _Number) -> Tensor:
         """The tensor with each of its slices along `dim` scaled down to the norm `maxnorm` if it is larger."""
     def renorm_(self, p: _Number, dim: _int, maxnorm: _Number) -> Self:
-        """The tensor with each of its slices along `dim` scaled down to the norm `maxnorm` if it is larger."""
+        """In place: the tensor becomes the result of `renorm`, in its own dtype, and is returned."""
     @overload
     def repeat(self, repeats: Sequence[_int]) -> Tensor:
         """A copy with the whole tensor repeated along each dimension; additional leading `repeats` make new dimensions."""
@@ -1409,13 +1409,13 @@ class Tensor:
     def round(self, *, decimals: _int) -> Tensor: ...
     @overload
     def round_(self) -> Self:
-        """Each element rounded to the nearest integer, halves to the even one; with `decimals` to that many digits after the decimal point, or before it if negative."""
+        """In place: the tensor becomes the result of `round`, in its own dtype, and is returned."""
     @overload
     def round_(self, *, decimals: _int) -> Self: ...
     def rsqrt(self) -> Tensor:
         """One divided by the square root of each element."""
     def rsqrt_(self) -> Self:
-        """One divided by the square root of each element."""
+        """In place: the tensor becomes the result of `rsqrt`, in its own dtype, and is returned."""
     def rsub(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
         """Subtracts `self`, scaled by `alpha`, from `other`."""
     @overload
@@ -1429,7 +1429,7 @@ class Tensor:
     def scatter(self, dim: _int, index: Tensor, value: _Number, *, reduce: _str) -> Tensor: ...
     @overload
     def scatter_(self, dim: _int, index: Tensor, src: Tensor) -> Self:
-        """A copy with the elements of `src` written along `dim` at `index`; of repeated indices the last one wins."""
+        """In place: the tensor becomes the result of `scatter`, in its own dtype, and is returned."""
     @overload
     def scatter_(self, dim: _int, index: Tensor, value: _Number) -> Self: ...
     @overload
@@ -1439,11 +1439,11 @@ class Tensor:
     def scatter_add(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
         """A copy with the elements of `src` added along `dim` at `index`."""
     def scatter_add_(self, dim: _int, index: Tensor, src: Tensor) -> Self:
-        """A copy with the elements of `src` added along `dim` at `index`."""
+        """In place: the tensor becomes the result of `scatter_add`, in its own dtype, and is returned."""
     def scatter_reduce(self, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
         """A copy with the elements of `src` reduced (`sum`, `prod`, `mean`, `amax`, `amin`) at `index`."""
     def scatter_reduce_(self, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True) -> Self:
-        """A copy with the elements of `src` reduced (`sum`, `prod`, `mean`, `amax`, `amin`) at `index`."""
+        """In place: the tensor becomes the result of `scatter_reduce`, in its own dtype, and is returned."""
     def select(self, dim: _int, index: _int) -> Tensor:
         """The view at one index of `dim`, which is removed."""
     def select_scatter(self, src: Tensor, dim: _int, index: _int) -> Tensor:
@@ -1451,29 +1451,29 @@ class Tensor:
     def sgn(self) -> Tensor:
         """The sign; for a complex number the number of magnitude one with the same angle."""
     def sgn_(self) -> Self:
-        """The sign; for a complex number the number of magnitude one with the same angle."""
+        """In place: the tensor becomes the result of `sgn`, in its own dtype, and is returned."""
     def sigmoid(self) -> Tensor:
         """The logistic function of each element."""
     def sigmoid_(self) -> Self:
-        """The logistic function of each element."""
+        """In place: the tensor becomes the result of `sigmoid`, in its own dtype, and is returned."""
     def sign(self) -> Tensor:
         """-1, 0 or 1 for negative, zero or positive elements."""
     def sign_(self) -> Self:
-        """-1, 0 or 1 for negative, zero or positive elements."""
+        """In place: the tensor becomes the result of `sign`, in its own dtype, and is returned."""
     def signbit(self) -> Tensor:
         """Whether the sign bit of each element is set, as it is for -0."""
     def sin(self) -> Tensor:
         """The sine of each element, in radians."""
     def sin_(self) -> Self:
-        """The sine of each element, in radians."""
+        """In place: the tensor becomes the result of `sin`, in its own dtype, and is returned."""
     def sinc(self) -> Tensor:
         """`sin(pi x) / (pi x)`, one at zero."""
     def sinc_(self) -> Self:
-        """`sin(pi x) / (pi x)`, one at zero."""
+        """In place: the tensor becomes the result of `sinc`, in its own dtype, and is returned."""
     def sinh(self) -> Tensor:
         """The hyperbolic sine of each element."""
     def sinh_(self) -> Self:
-        """The hyperbolic sine of each element."""
+        """In place: the tensor becomes the result of `sinh`, in its own dtype, and is returned."""
     def slice_scatter(self, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1) -> Tensor:
         """A copy with `src` in place of the slice `start:end:step` of `dim`."""
     def slogdet(self) -> return_types.slogdet:
@@ -1495,11 +1495,11 @@ class Tensor:
     def sqrt(self) -> Tensor:
         """The square root of each element."""
     def sqrt_(self) -> Self:
-        """The square root of each element."""
+        """In place: the tensor becomes the result of `sqrt`, in its own dtype, and is returned."""
     def square(self) -> Tensor:
         """Each element times itself."""
     def square_(self) -> Self:
-        """Each element times itself."""
+        """In place: the tensor becomes the result of `square`, in its own dtype, and is returned."""
     @overload
     def squeeze(self) -> Tensor:
         """A view without the dimensions of size one."""
@@ -1511,7 +1511,7 @@ class Tensor:
     def squeeze(self, *dim: _int) -> Tensor: ...
     @overload
     def squeeze_(self) -> Self:
-        """A view without the dimensions of size one."""
+        """In place: the tensor becomes the result of `squeeze`, in its own dtype, and is returned."""
     @overload
     def squeeze_(self, dim: _int) -> Self: ...
     @overload
@@ -1537,11 +1537,11 @@ class Tensor:
     def sub(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
         """Subtracts `other`, scaled by `alpha`, from `self`."""
     def sub_(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Self:
-        """Subtracts `other`, scaled by `alpha`, from `self`."""
+        """In place: the tensor becomes the result of `sub`, in its own dtype, and is returned."""
     def subtract(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
         """Subtracts `other`, scaled by `alpha`, from `self`."""
     def subtract_(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Self:
-        """Subtracts `other`, scaled by `alpha`, from `self`."""
+        """In place: the tensor becomes the result of `sub`, in its own dtype, and is returned."""
     @overload
     def sum(self, *, dtype: _dtype | None = None) -> Tensor:
         """The sum of all elements."""
@@ -1557,15 +1557,15 @@ class Tensor:
     def swapaxes(self, axis0: _int, axis1: _int) -> Tensor:
         """A view with two dimensions exchanged; NumPy's name of `transpose`."""
     def swapaxes_(self, axis0: _int, axis1: _int) -> Self:
-        """A view with two dimensions exchanged; NumPy's name of `transpose`."""
+        """In place: the tensor becomes the result of `swapaxes`, in its own dtype, and is returned."""
     def swapdims(self, dim0: _int, dim1: _int) -> Tensor:
         """A view with two dimensions exchanged."""
     def swapdims_(self, dim0: _int, dim1: _int) -> Self:
-        """A view with two dimensions exchanged."""
+        """In place: the tensor becomes the result of `transpose`, in its own dtype, and is returned."""
     def t(self) -> Tensor:
         """A matrix transposed, as a view; tensors of fewer dimensions are returned unchanged."""
     def t_(self) -> Self:
-        """A matrix transposed, as a view; tensors of fewer dimensions are returned unchanged."""
+        """In place: the tensor becomes the result of `t`, in its own dtype, and is returned."""
     def take(self, index: Tensor) -> Tensor:
         """The elements of the flattened tensor at `index`; the result has the shape of `index`."""
     def take_along_dim(self, indices: Tensor, dim: _int | None = None) -> Tensor:
@@ -1573,11 +1573,11 @@ class Tensor:
     def tan(self) -> Tensor:
         """The tangent of each element, in radians."""
     def tan_(self) -> Self:
-        """The tangent of each element, in radians."""
+        """In place: the tensor becomes the result of `tan`, in its own dtype, and is returned."""
     def tanh(self) -> Tensor:
         """The hyperbolic tangent of each element."""
     def tanh_(self) -> Self:
-        """The hyperbolic tangent of each element."""
+        """In place: the tensor becomes the result of `tanh`, in its own dtype, and is returned."""
     @overload
     def tensor_split(self, tensor_indices_or_sections: Tensor, dim: _int = 0) -> tuple[Tensor, ...]:
         """Views along `dim`: a 0-d tensor gives their number, other tensors the indices before which to split."""
@@ -1597,25 +1597,25 @@ class Tensor:
     def transpose(self, dim0: _int, dim1: _int) -> Tensor:
         """A view with two dimensions exchanged."""
     def transpose_(self, dim0: _int, dim1: _int) -> Self:
-        """A view with two dimensions exchanged."""
+        """In place: the tensor becomes the result of `transpose`, in its own dtype, and is returned."""
     def triangular_solve(self, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False) -> return_types.triangular_solve:
         """The solution `X` of `A @ X = self` for triangular `A`, and `A`; `torch.linalg.solve_triangular` is the newer form."""
     def tril(self, diagonal: _int = 0) -> Tensor:
         """The lower triangle of matrices, up to `diagonal`; zeros above."""
     def tril_(self, diagonal: _int = 0) -> Self:
-        """The lower triangle of matrices, up to `diagonal`; zeros above."""
+        """In place: the tensor becomes the result of `tril`, in its own dtype, and is returned."""
     def triu(self, diagonal: _int = 0) -> Tensor:
         """The upper triangle of matrices, from `diagonal` on; zeros below."""
     def triu_(self, diagonal: _int = 0) -> Self:
-        """The upper triangle of matrices, from `diagonal` on; zeros below."""
+        """In place: the tensor becomes the result of `triu`, in its own dtype, and is returned."""
     def true_divide(self, other: Tensor | _Number) -> Tensor:
         """Divides element by element; integers give the default float dtype."""
     def true_divide_(self, other: Tensor | _Number) -> Self:
-        """Divides element by element; integers give the default float dtype."""
+        """In place: the tensor becomes the result of `div`, in its own dtype, and is returned."""
     def trunc(self) -> Tensor:
         """Each element rounded towards zero."""
     def trunc_(self) -> Self:
-        """Each element rounded towards zero."""
+        """In place: the tensor becomes the result of `trunc`, in its own dtype, and is returned."""
     def unbind(self, dim: _int = 0) -> tuple[Tensor, ...]:
         """The views at all indices of `dim`."""
     def unflatten(self, dim: _int, sizes: Sequence[_int]) -> Tensor:
@@ -1633,7 +1633,7 @@ class Tensor:
     def unsqueeze(self, dim: _int) -> Tensor:
         """A view with a new dimension of size one at `dim`."""
     def unsqueeze_(self, dim: _int) -> Self:
-        """A view with a new dimension of size one at `dim`."""
+        """In place: the tensor becomes the result of `unsqueeze`, in its own dtype, and is returned."""
     @overload
     def var(self, unbiased: _bool = True) -> Tensor:
         """The variance of all elements."""
@@ -1671,7 +1671,7 @@ class Tensor:
     def xlogy(self, other: Tensor | _Number) -> Tensor:
         """`self * log(other)`; zero where `self` is zero, unless `other` is nan."""
     def xlogy_(self, other: Tensor | _Number) -> Self:
-        """`self * log(other)`; zero where `self` is zero, unless `other` is nan."""
+        """In place: the tensor becomes the result of `xlogy`, in its own dtype, and is returned."""
     def zero_(self) -> Tensor:
         """Sets every element to 0, in place."""
 
@@ -2216,6 +2216,8 @@ class DisableTorchFunction:
 def _overrides(object: object) -> _bool: ...
 def _handles_operators(kind: type) -> _bool: ...
 def _overridden(arguments: tuple[Any, ...]) -> _bool: ...
+def _has_mode() -> _bool: ...
+def _home_in_python(namespace: str, name: str, is_method: _bool) -> str | None: ...
 
 # The arguments of functions that torch compiles and that are written in Python here.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from types import GetSetDescriptorType
 
+from rushlight._aten_names import PYTHON_OPERATORS
 from rushlight._C import DisableTorchFunctionSubclass, Tensor
 
 TYPE_CHECKING = False
@@ -24,17 +25,6 @@ OF_THE_ELEMENTS = frozenset(
     untyped_storage storage_offset _version retain_grad nbytes is_xpu is_mps is_ipu is_xla is_vulkan is_mtia is_maia _is_view
     """.split()
 )
-# Python's operators whose names are not those of the functions.
-_OPERATORS = {
-    "__eq__": "eq",
-    "__ne__": "ne",
-    "__pow__": "pow",
-    "__rsub__": "rsub",
-    "__iadd__": "add_",
-    "__isub__": "sub_",
-    "__imul__": "mul_",
-    "__itruediv__": "div_",
-}
 
 
 def registering(table: dict[str, Answer]) -> Callable[..., Callable[[Answer], Answer]]:
@@ -78,7 +68,7 @@ def name_of(func: Any) -> tuple[str, bool]:
     name = func.__name__
     if name == "grad":
         return "grad_of", False  # the function of `torch.autograd`
-    return _OPERATORS.get(name, name), False
+    return PYTHON_OPERATORS.get(name, name), False
 
 
 def answered_by(cls: type, answer: Callable[[type, Any, tuple[Any, ...], dict[str, Any]], Any]) -> None:

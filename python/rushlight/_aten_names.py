@@ -10,6 +10,26 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+#: The functions that are called for Python's operators with other names.
+PYTHON_OPERATORS = {
+    "__eq__": "eq",
+    "__ne__": "ne",
+    "__pow__": "pow",
+    "__rsub__": "rsub",
+    "__radd__": "add",
+    "__rmul__": "mul",
+    "__rand__": "bitwise_and",
+    "__ror__": "bitwise_or",
+    "__rxor__": "bitwise_xor",
+    "__iadd__": "add_",
+    "__isub__": "sub_",
+    "__imul__": "mul_",
+    "__itruediv__": "div_",
+    "__iand__": "bitwise_and_",
+    "__ior__": "bitwise_or_",
+    "__ixor__": "bitwise_xor_",
+    "__ipow__": "pow_",
+}
 #: Functions that torch refuses under another name, because another operator does their work.
 _OTHER = dict(
     pair.split("=")

@@ -13,6 +13,7 @@ import rushlight as torch
 from rushlight import ops
 from rushlight._C import Tensor
 from rushlight._loading import load
+from rushlight._override_order import without_handlers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def _is_viewable(input: Tensor, sizes: list[int]) -> bool:
     if input.is_contiguous():
         return True
     try:
-        load("rushlight._torch_dispatch").without_handlers(Tensor.view, (input, sizes), {})
+        without_handlers(Tensor.view, (input, sizes), {})
     except RuntimeError as error:
         return "view size is not compatible" not in str(error)
     return True
@@ -85,7 +86,7 @@ def _cuda(input: Tensor, device: Any = None, non_blocking: bool = False, **kwarg
         return NotImplemented  # The method has the other name for it.
     device = torch.device("cuda" if device is None else device)
     if device.type != "cuda":
-        return load("rushlight._torch_dispatch").without_handlers(Tensor.cuda, (input, device), {})  # It is refused.
+        return without_handlers(Tensor.cuda, (input, device), {})  # It is refused.
     return _to(input, device=device, non_blocking=non_blocking, **kwargs)
 
 
@@ -114,9 +115,7 @@ def _number(name: str, kind: Callable[[Any], Any]) -> Callable[[Tensor], Any]:
 
     def convert(input: Tensor) -> Any:
         if input.numel() != 1:
-            return load("rushlight._torch_dispatch").without_handlers(
-                getattr(Tensor, name), (input,), {}
-            )  # It is refused.
+            return without_handlers(getattr(Tensor, name), (input,), {})  # It is refused.
         return kind(aten._local_scalar_dense.default(input))
 
     return convert
@@ -167,13 +166,11 @@ def _method_where(input: Tensor, condition: Tensor, other: Any) -> Any:
 
 def _type(input: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
     if kwargs or dtype is None:
-        return load("rushlight._torch_dispatch").without_handlers(Tensor.type, (input, dtype), kwargs)
+        return without_handlers(Tensor.type, (input, dtype), kwargs)
     if isinstance(dtype, torch.dtype):
         return _to(input, dtype=dtype, non_blocking=non_blocking)
     # A class or its name means a device too: the method says which, and does what it refuses.
-    made = load("rushlight._torch_dispatch").without_handlers(
-        lambda: torch.empty(0, dtype=input.dtype, device=input.device).type(dtype), (), {}
-    )
+    made = without_handlers(lambda: torch.empty(0, dtype=input.dtype, device=input.device).type(dtype), (), {})
     if (made.dtype, made.device) == (input.dtype, input.device):
         return input
     more = {"non_blocking": True} if non_blocking else {}
@@ -297,7 +294,7 @@ def _fold(
 
 
 def _tensor(data: Any, **kwargs: Any) -> Any:
-    made = load("rushlight._torch_dispatch").without_handlers(torch.tensor, (data,), kwargs)
+    made = without_handlers(torch.tensor, (data,), kwargs)
     return aten.lift_fresh.default(made)
 
 
@@ -372,7 +369,7 @@ def _set(input: Tensor, source: Any = None, *form: Any) -> Any:
         aten.set_.source_Tensor(input, source)
     else:
         given = (input,) if source is None else (input, source, *form)
-        load("rushlight._torch_dispatch").without_handlers(Tensor.set_, given, {})
+        without_handlers(Tensor.set_, given, {})
     return input
 
 
@@ -451,7 +448,7 @@ def _adjoint(input: Tensor) -> Any:
 def _data(input: Tensor) -> Any:
     detached = aten.detach.default(input)
     # What is written to it is no change of the input.
-    return load("rushlight._torch_dispatch").without_handlers(Tensor.data.__get__, (detached,), {})  # type: ignore[attr-defined]
+    return without_handlers(Tensor.data.__get__, (detached,), {})  # type: ignore[attr-defined]
 
 
 #: Attributes that are operators.

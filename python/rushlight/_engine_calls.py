@@ -11,7 +11,8 @@ from functools import partial
 
 import rushlight as torch
 from rushlight import _C, ops
-from rushlight._torch_dispatch import decompose, without_handlers
+from rushlight._override_order import without_handlers
+from rushlight._torch_dispatch import decompose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

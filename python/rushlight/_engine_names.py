@@ -133,7 +133,7 @@ def _is_torch_function_mode_enabled() -> bool:
     >>> torch._C._is_torch_function_mode_enabled()
     False
     """
-    return torch._C._overridden(())
+    return torch._C._has_mode()
 
 
 def _is_alias_of(data: torch.Tensor, other: torch.Tensor) -> bool:

@@ -20,18 +20,24 @@ from typing import Any
 import rushlight as torch
 from rushlight import _C, ops
 from rushlight._aten_functions import FUNCTIONS, SEVERAL_OPERATORS
-from rushlight._aten_names import own_name
-from rushlight._C import Tensor
+from rushlight._aten_names import PYTHON_OPERATORS, own_name
+from rushlight._C import Tensor, _handles_operators
 from rushlight._decompositions import ATTRIBUTES, DECOMPOSITIONS
 from rushlight._library.results import checked, checked_by_name
 from rushlight._overridable import OVERRIDABLE_MARK
-from rushlight.overrides import active_dispatch_modes, handles_operators, without_dispatch_modes
+from rushlight._override_order import (
+    active_dispatch_modes,
+    handling_classes,
+    leaves,
+    without_dispatch_modes,
+    without_handlers,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
-__all__ = ["decompose", "handle", "_make_wrapper_subclass", "without_handlers"]
+__all__ = ["decompose", "handle", "_make_wrapper_subclass"]
 
 aten = ops.aten
 
@@ -43,21 +49,9 @@ _METADATA = frozenset(
     __reduce_ex__ numpy tolist __array__ __dlpack__ __dlpack_device__ result_type can_cast
     is_tensor is_storage""".split()
 )
-#: Methods whose operators have other names.
+#: Functions and methods whose operators have other names.
 _RENAMED = {
-    "__radd__": "add",
-    "__rmul__": "mul",
-    "__rand__": "bitwise_and",
-    "__ror__": "bitwise_or",
-    "__rxor__": "bitwise_xor",
-    "__iadd__": "add_",
-    "__isub__": "sub_",
-    "__imul__": "mul_",
-    "__itruediv__": "div_",
-    "__iand__": "bitwise_and_",
-    "__ior__": "bitwise_or_",
-    "__ixor__": "bitwise_xor_",
-    "__ipow__": "pow_",
+    **PYTHON_OPERATORS,
     "__iter__": "unbind",
     "concat": "cat",
     "concatenate": "cat",
@@ -67,26 +61,6 @@ _RENAMED = {
     "swapdims_": "transpose_",
     "pin_memory": "_pin_memory",
 }
-
-
-def leaves(arguments: Iterable[Any]) -> Iterable[Any]:
-    """The arguments, and the elements of lists among them."""
-    for argument in arguments:
-        if isinstance(argument, (list, tuple)):
-            yield from argument
-        else:
-            yield argument
-
-
-def _handling_classes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[type]:
-    """The classes among the arguments that handle operators, subclasses before their bases."""
-    found: list[type] = []
-    for argument in leaves((*args, *kwargs.values())):
-        kind = type(argument)
-        if kind is not Tensor and isinstance(argument, Tensor) and kind not in found and handles_operators(kind):
-            place = next((place for place, other in enumerate(found) if issubclass(kind, other)), len(found))
-            found.insert(place, kind)
-    return found
 
 
 #: Functions that torch composes of operators in every case.
@@ -109,7 +83,7 @@ def handle(overload: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     Raises:
         TypeError: all handlers return NotImplemented.
     """
-    classes, modes = _handling_classes(args, kwargs), active_dispatch_modes()
+    classes, modes = handling_classes(args, kwargs), active_dispatch_modes()
     if not classes and not modes:
         return None
     operands = [one for one in leaves((*args, *kwargs.values())) if isinstance(one, Tensor)]
@@ -216,16 +190,6 @@ def _checked(overload: Any, result: Any) -> Any:
     return checked_by_name(overload.overloadpacket.__name__, result, several)
 
 
-def without_handlers(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of a function that no handler sees."""
-    with without_dispatch_modes(0):
-        return (
-            Tensor.__torch_dispatch__(func, (), args, kwargs)
-            if _handling_classes(args, kwargs)
-            else func(*args, **kwargs)
-        )
-
-
 def _namespace(func: Callable[..., Any]) -> str:
     """The namespace of a public function behind ``torch``, with a point: ``linalg.``; empty for a method."""
     if not isinstance(func, (BuiltinFunctionType, FunctionType)):
@@ -311,7 +275,7 @@ def decompose(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         return _attribute(owner, func, args)
     name = getattr(func, "__name__", "")
     if name in _METADATA:
-        if name in ("numpy", "tolist") and handles_operators(type(args[0])):
+        if name in ("numpy", "tolist") and _handles_operators(type(args[0])):
             got = f", got {type(args[0]).__name__}" if name == "tolist" else "."
             raise RuntimeError(f".{name}() is not supported for tensor subclasses{got}")
         return without_handlers(func, args, kwargs)
@@ -383,7 +347,7 @@ def _make_wrapper_subclass(
             "Creating a Tensor subclass from a class that does not inherit from Tensor is not possible. Make sure your class "
             "inherits from Tensor."
         )
-    if not handles_operators(cls):
+    if not _handles_operators(cls):
         raise TypeError(f"{cls.__name__} must define __torch_dispatch__")
     if cls.__torch_function__ is _C._disabled_torch_function_impl:
         cls.__torch_function__ = classmethod(_function)  # type: ignore[method-assign, assignment]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import ModuleType
 
 import rushlight as torch
-from rushlight._C import _overridden
+from rushlight._C import _handles_operators, _overridden
 from rushlight._loading import load
 
 TYPE_CHECKING = False
@@ -227,7 +227,7 @@ def _answered(member: Any, run: Callable[..., Any], args: Any, kwargs: dict[str,
     given = (*args, *kwargs.values()) if kwargs else args
     if _overridden(given):
         overrides = load("rushlight.overrides")
-        leaves = load("rushlight._torch_dispatch").leaves(given)
+        leaves = load("rushlight._override_order").leaves(given)
         given = [one for one in leaves if not _has_only_a_handler(type(one))]
         if overrides.has_torch_function(given):
             return overrides.handle_torch_function(member, given, *args, **kwargs)
@@ -238,7 +238,7 @@ def _has_only_a_handler(kind: type) -> bool:
     """Whether a class of tensors handles operators by `__torch_dispatch__` and has no ``__torch_function__`` of its own."""
     function = getattr(kind, "__torch_function__", None)
     inherited = getattr(function, "__func__", None) is getattr(torch.Tensor.__torch_function__, "__func__", None)
-    return inherited and load("rushlight._torch_dispatch").handles_operators(kind)
+    return inherited and _handles_operators(kind)
 
 
 def _packet_of(namespace: str, name: str) -> OpOverloadPacket:

@@ -9,16 +9,15 @@ its ``with`` block.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import reduce, wraps
+from functools import cache, reduce, wraps
 from inspect import Signature, signature
-from threading import local
 from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType, MethodDescriptorType, WrapperDescriptorType
 
-import rushlight as torch
 from rushlight import _C
 from rushlight._C import Tensor
 from rushlight._loading import load
 from rushlight._overridable import OVERRIDABLE_MARK
+from rushlight._override_order import leaves, modes, one_of_each_class
 from rushlight._warnings import warn_once
 
 TYPE_CHECKING = False
@@ -46,23 +45,6 @@ __all__ = [
 ]
 
 
-class _Modes(local):
-    """The active modes of a thread. The innermost is last. Those of ``__torch_dispatch__`` come after all others."""
-
-    def __init__(self) -> None:
-        self.stack: list[TorchFunctionMode] = []
-        self.dispatch: list[Any] = []
-
-    def expect(self) -> None:
-        """Has the engine ask for overrides as long as there is a mode, and for handlers as long as one handles operators."""
-        _C._expect_overrides(len(self.stack) + len(self.dispatch))
-        _C._expect_handlers(bool(self.dispatch))
-
-
-_modes = _Modes()
-handles_operators = _C._handles_operators
-
-
 class TorchFunctionMode:
     """A context that intercepts every operator, method and attribute of tensors. Subclasses define
     ``__torch_function__(self, func, types, args=(), kwargs=None)``. The mode is not active inside this method.
@@ -83,15 +65,15 @@ class TorchFunctionMode:
         raise NotImplementedError
 
     def __enter__(self) -> TorchFunctionMode:
-        _modes.stack.append(self)
-        _modes.expect()
+        modes.stack.append(self)
+        modes.expect()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if not _modes.stack:
+        if not modes.stack:
             raise RuntimeError("trying to pop from empty mode stack")
-        _modes.stack.pop()
-        _modes.expect()
+        modes.stack.pop()
+        modes.expect()
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):
@@ -111,107 +93,20 @@ class BaseTorchFunctionMode(TorchFunctionMode):
 @contextmanager
 def _outside() -> Iterator[None]:
     """Deactivates the innermost mode while it handles a call, so that calls go to the outer modes."""
-    inner = _modes.stack
-    _modes.stack = inner[:-1]
-    _modes.expect()
+    inner = modes.stack
+    modes.stack = inner[:-1]
+    modes.expect()
     try:
         yield
     finally:
-        _modes.stack = inner
-        _modes.expect()
-
-
-def active_dispatch_modes() -> list[Any]:
-    """The modes of this thread that handle operators. The innermost is last."""
-    return _modes.dispatch if _C._overridden(()) else []
-
-
-def enter_dispatch_mode(mode: Any) -> None:
-    _modes.dispatch = [*_modes.dispatch, mode]
-    _modes.expect()
-
-
-def leave_dispatch_mode() -> None:
-    """
-    Raises:
-        IndexError: no mode is active.
-    """
-    if not _modes.dispatch:
-        raise IndexError("pop from an empty deque")
-    _modes.dispatch = _modes.dispatch[:-1]
-    _modes.expect()
-
-
-@contextmanager
-def without_dispatch_modes(outer: int) -> Iterator[None]:
-    """Deactivates the modes that handle operators in the block, but so many of the outer ones."""
-    before = _modes.dispatch
-    _modes.dispatch = before[:outer]
-    _modes.expect()
-    try:
-        yield
-    finally:
-        _modes.dispatch = before
-        _modes.expect()
-
-
-def _overloaded(arguments: Iterable[Any]) -> list[Any]:
-    """One argument of each overriding class, in the order in which they are tried: subclasses before their bases."""
-    found: list[Any] = []
-    for argument in arguments:
-        kind = type(argument)
-        if not _C._overrides(argument) or any(kind is type(other) for other in found):
-            continue
-        later = (place for place, other in enumerate(found) if issubclass(kind, type(other)))
-        found.insert(next(later, len(found)), argument)
-    return found
-
-
-def _flat(arguments: Iterable[Any]) -> Iterator[Any]:
-    for argument in arguments:
-        if isinstance(argument, (tuple, list)):
-            yield from argument
-        else:
-            yield argument
+        modes.stack = inner
+        modes.expect()
 
 
 def _call_override(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
     """The result of the first override that handles the call. The engine calls this if an override may exist."""
-    overloaded = _overloaded(_flat((*args, *(kwargs or {}).values())))
+    overloaded = one_of_each_class(leaves((*args, *(kwargs or {}).values())), _C._overrides)
     return _call_overrides_or_decompose(func, overloaded, *_as_python(func, args, kwargs))
-
-
-# torch's functions that are written in Python: overrides get their optional arguments as keywords, with the defaults.
-_PYTHON = {
-    "nn.functional": """adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
-        affine_grid alpha_dropout batch_norm binary_cross_entropy binary_cross_entropy_with_logits celu cosine_embedding_loss
-        cross_entropy ctc_loss dropout dropout1d dropout2d dropout3d elu embedding embedding_bag feature_alpha_dropout fold
-        fractional_max_pool2d fractional_max_pool3d gaussian_nll_loss glu grid_sample group_norm gumbel_softmax hardsigmoid
-        hardswish hardtanh hinge_embedding_loss huber_loss instance_norm interpolate kl_div l1_loss layer_norm leaky_relu
-        local_response_norm log_softmax lp_pool1d lp_pool2d lp_pool3d margin_ranking_loss max_pool1d max_pool2d max_pool3d
-        max_unpool1d max_unpool2d max_unpool3d mish mse_loss multi_margin_loss multilabel_margin_loss
-        multilabel_soft_margin_loss nll_loss normalize pad poisson_nll_loss relu relu6 rms_norm rrelu selu silu
-        smooth_l1_loss soft_margin_loss softmax softmin threshold triplet_margin_loss unfold""",
-    "": "cdist lu norm pca_lowrank split stft svd_lowrank tensordot unique unique_consecutive",
-    "Tensor": "lu norm split stft unique unique_consecutive",
-}
-_SIGNATURES: dict[Any, Signature] = {}
-#: torch's modules of functions and methods that it writes in Python, with their names.
-_HOMES = {
-    "functional": frozenset(
-        """atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist chain_matmul einsum lu meshgrid
-        norm split stft tensordot unique unique_consecutive unravel_index""".split()
-    ),
-    "_lobpcg": frozenset({"lobpcg"}),
-    "_lowrank": frozenset({"pca_lowrank", "svd_lowrank"}),
-    "_tensor": frozenset(
-        """__array__ __array_wrap__ __contains__ __deepcopy__ __dlpack__ __dlpack_device__ __floordiv__ __format__ __len__ __rdiv__
-        __reduce_ex__ __repr__ __reversed__ __rfloordiv__ __rlshift__ __rmatmul__ __rmod__ __rpow__ __rrshift__ __rsub__
-        __setstate__ backward dim_order index is_shared istft lu module_load norm register_hook
-        register_post_accumulate_grad_hook resize resize_as share_memory_ split stft storage storage_type unique
-        unique_consecutive""".split()
-    ),
-}
 
 
 def _norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None): ...
@@ -223,25 +118,32 @@ def _split(tensor, split_size_or_sections, dim=0): ...
 def _cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"): ...
 
 
-def _signatures() -> dict[Any, Signature]:
-    """The signatures of the functions in `_PYTHON`, read once."""
-    if not _SIGNATURES:
-        overloaded = {"norm": signature(_norm), "split": signature(_split), "cdist": signature(_cdist)}
-        for place, names in _PYTHON.items():
-            home = load("rushlight.nn.functional") if place == "nn.functional" else Tensor if place else torch
-            for name in names.split():
-                function = getattr(home, name)
-                _SIGNATURES[function] = overloaded.get(name) or signature(function)
-        method = overloaded["norm"].parameters
-        _SIGNATURES[Tensor.norm] = Signature([one for name, one in method.items() if name != "out"])
-    return _SIGNATURES
+#: The parameters of those with several signatures.
+_OVERLOADED = {"norm": signature(_norm), "split": signature(_split), "cdist": signature(_cdist)}
+
+
+@cache
+def _form(func: Callable[..., Any]) -> Signature | None:
+    """The signature of a function that torch writes in Python: overrides get its optional arguments as keywords, with the
+    defaults. None for others, and for those that take any number of tensors."""
+    name = getattr(func, "__name__", "")
+    if _home_in_python(func) is None or name.startswith("__"):
+        return None
+    try:
+        form = _OVERLOADED.get(name) or signature(func)
+    except ValueError:  # a name with several overloads
+        return None
+    shown = form.parameters.values()
+    if any(one.kind is one.VAR_POSITIONAL for one in shown):
+        return None
+    return form.replace(parameters=[one for one in shown if one.name != "out"]) if func is Tensor.norm else form
 
 
 def _as_python(
     func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None
 ) -> tuple[tuple[Any, ...], dict[str, Any] | None]:
     """The arguments as torch passes them to an override."""
-    form = _signatures().get(func)
+    form = _form(func)
     if form is None:
         return args, kwargs
     try:
@@ -265,10 +167,10 @@ def _call_overrides_or_decompose(
     """
     types = tuple(map(type, overloaded))
     refused = []
-    if not overloaded and not _modes.stack:
+    if not overloaded and not modes.stack:
         return load("rushlight._torch_dispatch").decompose(func, args, kwargs)
-    if _modes.stack:
-        mode = _modes.stack[-1]
+    if modes.stack:
+        mode = modes.stack[-1]
         with _outside():
             result = mode.__torch_function__(func, types, args, kwargs)
         if result is not NotImplemented:
@@ -288,7 +190,7 @@ def _call_overrides_or_decompose(
     listed = "\n".join(refused)
     home = _home_in_python(func)
     if home is not None:
-        beside = f" nor in mode {_modes.stack[-1]}" if _modes.stack else ""
+        beside = f" nor in mode {modes.stack[-1]}" if modes.stack else ""
         raise TypeError(
             f"no implementation found for '{home}.{func.__name__}' on types that implement __torch_function__: {list(types)}{beside}"
         )
@@ -299,17 +201,16 @@ def _call_overrides_or_decompose(
 
 
 def _home_in_python(func: Callable[..., Any]) -> str | None:
-    """torch's module of a function that torch writes in Python; None for another one."""
+    """torch's module of a function that torch writes in Python, and that asks for overrides; None for another one."""
+    is_method = isinstance(func, MethodDescriptorType) or getattr(func, "__qualname__", "").startswith("Tensor.")
+    package, _, place = (getattr(func, "__module__", None) or "").partition(".")
     name = getattr(func, "__name__", "")
-    if isinstance(func, MethodDescriptorType) or getattr(func, "__qualname__", "").startswith("Tensor."):
-        return "torch._tensor" if name in _HOMES["_tensor"] else None
-    _, _, place = (getattr(func, "__module__", None) or "").partition(".")
-    if place == "nn.functional":
-        return "torch.nn.functional" if func in _signatures() else None
-    if place == "nn.init":
-        return "torch.nn.init"
-    found = (home for home in ("functional", "_lobpcg", "_lowrank") if name in _HOMES[home])
-    return next((f"torch.{home}" for home in found), None) if place in ("", *_HOMES) else None
+    if place == "nn.functional" and name in ("sigmoid", "tanh"):
+        return None  # They call the method, which asks.
+    if not is_method and package != __package__:
+        return None
+    home = _C._home_in_python("" if place == "functional" else place, name, is_method)
+    return home and f"torch.{home}"
 
 
 def _converted(result: Any, cls: type) -> Any:
@@ -327,7 +228,7 @@ def _default(
     """`Tensor.__torch_function__`: calls the function and converts its results to ``cls``."""
     if not all(issubclass(cls, kind) for kind in types):
         return NotImplemented
-    if handles_operators(cls):
+    if _C._handles_operators(cls):
         return load("rushlight._torch_dispatch").decompose(func, args, kwargs)
     with _C.DisableTorchFunctionSubclass():
         result = func(*args, **(kwargs or {}))
@@ -352,7 +253,7 @@ def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     >>> torch.overrides.has_torch_function((torch.ones(1), 2))
     False
     """
-    return bool(_modes.stack and _C._overridden(())) or any(map(_C._overrides, relevant_args))
+    return bool(modes.stack and _C._has_mode()) or any(map(_C._overrides, relevant_args))
 
 
 def has_torch_function_unary(tensor: Any) -> bool:
@@ -392,7 +293,7 @@ def handle_torch_function(
     >>> halved(Loud()), halved(torch.ones(1))
     ('HALVED', tensor([0.5000]))
     """
-    return _call_overrides_or_decompose(public_api, _overloaded(relevant_args), args, kwargs)
+    return _call_overrides_or_decompose(public_api, one_of_each_class(relevant_args, _C._overrides), args, kwargs)
 
 
 def redispatch_function(

@@ -51,7 +51,7 @@ def test_what_there_is_no_support_for_is_refused():
         torch.cuda.GreenContext.create(num_sms=4)
     with pytest.raises(TypeError, match="^GreenContext: No constructor defined!\n"):
         torch.cuda.GreenContext(3)
-    with pytest.raises(NotImplementedError, match="sparse tensors are on the CPU alone"):
+    with pytest.raises(NotImplementedError, match="use torch.sparse_coo_tensor with device='cuda'"):
         torch.cuda.sparse.FloatTensor(2, 2)
 
 

@@ -136,7 +136,7 @@ def waits():
     with torch.cuda.graph(torch.cuda.CUDAGraph(), check_input_liveness=True):
         x.sum().item()
 raises(torch.AcceleratorError, "CUDA error: operation ", waits)
-from rushlight.overrides import active_dispatch_modes
+from rushlight._override_order import active_dispatch_modes
 assert not active_dispatch_modes() and (x + 1).tolist() == [2.0] * 3
 """
     )

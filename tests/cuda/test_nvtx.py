@@ -114,6 +114,24 @@ def test_operators_and_nodes_are_ranges_under_emit_nvtx(tmp_path):
 
 
 @needs_soft_card
+def test_sizes_are_in_ranges_while_emit_nvtx_asks_for_them(tmp_path):
+    program = """
+    profiler = torch.autograd.profiler
+    x, y = torch.ones(2), torch.ones(3)
+    with profiler.emit_nvtx(record_shapes=True):
+        with profiler.profile():
+            torch.exp(x)
+        torch.exp(y)
+        assert profiler._profiler_enabled() is True  # as in torch
+    assert profiler._profiler_enabled() is False
+    with profiler.emit_nvtx():
+        torch.exp(x)
+    """
+    begun = [line for line in watched(tmp_path, program) if line.startswith("push")]
+    assert begun == ["push aten::exp, sizes = [[2]]", "push aten::exp, sizes = [[3]]", "push aten::exp"]
+
+
+@needs_soft_card
 def test_without_a_tool_nothing_is_counted():
     soft_card.run(
         """

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from ranks import PATIENCE
 
 import rushlight as torch
 from rushlight import distributed as dist
@@ -333,7 +334,7 @@ def test_objects(ranks):
 
 
 def _mismatch(rank, calls):
-    start, told = time.monotonic(), ""
+    told = ""
     try:
         calls[rank]()
     except RuntimeError as error:
@@ -341,7 +342,6 @@ def _mismatch(rank, calls):
     # A rank that had all its bytes before another one noticed learns of it in the next call.
     with pytest.raises(RuntimeError, match="cannot be used after an error|gave up"):
         dist.barrier()
-    assert time.monotonic() - start < 5
     return told
 
 
@@ -367,7 +367,7 @@ def _mismatch(rank, calls):
     ],
 )
 def test_ranks_that_disagree_raise(ranks, calls, sentence):
-    told = ranks(_mismatch, 2, calls)
+    told = ranks(_mismatch, 2, calls, timeout=10 * PATIENCE)  # who waited for it would be taken for a hang
     assert any(sentence in one for one in told), told
 
 
@@ -378,17 +378,15 @@ def _dies(rank, size, when):
             dist.destroy_process_group()
             return None
         os.kill(os.getpid(), signal.SIGKILL)
-    start = time.monotonic()
     with pytest.raises(RuntimeError) as error:
         for _ in range(2000):
             dist.all_reduce(torch.ones(100_000))
-    assert time.monotonic() - start < 2
     return str(error.value).splitlines()[0]
 
 
 @pytest.mark.parametrize("when", ["killed", "left"])
 def test_a_rank_that_is_gone_is_named(ranks, when):
-    told = ranks(_dies, 3, 3, when)
+    told = ranks(_dies, 3, 3, when, timeout=10 * PATIENCE)
     assert told[2] is None
     for one in told[:2]:
         assert "rank 2" in one

@@ -206,22 +206,33 @@ def test_one_file(ranks, tmp_path):
     ranks(_parts_to_file, 2, folder, file)
     state = torch.load(file)
     assert torch.equal(state["a"]["x"], _whole()) and state["l"][0].item() == 1 and state["l"][1] == 2
-    command = [sys.executable, "-m", "rushlight.distributed.checkpoint.format_utils"]
-    done = subprocess.run(
-        [*command, "dcp_to_torch", folder, file], check=True, capture_output=True, text=True, timeout=60
-    )
-    assert done.stderr == ""  # the package must not have imported the module that is run
-    as_torch = [sys.executable, "-m", "rushlight", "-m", "torch.distributed.checkpoint.format_utils"]
-    done = subprocess.run([*as_torch, "--help"], check=True, capture_output=True, text=True, timeout=60)
-    assert done.stdout.startswith("usage: format_utils.py") and done.stderr == ""
-    missing = subprocess.run(
-        [*command, "torch_to_dcp", tmp_path / "none", back], capture_output=True, text=True, timeout=60
-    )
-    assert missing.returncode == 2 and "No checkpoint found at" in missing.stderr
     format_utils.torch_save_to_dcp(file, back)
     state = {"a": {"x": torch.zeros(7, 5)}}
     dcp.load(state, checkpoint_id=back)
     assert torch.equal(state["a"]["x"], _whole())
+
+
+def test_conversion_from_the_command_line(tmp_path):
+    def convert(*arguments):
+        command = [sys.executable, "-m", "rushlight.distributed.checkpoint.format_utils", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    folder, file, back = (tmp_path / name for name in ("dcp", "one.pt", "back"))
+    dcp.save({"a": {"x": _whole()}}, checkpoint_id=folder)
+    done = convert("dcp_to_torch", folder, file)
+    assert done.returncode == 0 and done.stderr == ""  # the package must not have imported the module that is run
+    assert torch.equal(torch.load(file)["a"]["x"], _whole())
+    assert convert("torch_to_dcp", file, back).returncode == 0
+    state = {"a": {"x": torch.zeros(7, 5)}}
+    dcp.load(state, checkpoint_id=back)
+    assert torch.equal(state["a"]["x"], _whole())
+    for mode in ("dcp_to_torch", "torch_to_dcp"):
+        missing = convert(mode, tmp_path / "none", tmp_path / "made")
+        assert missing.returncode == 2 and "No checkpoint found at" in missing.stderr
+        assert not (tmp_path / "made").exists()
+    as_torch = [sys.executable, "-m", "rushlight", "-m", "torch.distributed.checkpoint.format_utils", "--help"]
+    done = subprocess.run(as_torch, check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("usage: format_utils.py") and done.stderr == ""
 
 
 # ---- models and optimizers ------------------------------------------------------------------------------------------

@@ -269,11 +269,10 @@ def test_without_a_group():
 
 
 def test_ranks_that_do_not_come_are_counted():
-    store, began = dist.HashStore(), time.monotonic()
+    store = dist.HashStore()
     store.set_timeout(SHORT)
     with pytest.raises(dist.DistStoreError, match="wait timeout after 400ms.*\n  1 of 2 ranks did not come: 1$"):
         dist.init_process_group("gloo", store=store, rank=0, world_size=2, timeout=SHORT)
-    assert time.monotonic() - began < 5
     assert not dist.is_initialized()
 
 

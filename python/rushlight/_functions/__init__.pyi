@@ -18,19 +18,19 @@ from rushlight._C import (
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The magnitude of each element, also of complex numbers."""
 def abs_(input: Tensor) -> Tensor:
-    """The magnitude of each element, also of complex numbers."""
+    """In place: the tensor becomes the result of `abs`, in its own dtype, and is returned."""
 def absolute(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The magnitude of each element, also of complex numbers."""
 def absolute_(input: Tensor) -> Tensor:
-    """The magnitude of each element, also of complex numbers."""
+    """In place: the tensor becomes the result of `abs`, in its own dtype, and is returned."""
 def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse cosine of each element; nan outside of -1 to 1."""
 def acos_(input: Tensor) -> Tensor:
-    """The inverse cosine of each element; nan outside of -1 to 1."""
+    """In place: the tensor becomes the result of `acos`, in its own dtype, and is returned."""
 def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse hyperbolic cosine of each element; nan below 1."""
 def acosh_(input: Tensor) -> Tensor:
-    """The inverse hyperbolic cosine of each element; nan below 1."""
+    """In place: the tensor becomes the result of `acosh`, in its own dtype, and is returned."""
 def adaptive_avg_pool1d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor:
     """Means over the requested number of windows, which cover sequences `(N, C, L)` or `(C, L)` evenly."""
 def adaptive_max_pool1d(input: Tensor, output_size: _int | Sequence[_int], return_indices: _bool = True) -> tuple[Tensor, Tensor]:
@@ -51,7 +51,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, out_dtype: _dtype, *, beta:
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """The product of a matrix with a vector, added to another vector, which broadcasts to the product's shape."""
 def addmv_(input: Tensor, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
-    """The product of a matrix with a vector, added to another vector, which broadcasts to the product's shape."""
+    """In place: the tensor becomes the result of `addmv`, in its own dtype, and is returned."""
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """The products of each pair of two vectors' elements, added to a matrix, which broadcasts."""
 def adjoint(input: Tensor) -> Tensor:
@@ -92,29 +92,29 @@ def arange(start: _Number, end: _Number, step: _Number = 1, *, dtype: _dtype | N
 def arccos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse cosine of each element; nan outside of -1 to 1."""
 def arccos_(input: Tensor) -> Tensor:
-    """The inverse cosine of each element; nan outside of -1 to 1."""
+    """In place: the tensor becomes the result of `acos`, in its own dtype, and is returned."""
 def arccosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse hyperbolic cosine of each element; nan below 1."""
 def arccosh_(input: Tensor) -> Tensor:
-    """The inverse hyperbolic cosine of each element; nan below 1."""
+    """In place: the tensor becomes the result of `acosh`, in its own dtype, and is returned."""
 def arcsin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse sine of each element; nan outside of -1 to 1."""
 def arcsin_(input: Tensor) -> Tensor:
-    """The inverse sine of each element; nan outside of -1 to 1."""
+    """In place: the tensor becomes the result of `asin`, in its own dtype, and is returned."""
 def arcsinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse hyperbolic sine of each element."""
 def arcsinh_(input: Tensor) -> Tensor:
-    """The inverse hyperbolic sine of each element."""
+    """In place: the tensor becomes the result of `asinh`, in its own dtype, and is returned."""
 def arctan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse tangent of each element."""
 def arctan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The angle of the point whose ordinate is `input` and whose abscissa is `other`."""
 def arctan_(input: Tensor) -> Tensor:
-    """The inverse tangent of each element."""
+    """In place: the tensor becomes the result of `atan`, in its own dtype, and is returned."""
 def arctanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
 def arctanh_(input: Tensor) -> Tensor:
-    """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
+    """In place: the tensor becomes the result of `atanh`, in its own dtype, and is returned."""
 def argmax(input: Tensor, dim: _int | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """The first index of the largest element along `dim`, or of all elements in row-major order."""
 def argmin(input: Tensor, dim: _int | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -129,7 +129,7 @@ def argwhere(input: Tensor) -> Tensor:
 def as_strided(input: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
     """A view of the storage with any sizes and strides (counted in elements, possibly negative)."""
 def as_strided_(input: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
-    """A view of the storage with any sizes and strides (counted in elements, possibly negative)."""
+    """In place: the tensor becomes the result of `as_strided`, in its own dtype, and is returned."""
 def as_strided_copy(input: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None, *, out: Tensor | None = None) -> Tensor:
     """A copy of the view of the same name."""
 def as_strided_scatter(input: Tensor, src: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
@@ -137,21 +137,21 @@ def as_strided_scatter(input: Tensor, src: Tensor, size: Sequence[_int], stride:
 def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse sine of each element; nan outside of -1 to 1."""
 def asin_(input: Tensor) -> Tensor:
-    """The inverse sine of each element; nan outside of -1 to 1."""
+    """In place: the tensor becomes the result of `asin`, in its own dtype, and is returned."""
 def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse hyperbolic sine of each element."""
 def asinh_(input: Tensor) -> Tensor:
-    """The inverse hyperbolic sine of each element."""
+    """In place: the tensor becomes the result of `asinh`, in its own dtype, and is returned."""
 def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse tangent of each element."""
 def atan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The angle of the point whose ordinate is `input` and whose abscissa is `other`."""
 def atan_(input: Tensor) -> Tensor:
-    """The inverse tangent of each element."""
+    """In place: the tensor becomes the result of `atan`, in its own dtype, and is returned."""
 def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
 def atanh_(input: Tensor) -> Tensor:
-    """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
+    """In place: the tensor becomes the result of `atanh`, in its own dtype, and is returned."""
 @overload
 def atleast_1d(input: Tensor) -> Tensor:
     """The tensor with at least one dimension."""
@@ -200,7 +200,7 @@ def bitwise_left_shift(input: Tensor | _Number, other: Tensor | _Number, *, out:
 def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The bitwise complement of each element; for bool the logical not."""
 def bitwise_not_(input: Tensor) -> Tensor:
-    """The bitwise complement of each element; for bool the logical not."""
+    """In place: the tensor becomes the result of `bitwise_not`, in its own dtype, and is returned."""
 def bitwise_or(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The bitwise or; for bool the logical or."""
 def bitwise_right_shift(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -234,11 +234,11 @@ def cdist(x1: Tensor, x2: Tensor, p: _float = 2.0, compute_mode: _str = ...) -> 
 def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smallest integer that is not below each element."""
 def ceil_(input: Tensor) -> Tensor:
-    """The smallest integer that is not below each element."""
+    """In place: the tensor becomes the result of `ceil`, in its own dtype, and is returned."""
 def celu(input: Tensor, alpha: _Number = 1.0) -> Tensor:
     """Each element, `alpha * (exp(x / alpha) - 1)` where it is negative."""
 def celu_(input: Tensor, alpha: _Number = 1.0) -> Tensor:
-    """Each element, `alpha * (exp(x / alpha) - 1)` where it is negative."""
+    """In place: the tensor becomes the result of `celu`, in its own dtype, and is returned."""
 def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
     """Interleaves the channels of `groups` groups of `(N, C, *)`."""
 def cholesky(input: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -252,7 +252,7 @@ def chunk(input: Tensor, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
 def clamp(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
     """Limits elements to `min .. max`, numbers or tensors that broadcast; one of the two may be omitted. NaN is unchanged."""
 def clamp_(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
-    """Limits elements to `min .. max`, numbers or tensors that broadcast; one of the two may be omitted. NaN is unchanged."""
+    """In place: the tensor becomes the result of `clamp`, in its own dtype, and is returned."""
 @overload
 def clamp_max(input: Tensor, max: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Lowers elements to those of `max`."""
@@ -260,7 +260,7 @@ def clamp_max(input: Tensor, max: Tensor, *, out: Tensor | None = None) -> Tenso
 def clamp_max(input: Tensor, max: _Number, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def clamp_max_(input: Tensor, max: Tensor) -> Tensor:
-    """Lowers elements to those of `max`."""
+    """In place: the tensor becomes the result of `clamp_max`, in its own dtype, and is returned."""
 @overload
 def clamp_max_(input: Tensor, max: _Number) -> Tensor: ...
 @overload
@@ -270,13 +270,13 @@ def clamp_min(input: Tensor, min: Tensor, *, out: Tensor | None = None) -> Tenso
 def clamp_min(input: Tensor, min: _Number, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def clamp_min_(input: Tensor, min: Tensor) -> Tensor:
-    """Raises elements to those of `min`."""
+    """In place: the tensor becomes the result of `clamp_min`, in its own dtype, and is returned."""
 @overload
 def clamp_min_(input: Tensor, min: _Number) -> Tensor: ...
 def clip(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
     """Limits elements to `min .. max`, numbers or tensors that broadcast; one of the two may be omitted. NaN is unchanged."""
 def clip_(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
-    """Limits elements to `min .. max`, numbers or tensors that broadcast; one of the two may be omitted. NaN is unchanged."""
+    """In place: the tensor becomes the result of `clamp`, in its own dtype, and is returned."""
 def clone(input: Tensor, *, memory_format: _memory_format | None = None) -> Tensor:
     """A copy in new memory, in the same order of dimensions; gradients flow through it."""
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
@@ -294,7 +294,7 @@ def conj(input: Tensor) -> Tensor:
 def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The complex conjugate of each element, computed immediately; a real tensor is returned itself."""
 def conj_physical_(input: Tensor) -> Tensor:
-    """The complex conjugate of each element, computed immediately; a real tensor is returned itself."""
+    """In place: the tensor becomes the result of `conj_physical`, in its own dtype, and is returned."""
 def constant_pad_nd(input: Tensor, pad: Sequence[_int], value: _Number = 0) -> Tensor:
     """A copy padded with one number; `pad` gives two widths for each dimension from the last one on, and a negative width cuts off."""
 @overload
@@ -325,11 +325,11 @@ def corrcoef(input: Tensor) -> Tensor:
 def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The cosine of each element, in radians."""
 def cos_(input: Tensor) -> Tensor:
-    """The cosine of each element, in radians."""
+    """In place: the tensor becomes the result of `cos`, in its own dtype, and is returned."""
 def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The hyperbolic cosine of each element."""
 def cosh_(input: Tensor) -> Tensor:
-    """The hyperbolic cosine of each element."""
+    """In place: the tensor becomes the result of `cosh`, in its own dtype, and is returned."""
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _float = 1e-08) -> Tensor:
     """The cosines of the angles between vectors along `dim`; norms below `eps` are raised to `eps`."""
 def count_nonzero(input: Tensor, dim: _int | Sequence[_int] | None = None) -> Tensor:
@@ -359,7 +359,7 @@ def cumulative_trapezoid(y: Tensor, *, dx: _Number = 1, dim: _int = -1) -> Tenso
 def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Converts degrees to radians."""
 def deg2rad_(input: Tensor) -> Tensor:
-    """Converts degrees to radians."""
+    """In place: the tensor becomes the result of `deg2rad`, in its own dtype, and is returned."""
 def det(input: Tensor) -> Tensor:
     """The determinants of matrices, as `torch.linalg.det`."""
 def diag(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
@@ -379,7 +379,7 @@ def diff(input: Tensor, n: _int = 1, dim: _int = -1, prepend: Tensor | None = No
 def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The derivative of the logarithm of the gamma function."""
 def digamma_(input: Tensor) -> Tensor:
-    """The derivative of the logarithm of the gamma function."""
+    """In place: the tensor becomes the result of `digamma`, in its own dtype, and is returned."""
 def dist(input: Tensor, other: Tensor, p: _Number = 2) -> Tensor:
     """The norm of the difference."""
 @overload
@@ -429,29 +429,29 @@ def equal(input: Tensor, other: Tensor) -> _bool:
 def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The error function of each element."""
 def erf_(input: Tensor) -> Tensor:
-    """The error function of each element."""
+    """In place: the tensor becomes the result of `erf`, in its own dtype, and is returned."""
 def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """One minus the error function, with a small relative error where the error function is near one."""
 def erfc_(input: Tensor) -> Tensor:
-    """One minus the error function, with a small relative error where the error function is near one."""
+    """In place: the tensor becomes the result of `erfc`, in its own dtype, and is returned."""
 def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse of the error function, between -1 and 1."""
 def erfinv_(input: Tensor) -> Tensor:
-    """The inverse of the error function, between -1 and 1."""
+    """In place: the tensor becomes the result of `erfinv`, in its own dtype, and is returned."""
 def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The exponential of each element."""
 def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Two to the power of each element."""
 def exp2_(input: Tensor) -> Tensor:
-    """Two to the power of each element."""
+    """In place: the tensor becomes the result of `exp2`, in its own dtype, and is returned."""
 def exp_(input: Tensor) -> Tensor:
-    """The exponential of each element."""
+    """In place: the tensor becomes the result of `exp`, in its own dtype, and is returned."""
 def expand_copy(input: Tensor, size: Sequence[_int], *, implicit: _bool = False, out: Tensor | None = None) -> Tensor:
     """A copy of the view of the same name."""
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The exponential minus one, accurate near zero."""
 def expm1_(input: Tensor) -> Tensor:
-    """The exponential minus one, accurate near zero."""
+    """In place: the tensor becomes the result of `expm1`, in its own dtype, and is returned."""
 def eye(n: _int, m: _int | None = None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """A matrix with 1 on the diagonal and 0 elsewhere."""
 def fill(input: Tensor, value: Tensor | _Number) -> Tensor:
@@ -464,7 +464,7 @@ def fill_(input: Tensor, value: Tensor) -> Tensor: ...
 def fix(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Each element rounded towards zero."""
 def fix_(input: Tensor) -> Tensor:
-    """Each element rounded towards zero."""
+    """In place: the tensor becomes the result of `trunc`, in its own dtype, and is returned."""
 def flatten(input: Tensor, start_dim: _int = 0, end_dim: _int = -1) -> Tensor:
     """The dimensions from `start_dim` to `end_dim` joined into one."""
 def flip(input: Tensor, dims: Sequence[_int]) -> Tensor:
@@ -478,7 +478,7 @@ def float_power(input: Tensor | _Number, exponent: Tensor | _Number, *, out: Ten
 def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The greatest integer that is not above each element."""
 def floor_(input: Tensor) -> Tensor:
-    """The greatest integer that is not above each element."""
+    """In place: the tensor becomes the result of `floor`, in its own dtype, and is returned."""
 def floor_divide(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The quotient, rounded downwards."""
 def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -490,7 +490,7 @@ def fmod(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -
 def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The fractional part of each element, with its sign."""
 def frac_(input: Tensor) -> Tensor:
-    """The fractional part of each element, with its sign."""
+    """In place: the tensor becomes the result of `frac`, in its own dtype, and is returned."""
 def frexp(input: Tensor, *, out: tuple[Tensor, ...] | None = None) -> return_types.frexp:
     """Each element as a mantissa from 0.5 to 1 and a power of two."""
 def frobenius_norm(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -504,7 +504,7 @@ def gather(input: Tensor, dim: _int, index: Tensor, *, sparse_grad: _bool = Fals
 def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The greatest common divisor."""
 def gcd_(input: Tensor, other: Tensor) -> Tensor:
-    """The greatest common divisor."""
+    """In place: the tensor becomes the result of `gcd`, in its own dtype, and is returned."""
 def ge(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Whether `input` is at least `other`."""
 def geqrf(input: Tensor, *, out: tuple[Tensor, ...] | None = None) -> return_types.geqrf:
@@ -561,7 +561,7 @@ def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The modified Bessel function of the first kind, of order zero."""
 def i0_(input: Tensor) -> Tensor:
-    """The modified Bessel function of the first kind, of order zero."""
+    """In place: the tensor becomes the result of `i0`, in its own dtype, and is returned."""
 def igamma(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The regularised lower incomplete gamma function."""
 def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -580,7 +580,7 @@ def index_fill(input: Tensor, dim: _int, index: Tensor, value: _Number) -> Tenso
 def index_put(input: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: _bool = False) -> Tensor:
     """A copy with `values` written or added at a tuple of index tensors."""
 def index_put_(input: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: _bool = False) -> Tensor:
-    """A copy with `values` written or added at a tuple of index tensors."""
+    """In place: the tensor becomes the result of `index_put`, in its own dtype, and is returned."""
 def index_reduce(input: Tensor, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
     """A copy with the slices of `source` reduced (`prod`, `mean`, `amax`, `amin`) into those of `dim` at `index`."""
 def index_select(input: Tensor, dim: _int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -618,11 +618,11 @@ def layer_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor |
 def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The least common multiple."""
 def lcm_(input: Tensor, other: Tensor) -> Tensor:
-    """The least common multiple."""
+    """In place: the tensor becomes the result of `lcm`, in its own dtype, and is returned."""
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`input * 2 ** other`."""
 def ldexp_(input: Tensor, other: Tensor) -> Tensor:
-    """`input * 2 ** other`."""
+    """In place: the tensor becomes the result of `ldexp`, in its own dtype, and is returned."""
 def le(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Whether `input` is at most `other`."""
 def lerp(input: Tensor, end: Tensor, weight: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -634,7 +634,7 @@ def less_equal(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = N
 def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the magnitude of the gamma function."""
 def lgamma_(input: Tensor) -> Tensor:
-    """The logarithm of the magnitude of the gamma function."""
+    """In place: the tensor becomes the result of `lgamma`, in its own dtype, and is returned."""
 def linspace(start: Tensor | _Number, end: Tensor | _Number, steps: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """Evenly spaced numbers from `start` to `end`, both included."""
 def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -642,17 +642,17 @@ def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm to base 10 of each element."""
 def log10_(input: Tensor) -> Tensor:
-    """The logarithm to base 10 of each element."""
+    """In place: the tensor becomes the result of `log10`, in its own dtype, and is returned."""
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The natural logarithm of one plus each element, accurate near zero."""
 def log1p_(input: Tensor) -> Tensor:
-    """The natural logarithm of one plus each element, accurate near zero."""
+    """In place: the tensor becomes the result of `log1p`, in its own dtype, and is returned."""
 def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm to base 2 of each element."""
 def log2_(input: Tensor) -> Tensor:
-    """The logarithm to base 2 of each element."""
+    """In place: the tensor becomes the result of `log2`, in its own dtype, and is returned."""
 def log_(input: Tensor) -> Tensor:
-    """The natural logarithm of each element."""
+    """In place: the tensor becomes the result of `log`, in its own dtype, and is returned."""
 def log_softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of softmax along `dim`, computed directly and so more accurately."""
 def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -668,7 +668,7 @@ def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> T
 def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether each element is zero."""
 def logical_not_(input: Tensor) -> Tensor:
-    """Whether each element is zero."""
+    """In place: the tensor becomes the result of `logical_not`, in its own dtype, and is returned."""
 def logical_or(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether either element is true."""
 def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -676,7 +676,7 @@ def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> T
 def logit(input: Tensor, eps: _float | None = None, *, out: Tensor | None = None) -> Tensor:
     """The inverse of the logistic function; with `eps` elements are first limited to `eps .. 1 - eps`."""
 def logit_(input: Tensor, eps: _float | None = None) -> Tensor:
-    """The inverse of the logistic function; with `eps` elements are first limited to `eps .. 1 - eps`."""
+    """In place: the tensor becomes the result of `logit`, in its own dtype, and is returned."""
 def logspace(start: Tensor | _Number, end: Tensor | _Number, steps: _int, base: _float = 10.0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """Powers of `base` with evenly spaced exponents from `start` to `end`."""
 def logsumexp(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -786,7 +786,7 @@ def mvlgamma(input: Tensor, p: _int, *, out: Tensor | None = None) -> Tensor:
 def nan_to_num(input: Tensor, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None, *, out: Tensor | None = None) -> Tensor:
     """Replaces nan (by 0 unless given) and the infinities (by the greatest and smallest numbers unless given)."""
 def nan_to_num_(input: Tensor, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
-    """Replaces nan (by 0 unless given) and the infinities (by the greatest and smallest numbers unless given)."""
+    """In place: the tensor becomes the result of `nan_to_num`, in its own dtype, and is returned."""
 def nanmean(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """The means along `dim` (all dimensions by default) of the elements that are not NaN."""
 @overload
@@ -819,11 +819,11 @@ def ne(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> 
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The negative of each element."""
 def neg_(input: Tensor) -> Tensor:
-    """The negative of each element."""
+    """In place: the tensor becomes the result of `neg`, in its own dtype, and is returned."""
 def negative(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The negative of each element."""
 def negative_(input: Tensor) -> Tensor:
-    """The negative of each element."""
+    """In place: the tensor becomes the result of `neg`, in its own dtype, and is returned."""
 def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The next floating-point number after each element in the direction of `other`."""
 def nonzero(input: Tensor, *, as_tuple: _bool = False, out: Tensor | None = None) -> Tensor:
@@ -907,7 +907,7 @@ def quantile(input: Tensor, q: _float, dim: _int | None = None, keepdim: _bool =
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Converts radians to degrees."""
 def rad2deg_(input: Tensor) -> Tensor:
-    """Converts radians to degrees."""
+    """In place: the tensor becomes the result of `rad2deg`, in its own dtype, and is returned."""
 @overload
 def rand(size: Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """Random numbers drawn uniformly from 0 (inclusive) to 1 (exclusive)."""
@@ -941,11 +941,11 @@ def real(input: Tensor) -> Tensor:
 def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """One divided by each element."""
 def reciprocal_(input: Tensor) -> Tensor:
-    """One divided by each element."""
+    """In place: the tensor becomes the result of `reciprocal`, in its own dtype, and is returned."""
 def relu(input: Tensor) -> Tensor:
     """Each element, or zero where it is negative."""
 def relu_(input: Tensor) -> Tensor:
-    """Each element, or zero where it is negative."""
+    """In place: the tensor becomes the result of `relu`, in its own dtype, and is returned."""
 def remainder(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The remainder with the sign of the divisor, as Python's `%`."""
 def renorm(input: Tensor, p: _Number, dim: _int, maxnorm: _Number, *, out: Tensor | None = None) -> Tensor:
@@ -991,17 +991,17 @@ def round(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 @overload
 def round(input: Tensor, *, decimals: _int, out: Tensor | None = None) -> Tensor: ...
 def round_(input: Tensor) -> Tensor:
-    """Each element rounded to the nearest integer, halves to the even one; with `decimals` to that many digits after the decimal point, or before it if negative."""
+    """In place: the tensor becomes the result of `round`, in its own dtype, and is returned."""
 def row_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Concatenates tensors along the rows; a vector is one row."""
 def rrelu(input: Tensor, lower: _Number = 0.125, upper: _Number = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor:
     """Each element, times a slope where it is negative: in training one from `lower` to `upper` for each element, else their mean."""
 def rrelu_(input: Tensor, lower: _Number = 0.125, upper: _Number = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor:
-    """Each element, times a slope where it is negative: in training one from `lower` to `upper` for each element, else their mean."""
+    """In place: the tensor becomes the result of `rrelu`, in its own dtype, and is returned."""
 def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """One divided by the square root of each element."""
 def rsqrt_(input: Tensor) -> Tensor:
-    """One divided by the square root of each element."""
+    """In place: the tensor becomes the result of `rsqrt`, in its own dtype, and is returned."""
 def rsub(input: Tensor, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
     """Subtracts `input`, scaled by `alpha`, from `other`."""
 def scalar_tensor(s: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
@@ -1035,35 +1035,35 @@ def select_scatter(input: Tensor, src: Tensor, dim: _int, index: _int) -> Tensor
 def selu(input: Tensor) -> Tensor:
     """`elu` with the scales that preserve mean and variance from layer to layer."""
 def selu_(input: Tensor) -> Tensor:
-    """`elu` with the scales that preserve mean and variance from layer to layer."""
+    """In place: the tensor becomes the result of `selu`, in its own dtype, and is returned."""
 def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sign; for a complex number the number of magnitude one with the same angle."""
 def sgn_(input: Tensor) -> Tensor:
-    """The sign; for a complex number the number of magnitude one with the same angle."""
+    """In place: the tensor becomes the result of `sgn`, in its own dtype, and is returned."""
 def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logistic function of each element."""
 def sigmoid_(input: Tensor) -> Tensor:
-    """The logistic function of each element."""
+    """In place: the tensor becomes the result of `sigmoid`, in its own dtype, and is returned."""
 def sigmoid_backward(grad_output: Tensor, output: Tensor) -> Tensor:
     """The gradient of `sigmoid` from its result."""
 def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """-1, 0 or 1 for negative, zero or positive elements."""
 def sign_(input: Tensor) -> Tensor:
-    """-1, 0 or 1 for negative, zero or positive elements."""
+    """In place: the tensor becomes the result of `sign`, in its own dtype, and is returned."""
 def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether the sign bit of each element is set, as it is for -0."""
 def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sine of each element, in radians."""
 def sin_(input: Tensor) -> Tensor:
-    """The sine of each element, in radians."""
+    """In place: the tensor becomes the result of `sin`, in its own dtype, and is returned."""
 def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`sin(pi x) / (pi x)`, one at zero."""
 def sinc_(input: Tensor) -> Tensor:
-    """`sin(pi x) / (pi x)`, one at zero."""
+    """In place: the tensor becomes the result of `sinc`, in its own dtype, and is returned."""
 def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The hyperbolic sine of each element."""
 def sinh_(input: Tensor) -> Tensor:
-    """The hyperbolic sine of each element."""
+    """In place: the tensor becomes the result of `sinh`, in its own dtype, and is returned."""
 def slice_scatter(input: Tensor, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1, *, out: Tensor | None = None) -> Tensor:
     """A copy with `src` in place of the slice `start:end:step` of `dim`."""
 def slogdet(input: Tensor, *, out: tuple[Tensor, ...] | None = None) -> return_types.slogdet:
@@ -1089,11 +1089,11 @@ def split_with_sizes_copy(input: Tensor, split_sizes: Sequence[_int], dim: _int 
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The square root of each element."""
 def sqrt_(input: Tensor) -> Tensor:
-    """The square root of each element."""
+    """In place: the tensor becomes the result of `sqrt`, in its own dtype, and is returned."""
 def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Each element times itself."""
 def square_(input: Tensor) -> Tensor:
-    """Each element times itself."""
+    """In place: the tensor becomes the result of `square`, in its own dtype, and is returned."""
 @overload
 def squeeze(input: Tensor) -> Tensor:
     """A view without the dimensions of size one."""
@@ -1102,7 +1102,7 @@ def squeeze(input: Tensor, dim: _int) -> Tensor: ...
 @overload
 def squeeze(input: Tensor, dim: Sequence[_int]) -> Tensor: ...
 def squeeze_(input: Tensor) -> Tensor:
-    """A view without the dimensions of size one."""
+    """In place: the tensor becomes the result of `squeeze`, in its own dtype, and is returned."""
 @overload
 def squeeze_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A copy of the view of the same name."""
@@ -1146,7 +1146,7 @@ def swapdims(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
 def t(input: Tensor) -> Tensor:
     """A matrix transposed, as a view; tensors of fewer dimensions are returned unchanged."""
 def t_(input: Tensor) -> Tensor:
-    """A matrix transposed, as a view; tensors of fewer dimensions are returned unchanged."""
+    """In place: the tensor becomes the result of `t`, in its own dtype, and is returned."""
 def t_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A copy of the view of the same name."""
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -1156,11 +1156,11 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: _int | None = None, *, o
 def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The tangent of each element, in radians."""
 def tan_(input: Tensor) -> Tensor:
-    """The tangent of each element, in radians."""
+    """In place: the tensor becomes the result of `tan`, in its own dtype, and is returned."""
 def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The hyperbolic tangent of each element."""
 def tanh_(input: Tensor) -> Tensor:
-    """The hyperbolic tangent of each element."""
+    """In place: the tensor becomes the result of `tanh`, in its own dtype, and is returned."""
 def tanh_backward(grad_output: Tensor, output: Tensor) -> Tensor:
     """The gradient of `tanh` from its result."""
 @overload
@@ -1173,7 +1173,7 @@ def tensor_split(input: Tensor, indices: Sequence[_int], dim: _int = 0) -> tuple
 def threshold(input: Tensor, threshold: _Number, value: _Number) -> Tensor:
     """Each element, or `value` where it is at most `threshold`."""
 def threshold_(input: Tensor, threshold: _Number, value: _Number) -> Tensor:
-    """Each element, or `value` where it is at most `threshold`."""
+    """In place: the tensor becomes the result of `threshold`, in its own dtype, and is returned."""
 def threshold_backward(grad_output: Tensor, input: Tensor, threshold: _Number) -> Tensor:
     """The gradient where `input` is above `threshold`, else zero."""
 def tile(input: Tensor, dims: Sequence[_int]) -> Tensor:
@@ -1211,7 +1211,7 @@ def true_divide(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor
 def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Each element rounded towards zero."""
 def trunc_(input: Tensor) -> Tensor:
-    """Each element rounded towards zero."""
+    """In place: the tensor becomes the result of `trunc`, in its own dtype, and is returned."""
 def unbind(input: Tensor, dim: _int = 0) -> tuple[Tensor, ...]:
     """The views at all indices of `dim`."""
 def unbind_copy(input: Tensor, dim: _int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
@@ -1269,7 +1269,7 @@ def where(condition: Tensor) -> tuple[Tensor, ...]: ...
 def xlogy(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """`input * log(other)`; zero where `input` is zero, unless `other` is nan."""
 def xlogy_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
-    """`input * log(other)`; zero where `input` is zero, unless `other` is nan."""
+    """In place: the tensor becomes the result of `xlogy`, in its own dtype, and is returned."""
 def zero_(input: Tensor) -> Tensor:
     """Sets every element to 0, in place."""
 @overload

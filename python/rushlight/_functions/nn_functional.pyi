@@ -44,7 +44,7 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
 def celu(input: Tensor, alpha: _Number = 1.0, inplace: _bool = False) -> Tensor:
     """Each element, `alpha * (exp(x / alpha) - 1)` where it is negative."""
 def celu_(input: Tensor, alpha: _Number = 1.0) -> Tensor:
-    """Each element, `alpha * (exp(x / alpha) - 1)` where it is negative."""
+    """In place: the tensor becomes the result of `celu`, in its own dtype, and is returned."""
 def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
     """Interleaves the channels of `groups` groups of `(N, C, *)`."""
 @overload
@@ -79,7 +79,7 @@ def dropout(input: Tensor, p: _float, train: _bool) -> Tensor:
 def elu(input: Tensor, alpha: _Number = 1.0, inplace: _bool = False) -> Tensor:
     """Each element, `alpha * (exp(x) - 1)` where it is negative."""
 def elu_(input: Tensor, alpha: _Number = 1.0) -> Tensor:
-    """Each element, `alpha * (exp(x) - 1)` where it is negative."""
+    """In place: the tensor becomes the result of `elu`, in its own dtype, and is returned."""
 def fold(input: Tensor, output_size: _int | Sequence[_int], kernel_size: _int | Sequence[_int], dilation: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, stride: _int | Sequence[_int] = 1) -> Tensor:
     """Sums columns of sliding blocks into images of `output_size`, the reverse of `unfold`; overlapping blocks are added."""
 def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | _Number, full: _bool = False, eps: _float = 1e-06, reduction: _str = ...) -> Tensor:
@@ -97,15 +97,15 @@ def hardshrink(input: Tensor, lambd: _Number = 0.5, *, out: Tensor | None = None
 def hardsigmoid(input: Tensor, inplace: _bool = False) -> Tensor:
     """A piecewise linear sigmoid: `clamp(x / 6 + 1 / 2, 0, 1)`."""
 def hardsigmoid_(input: Tensor) -> Tensor:
-    """A piecewise linear sigmoid: `clamp(x / 6 + 1 / 2, 0, 1)`."""
+    """In place: the tensor becomes the result of `hardsigmoid`, in its own dtype, and is returned."""
 def hardswish(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element times its hardsigmoid."""
 def hardswish_(input: Tensor) -> Tensor:
-    """Each element times its hardsigmoid."""
+    """In place: the tensor becomes the result of `hardswish`, in its own dtype, and is returned."""
 def hardtanh(input: Tensor, min_val: _Number = -1.0, max_val: _Number = 1.0, inplace: _bool = False) -> Tensor:
     """Each element limited to `min_val .. max_val`."""
 def hardtanh_(input: Tensor, min_val: _Number = -1.0, max_val: _Number = 1.0) -> Tensor:
-    """Each element limited to `min_val .. max_val`."""
+    """In place: the tensor becomes the result of `hardtanh`, in its own dtype, and is returned."""
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: _float = 1.0, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
     """The distances of similar pairs (target 1), and the difference to a margin of dissimilar ones (-1)."""
 def huber_loss(input: Tensor, target: Tensor, reduction: _str = ..., delta: _float = 1.0, weight: Tensor | None = None) -> Tensor:
@@ -121,7 +121,7 @@ def layer_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor |
 def leaky_relu(input: Tensor, negative_slope: _Number = 0.01, inplace: _bool = False) -> Tensor:
     """Each element, times `negative_slope` where it is negative."""
 def leaky_relu_(input: Tensor, negative_slope: _Number = 0.01) -> Tensor:
-    """Each element, times `negative_slope` where it is negative."""
+    """In place: the tensor becomes the result of `leaky_relu`, in its own dtype, and is returned."""
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """Applies an affine map to the last dimension."""
 def local_response_norm(input: Tensor, size: _int, alpha: _float = 0.0001, beta: _float = 0.75, k: _float = 1.0) -> Tensor:
@@ -145,7 +145,7 @@ def max_pool3d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], s
 def mish(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element times the hyperbolic tangent of its softplus."""
 def mish_(input: Tensor) -> Tensor:
-    """Each element times the hyperbolic tangent of its softplus."""
+    """In place: the tensor becomes the result of `mish`, in its own dtype, and is returned."""
 def mse_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ..., weight: Tensor | None = None) -> Tensor:
     """The squared differences, as mean, sum or (`"none"`) each; weighted by `weight`, which has the input's shape."""
 def multi_margin_loss(input: Tensor, target: Tensor, p: _Number = 1, margin: _Number = 1.0, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
@@ -179,9 +179,9 @@ def relu(input: Tensor, inplace: _bool = False) -> Tensor:
 def relu6(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element limited to `0 .. 6`."""
 def relu6_(input: Tensor) -> Tensor:
-    """Each element limited to `0 .. 6`."""
+    """In place: the tensor becomes the result of `relu6`, in its own dtype, and is returned."""
 def relu_(input: Tensor) -> Tensor:
-    """Each element, or zero where it is negative."""
+    """In place: the tensor becomes the result of `relu`, in its own dtype, and is returned."""
 def rms_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, eps: _float | None = None) -> Tensor:
     """Divides by the root of the mean square over the last dimensions; `eps` is the dtype's own by default."""
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: _float = 0.0, is_causal: _bool = False, *, scale: _float | None = None, enable_gqa: _bool = False) -> Tensor:
@@ -189,15 +189,15 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
 def selu(input: Tensor, inplace: _bool = False) -> Tensor:
     """`elu` with the scales that preserve mean and variance from layer to layer."""
 def selu_(input: Tensor) -> Tensor:
-    """`elu` with the scales that preserve mean and variance from layer to layer."""
+    """In place: the tensor becomes the result of `selu`, in its own dtype, and is returned."""
 def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logistic function of each element."""
 def sigmoid_(input: Tensor) -> Tensor:
-    """The logistic function of each element."""
+    """In place: the tensor becomes the result of `sigmoid`, in its own dtype, and is returned."""
 def silu(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element times its logistic function."""
 def silu_(input: Tensor) -> Tensor:
-    """Each element times its logistic function."""
+    """In place: the tensor becomes the result of `silu`, in its own dtype, and is returned."""
 def smooth_l1_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ..., beta: _float = 1.0) -> Tensor:
     """The absolute differences, quadratic below `beta`."""
 def soft_margin_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
@@ -213,13 +213,13 @@ def softsign(input: Tensor) -> Tensor:
 def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The hyperbolic tangent of each element."""
 def tanh_(input: Tensor) -> Tensor:
-    """The hyperbolic tangent of each element."""
+    """In place: the tensor becomes the result of `tanh`, in its own dtype, and is returned."""
 def tanhshrink(input: Tensor) -> Tensor:
     """`x - tanh(x)`"""
 def threshold(input: Tensor, threshold: _Number, value: _Number, inplace: _bool = False) -> Tensor:
     """Each element, or `value` where it is at most `threshold`."""
 def threshold_(input: Tensor, threshold: _Number, value: _Number) -> Tensor:
-    """Each element, or `value` where it is at most `threshold`."""
+    """In place: the tensor becomes the result of `threshold`, in its own dtype, and is returned."""
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: _float = 1.0, p: _float = 2, eps: _float = 1e-06, swap: _bool = False, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
     """The violation of a margin between the anchor's distances to the negative and to the positive."""
 def unfold(input: Tensor, kernel_size: _int | Sequence[_int], dilation: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, stride: _int | Sequence[_int] = 1) -> Tensor:

@@ -36,35 +36,35 @@ def chebyshev_polynomial_w(x: Tensor | _Number, n: Tensor | _Number, *, out: Ten
 def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The derivative of the logarithm of the gamma function."""
 def digamma_(input: Tensor) -> Tensor:
-    """The derivative of the logarithm of the gamma function."""
+    """In place: the tensor becomes the result of `digamma`, in its own dtype, and is returned."""
 def entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The entropy of each element: `-input * log(input)`, zero at zero, minus infinity below."""
 def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The error function of each element."""
 def erf_(input: Tensor) -> Tensor:
-    """The error function of each element."""
+    """In place: the tensor becomes the result of `erf`, in its own dtype, and is returned."""
 def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """One minus the error function, with a small relative error where the error function is near one."""
 def erfc_(input: Tensor) -> Tensor:
-    """One minus the error function, with a small relative error where the error function is near one."""
+    """In place: the tensor becomes the result of `erfc`, in its own dtype, and is returned."""
 def erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`exp(input ** 2) * erfc(input)`, which neither underflows nor overflows for positive numbers."""
 def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse of the error function, between -1 and 1."""
 def erfinv_(input: Tensor) -> Tensor:
-    """The inverse of the error function, between -1 and 1."""
+    """In place: the tensor becomes the result of `erfinv`, in its own dtype, and is returned."""
 def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Two to the power of each element."""
 def exp2_(input: Tensor) -> Tensor:
-    """Two to the power of each element."""
+    """In place: the tensor becomes the result of `exp2`, in its own dtype, and is returned."""
 def expit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logistic function of each element."""
 def expit_(input: Tensor) -> Tensor:
-    """The logistic function of each element."""
+    """In place: the tensor becomes the result of `sigmoid`, in its own dtype, and is returned."""
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The exponential minus one, accurate near zero."""
 def expm1_(input: Tensor) -> Tensor:
-    """The exponential minus one, accurate near zero."""
+    """In place: the tensor becomes the result of `expm1`, in its own dtype, and is returned."""
 def gammainc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The regularised lower incomplete gamma function."""
 def gammaincc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -72,7 +72,7 @@ def gammaincc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
 def gammaln(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the magnitude of the gamma function."""
 def gammaln_(input: Tensor) -> Tensor:
-    """The logarithm of the magnitude of the gamma function."""
+    """In place: the tensor becomes the result of `lgamma`, in its own dtype, and is returned."""
 def hermite_polynomial_h(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The physicists' Hermite polynomial."""
 def hermite_polynomial_he(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -80,7 +80,7 @@ def hermite_polynomial_he(x: Tensor | _Number, n: Tensor | _Number, *, out: Tens
 def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The modified Bessel function of the first kind, of order zero."""
 def i0_(input: Tensor) -> Tensor:
-    """The modified Bessel function of the first kind, of order zero."""
+    """In place: the tensor becomes the result of `i0`, in its own dtype, and is returned."""
 def i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`i0(input) * exp(-abs(input))`, which does not overflow."""
 def i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -94,7 +94,7 @@ def legendre_polynomial_p(x: Tensor | _Number, n: Tensor | _Number, *, out: Tens
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The natural logarithm of one plus each element, accurate near zero."""
 def log1p_(input: Tensor) -> Tensor:
-    """The natural logarithm of one plus each element, accurate near zero."""
+    """In place: the tensor becomes the result of `log1p`, in its own dtype, and is returned."""
 def log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of `ndtr`, accurate also far below zero."""
 def log_softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -102,7 +102,7 @@ def log_softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: T
 def logit(input: Tensor, eps: _float | None = None, *, out: Tensor | None = None) -> Tensor:
     """The inverse of the logistic function; with `eps` elements are first limited to `eps .. 1 - eps`."""
 def logit_(input: Tensor, eps: _float | None = None) -> Tensor:
-    """The inverse of the logistic function; with `eps` elements are first limited to `eps .. 1 - eps`."""
+    """In place: the tensor becomes the result of `logit`, in its own dtype, and is returned."""
 def logsumexp(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the sum of exponentials along one or several dimensions, computed without overflow."""
 def modified_bessel_i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -124,7 +124,7 @@ def polygamma(n: _int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def psi(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The derivative of the logarithm of the gamma function."""
 def psi_(input: Tensor) -> Tensor:
-    """The derivative of the logarithm of the gamma function."""
+    """In place: the tensor becomes the result of `digamma`, in its own dtype, and is returned."""
 def round(input: Tensor, *, decimals: _int = 0, out: Tensor | None = None) -> Tensor:
     """Each element rounded to `decimals` digits after the decimal point, or before it if negative."""
 def scaled_modified_bessel_k0(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -142,7 +142,7 @@ def shifted_chebyshev_polynomial_w(x: Tensor | _Number, n: Tensor | _Number, *, 
 def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`sin(pi x) / (pi x)`, one at zero."""
 def sinc_(input: Tensor) -> Tensor:
-    """`sin(pi x) / (pi x)`, one at zero."""
+    """In place: the tensor becomes the result of `sinc`, in its own dtype, and is returned."""
 def softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
     """Exponentials that add up to one along `dim`."""
 def spherical_bessel_j0(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -152,7 +152,7 @@ def xlog1py(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | N
 def xlogy(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """`input * log(other)`; zero where `input` is zero, unless `other` is nan."""
 def xlogy_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
-    """`input * log(other)`; zero where `input` is zero, unless `other` is nan."""
+    """In place: the tensor becomes the result of `xlogy`, in its own dtype, and is returned."""
 def zeta(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The Hurwitz zeta function."""
 

@@ -42,7 +42,7 @@ def can_record_devices(asked: bool) -> bool:
 
 
 def _profiler_enabled() -> bool:
-    """Whether a profiler is recording.
+    """Whether a profiler is recording, or `emit_nvtx` makes ranges.
 
     >>> with torch.profiler.profile():
     ...     torch.autograd._profiler_enabled()

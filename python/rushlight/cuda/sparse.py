@@ -1,4 +1,4 @@
-"""`torch.cuda.sparse`: the legacy types of sparse tensors on GPUs. Sparse tensors are on the CPU alone, so that these are refused."""
+"""`torch.cuda.sparse`: old constructors of sparse tensors on GPUs, which are refused. `torch.sparse_coo_tensor` makes these tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = [
     *declare(
         globals(),
-        "sparse tensors are on the CPU alone",
+        "torch deprecated it; use torch.sparse_coo_tensor with device='cuda'",
         """
         class BFloat16Tensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor ShortTensor
         """,

@@ -437,7 +437,7 @@ def any_sparse(grads: list[Tensor]) -> bool:
 
 def any_handled(tensors: list[Tensor]) -> bool:
     """Whether a mode, or the class of a tensor without elements, handles operators, so that no kernel may make the step."""
-    has_mode = _C._overridden(()) and bool(load("rushlight.overrides").active_dispatch_modes())
+    has_mode = _C._has_mode() and bool(load("rushlight._override_order").active_dispatch_modes())
     return has_mode or any(map(_C._is_wrapper, tensors))
 
 

@@ -415,13 +415,17 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: to
 
 @compiled(name="_spsolve")
 def spsolve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
-    """torch's solver for CSR matrices, which runs on GPUs only: on the CPU it raises an error, as in torch.
+    """torch's solver for CSR matrices, which is refused on every device. torch has it on GPUs.
+    `torch.linalg.solve` solves with `A.to_dense()`.
+
+    Raises:
+        NotImplementedError: in every call.
 
     >>> try:
     ...     torch.sparse.spsolve(torch.eye(2).to_sparse_csr(), torch.ones(2))
     ... except NotImplementedError:
-    ...     print("not on the CPU")
-    not on the CPU
+    ...     print("refused")
+    refused
     """
     del B, left
     _unsupported("_spsolve", A)

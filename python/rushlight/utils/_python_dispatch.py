@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import rushlight as torch
-from rushlight.overrides import enter_dispatch_mode, leave_dispatch_mode
+from rushlight._override_order import enter_dispatch_mode, leave_dispatch_mode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -297,7 +297,7 @@ struct Argument<'a> {
     /// Whether it has an edge: it has a derivative, or it is the target of an in-place change, which discards its old
     /// gradient.
     covered: bool,
-    requires_grad: bool,
+    tracked: bool,
 }
 
 type Arguments<'a> = SmallVec<[Argument<'a>; 4]>;
@@ -307,7 +307,7 @@ fn check_tangents(args: &Args, arguments: &Arguments) -> Result<()> {
     if !rushlight_autograd::modes::current().tangents {
         return Ok(());
     }
-    let has_tangent = |argument: &&Argument| argument.requires_grad && !argument.tensor.requires_grad();
+    let has_tangent = |argument: &&Argument| argument.tracked && !argument.tensor.requires_grad();
     match arguments.iter().filter(has_tangent).find_map(|argument| args.op.derivative.missing(argument.place)) {
         Some(operator) => {
             let named = operator.split_once(": ").map_or(operator, |(name, _)| name);
@@ -329,7 +329,7 @@ fn arguments<'a>(args: &'a Args, in_place: bool) -> Arguments<'a> {
         let own = in_place && arguments.is_empty();
         let has_gradient = has_zeros || derivative.has_gradient(place);
         let covered = own || (tensor.dtype().is_differentiable() && has_gradient);
-        arguments.push(Argument { place, tensor, covered, requires_grad: tensor.is_tracked() });
+        arguments.push(Argument { place, tensor, covered, tracked: tensor.is_tracked() });
     }
     arguments
 }
@@ -365,7 +365,7 @@ fn ends<'a>(arguments: &Arguments<'a>, edges: &[usize]) -> SmallVec<[Option<&'a 
 
 /// The tensors that the derivative reads, given which arguments need gradients.
 fn needed_saves(args: &Args, arguments: &Arguments) -> Saves {
-    args.op.derivative.saves(|place| arguments.iter().any(|argument| argument.place == place && argument.requires_grad))
+    args.op.derivative.saves(|place| arguments.iter().any(|argument| argument.place == place && argument.tracked))
 }
 
 impl OperatorNode {
@@ -469,7 +469,7 @@ pub(crate) fn record_node(args: &Args, output: &Output) -> Result<()> {
     if !modes.inference && !modes.tangents && results.iter().any(Tensor::is_inference) {
         return Ok(());
     }
-    if !arguments.iter().any(|argument| argument.covered && argument.requires_grad)
+    if !arguments.iter().any(|argument| argument.covered && argument.tracked)
         || !results.iter().any(|result| result.dtype().is_differentiable())
     {
         return Ok(());

@@ -730,6 +730,8 @@ pub struct Operator {
     pub signature: &'static str,
     /// Documentation: sentences, formula, and one example that the tests run.
     pub doc: &'static str,
+    /// An example of the in-place form, if its tensor cannot become the result of the example in `doc`.
+    pub in_place_example: &'static str,
     /// The requirements on `out=`, if the variants have it.
     pub out: Out,
     /// The dtypes that the computation accepts, after promotion.
@@ -784,6 +786,7 @@ impl Operator {
         variants: Variants::BOTH,
         signature: "() -> None",
         doc: "",
+        in_place_example: "",
         out: Out::CAST,
         dtypes: DTypes::COMMON,
         autocast: Autocast::Unchanged.everywhere(),

@@ -22,6 +22,7 @@ use crate::value::{Output, Target, Value};
 /// Events beyond this number are counted, but not stored.
 const LIMIT: usize = 1 << 20;
 
+/// Whether a profiler, or `emit_nvtx`, asks for the sizes of arguments.
 static SHAPES: AtomicBool = AtomicBool::new(false);
 
 /// The source of an event.
@@ -74,16 +75,31 @@ pub struct Recording {
 struct List {
     events: Vec<Event>,
     dropped: usize,
-    profilers: usize,
+    /// When each profiler began, and whether it asks for sizes.
+    profilers: Vec<(u64, bool)>,
+    /// For each `emit_nvtx`, whether it asks for sizes.
+    emitters: Vec<bool>,
 }
 
-static LIST: ForkMutex<List> = ForkMutex::new(Rank::Profiler, List { events: Vec::new(), dropped: 0, profilers: 0 });
+impl List {
+    const EMPTY: List = List { events: Vec::new(), dropped: 0, profilers: Vec::new(), emitters: Vec::new() };
+
+    /// Records sizes as long as anyone asks for them.
+    fn ask_for_shapes(&self) {
+        let asks = self.profilers.iter().any(|(_, shapes)| *shapes) || self.emitters.contains(&true);
+        SHAPES.store(asks, Ordering::Relaxed);
+    }
+}
+
+static LIST: ForkMutex<List> = ForkMutex::new(Rank::Profiler, List::EMPTY);
 
 /// A forked child is not profiled until it starts a profiler itself.
 static IN_CHILD: ChildHook = ChildHook::new(|| {
     Triggers::PROFILER.clear();
     memory_record::clear();
-    *LIST.lock() = List { events: Vec::new(), dropped: 0, profilers: 0 };
+    SHAPES.store(false, Ordering::Relaxed);
+    let before = std::mem::replace(&mut *LIST.lock(), List::EMPTY);
+    before.emitters.iter().for_each(|_| rushlight_cuda::nvtx::emit(false));
 });
 
 fn now() -> u64 {
@@ -108,10 +124,16 @@ pub fn moment() -> Moment {
     Moment { time: now(), thread: thread() }
 }
 
+/// Whether calls are recorded, or ranges made for NVIDIA's profilers.
+#[inline]
+pub fn is_on() -> bool {
+    Triggers::PROFILER.is_in_use()
+}
+
 /// The start of an interval, if a profiler is active.
 #[inline]
 pub fn begin() -> Option<u64> {
-    Triggers::PROFILER.is_in_use().then(begin_recorded)
+    is_on().then(begin_recorded)
 }
 
 #[cold]
@@ -142,13 +164,19 @@ pub fn node<T>(op: &'static Operator, call: &BackwardCall, run: impl FnOnce() ->
 
 /// Begins or ends to make a range of each call and node for NVIDIA's profilers, with the sizes of arguments if `shapes`.
 pub fn emit(begins: bool, shapes: bool) {
-    rushlight_cuda::nvtx::emit(begins);
+    IN_CHILD.register();
+    let mut list = LIST.lock();
     if begins {
-        SHAPES.fetch_or(shapes, Ordering::Relaxed);
+        list.emitters.push(shapes);
         Triggers::PROFILER.enter();
     } else {
+        // A forked child has none.
+        let Some(place) = list.emitters.iter().position(|one| *one == shapes) else { return };
+        list.emitters.swap_remove(place);
         Triggers::PROFILER.leave(1);
     }
+    rushlight_cuda::nvtx::emit(begins);
+    list.ask_for_shapes();
 }
 
 /// Tells how long a call took.
@@ -179,7 +207,7 @@ fn keep(start: u64, name: Name, sizes: Vec<Dims>, result: Dims, sequence: Option
     let end = now();
     let event = Event { name, thread: thread(), start, end, sizes, result, sequence };
     let mut list = LIST.lock();
-    if list.profilers == 0 {
+    if list.profilers.is_empty() {
         return; // the last profiler has stopped meanwhile
     }
     if list.events.len() < LIMIT && list.events.try_reserve(1).is_ok() {
@@ -197,10 +225,11 @@ pub fn start(shapes: bool, memory: bool) -> u64 {
         alloc::record_here();
     }
     let mut list = LIST.lock();
-    list.profilers += 1;
-    SHAPES.store(shapes || list.profilers > 1 && SHAPES.load(Ordering::Relaxed), Ordering::Relaxed);
+    let since = now();
+    list.profilers.push((since, shapes));
+    list.ask_for_shapes();
     Triggers::PROFILER.enter();
-    now()
+    since
 }
 
 /// Ends the record of memory of the profiler that began at `since`: the changes after it.
@@ -211,12 +240,13 @@ pub fn stop_memory(since: u64) -> Changes {
 /// Stops the profiler that began at `since`, and returns the events that began after it.
 pub fn stop(since: u64) -> Recording {
     let mut list = LIST.lock();
-    if list.profilers > 0 {
-        list.profilers -= 1;
+    if let Some(place) = list.profilers.iter().position(|(start, _)| *start == since) {
+        list.profilers.swap_remove(place);
+        list.ask_for_shapes();
         Triggers::PROFILER.leave(1);
     }
     let dropped = list.dropped;
-    if list.profilers > 0 {
+    if !list.profilers.is_empty() {
         let events = list.events.iter().filter(|event| event.start >= since).cloned().collect();
         return Recording { events, dropped };
     }
@@ -224,4 +254,31 @@ pub fn stop(since: u64) -> Recording {
     let mut events = std::mem::take(&mut list.events);
     events.retain(|event| event.start >= since);
     Recording { events, dropped }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_recorded_while_anyone_asks_for_them() {
+        let asked = || SHAPES.load(Ordering::Relaxed);
+        emit(true, true);
+        assert!(asked());
+        let plain = start(false, false);
+        assert!(asked(), "a profiler that asks for none takes them from no one");
+        emit(false, true);
+        assert!(!asked(), "the last who asked has ended");
+        emit(true, false);
+        assert!(!asked());
+        let with_sizes = start(true, false);
+        stop(plain);
+        assert!(asked());
+        stop(with_sizes);
+        assert!(!asked() && is_on());
+        emit(false, false);
+        assert!(!is_on());
+        emit(false, false);
+        assert!(!is_on(), "an end without a beginning changes nothing");
+    }
 }

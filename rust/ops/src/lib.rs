@@ -1,7 +1,8 @@
 //! The operators, and the front end for programs in Rust, whose names are at the root. The lists of operators
 //! are `table`, and three short ones that `README.md` names.
 //!
-//! - `table` lists the operators, `names` maps them to Python's names.
+//! - `table` lists the operators, `names` maps them to Python's names; `reference` has the lines that
+//!   the reference pages and `help()` show of them.
 //! - `expr_ext` declares the operators that derivatives use most as methods, `expr_ext_impl` implements the methods;
 //!   `vmap` has the two entry points of `vmap`, `atomic` additions from several processes.
 //! - `held` has the addresses of operands for kernels on CUDA devices.
@@ -30,6 +31,7 @@ pub mod order;
 pub mod pointwise;
 pub mod quantized;
 pub mod reduce;
+pub mod reference;
 pub mod sparse;
 pub mod table;
 pub mod view;

@@ -346,3 +346,14 @@ fn operators_by_name() -> Result<()> {
     assert!(x.item().unwrap_err().to_string().starts_with("a Tensor with 4 elements cannot be converted to Scalar"));
     Ok(())
 }
+
+#[test]
+fn a_linear_layer_may_have_no_inputs() -> Result<()> {
+    let _drawing = DRAWING.lock();
+    let layer = Linear::new(0, 3)?;
+    assert_eq!(layer.weight.sizes().as_slice(), [3, 0]);
+    let input = rushlight::ones(&[2, 0], ())?;
+    assert_eq!(layer.forward(&input)?.to_vec::<f32>()?, [0.0; 6]);
+    assert_eq!(Linear::without_bias(0, 3)?.forward(&input)?.sizes().as_slice(), [2, 3]);
+    Ok(())
+}

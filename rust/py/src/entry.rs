@@ -10,12 +10,13 @@ use pyo3::ffi;
 use pyo3::impl_::trampoline::{MethodDef, fastcall_cfunction_with_keywords};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use rushlight::names::{self, CallForm, of_function};
+use rushlight::names::{self, CallForm};
 use rushlight_dispatch::operator::{Args, Operator, Variants};
 use rushlight_dispatch::signature::Returns;
 use rushlight_dispatch::value::{Target, Values};
 
 use crate::errors::raise;
+use crate::help::{self, Shown};
 use crate::overrides::{self, Public};
 use crate::parse::{
     BindError, Call, Overload, Raw, Signatures, bind, fits_none, no_match, out_tensors, overload, written_in_python,
@@ -49,6 +50,11 @@ impl Callable {
         } else {
             Public::Function { namespace: self.namespace, name: &self.name }
         }
+    }
+
+    /// The callable as `help()` shows it.
+    fn shown(&self) -> Shown<'_> {
+        Shown { namespace: self.namespace, name: &self.name, is_method: self.method, is_in_place: self.in_place }
     }
 
     fn signatures(&self) -> &Signatures {
@@ -217,8 +223,7 @@ fn collect() -> Vec<Callable> {
     let callable = |((namespace, name, form), ops): ((&'static str, String, CallForm), Vec<&'static Operator>)| {
         let takes_out = |op: &Operator| form == CallForm::Function && op.variants.has(Variants::OUT);
         let with_dim = ops.iter().any(|op| op.schema().place("dim").is_some());
-        let in_python =
-            written_in_python::is_written_in_python(namespace, &name, form.is_method()).then_some(form.is_method());
+        let in_python = written_in_python::home(namespace, &name, form.is_method()).map(|_| form.is_method());
         let overloads = ops
             .into_iter()
             .map(|op| overload(op, names::params(op, namespace, form), takes_out(op), with_dim, in_python))
@@ -239,10 +244,10 @@ pub fn install(module: &Bound<'_, PyModule>, class: *mut ffi::PyTypeObject) -> P
             return Err(pyo3::exceptions::PySystemError::new_err("the pool of entry points is too small"));
         };
         let definition = Box::leak(Box::new(ffi::PyMethodDef {
-            ml_name: leak(&callable.name),
+            ml_name: leak(callable.name.as_str()),
             ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: entry },
             ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
-            ml_doc: leak(&doc(callable)),
+            ml_doc: leak(help::text(&callable.shown(), &callable.overloads)),
         }));
         // SAFETY: the definition is leaked, class and module are alive.
         unsafe {
@@ -281,54 +286,6 @@ fn public_module(callable: &Callable) -> String {
     }
 }
 
-/// The text for `help()`: with the signature in the format of `inspect`, or with those of all overloads.
-fn doc(callable: &Callable) -> String {
-    let [overload] = &callable.overloads[..] else {
-        let each = callable.overloads.iter().map(|overload| {
-            let signature = overload.op.signature.replace("Tensor self", "Tensor input");
-            format!("{}{signature}\n\n{}", callable.name, described(overload.op, callable.method))
-        });
-        return each.collect::<Vec<_>>().join("\n\n");
-    };
-    let schema = overload.op.schema();
-    let mut parameters: Vec<String> = Vec::new();
-    let mut starred = false;
-    for (place, param) in overload.params().iter().enumerate() {
-        let name = match (place, param.name, callable.method) {
-            (0, _, true) => "$self",
-            (_, "self", false) => "input",
-            (_, name, _) => name,
-        };
-        if place + 1 == schema.positional && schema.takes_variadic(callable.method) {
-            parameters.push(format!("*{name}"));
-            starred = true;
-            continue;
-        }
-        if param.keyword_only && !starred {
-            parameters.push("*".into());
-            starred = true;
-        }
-        parameters.push(match param.default {
-            Some(default) => format!("{name}={}", default.replace('[', "(").replace(']', ",)")),
-            None => name.into(),
-        });
-    }
-    if overload.takes_out {
-        if !starred {
-            parameters.push("*".into());
-        }
-        parameters.push("out=None".into());
-    }
-    format!("{}({})\n--\n\n{}", callable.name, parameters.join(", "), described(overload.op, callable.method))
-}
-
-fn described(op: &Operator, method: bool) -> String {
-    let broadcasting = op.broadcasting().join(", ");
-    let doc = op.doc.trim();
-    let doc = if method { doc.to_owned() } else { of_function(doc) };
-    if broadcasting.is_empty() { doc } else { format!("{doc}\n\nBroadcast together: {broadcasting}.") }
-}
-
-fn leak(text: &str) -> *const std::ffi::c_char {
-    CString::new(text.replace('\0', "")).map_or(c"".as_ptr(), |text| text.into_raw().cast_const())
+fn leak(text: impl Into<Vec<u8>>) -> *const std::ffi::c_char {
+    CString::new(text).map_or(c"".as_ptr(), |text| text.into_raw().cast_const())
 }

@@ -4,7 +4,7 @@
 //! - `attributes`, `methods` (geometry, values, history), `tensor_methods` (storage, hooks, class), `protocol`,
 //!   `number_slots` and `index` are its interface; `sparse` and `quantized` have the methods of sparse and quantised
 //!   tensors, `vmap` the entry points of `vmap`, `print` the text.
-//! - `entry` turns the operator table into functions and methods; `parse` and `convert` convert arguments and results
+//! - `entry` turns the operator table into functions and methods, and `help` into their texts; `parse` and `convert` convert arguments and results
 //!   (`size`, `return_types`, nested `sequences`), `errors` exceptions (`hash_order` orders names as torch does); `overrides` calls `__torch_function__`;
 //!   `deprecated` accepts torch's deprecated signatures.
 //! - `to` is `Tensor.to` and its variants; `numpy`, `buffer` and `dlpack` share memory with other libraries
@@ -36,6 +36,7 @@ mod foreign_buffer;
 mod functions;
 mod generator;
 mod hash_order;
+mod help;
 mod index;
 mod memory_access;
 mod methods;

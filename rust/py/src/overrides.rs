@@ -15,7 +15,7 @@ use pyo3::{ffi, intern};
 
 use crate::exit;
 use crate::object;
-use crate::parse::{Call, Raw};
+use crate::parse::{Call, Raw, written_in_python};
 
 /// Set permanently by the first mode, or class of tensors, that may override calls.
 static EVER_OVERRIDDEN: AtomicBool = AtomicBool::new(false);
@@ -296,6 +296,24 @@ fn _overridden(arguments: &Bound<'_, PyTuple>) -> bool {
     unsafe { any_overrides(arguments.py(), raw.iter().copied()) }
 }
 
+/// _has_mode()
+/// --
+///
+/// Whether this thread has a mode that is asked here.
+#[pyfunction]
+fn _has_mode() -> bool {
+    MODES.get() > 0 && STATE.get() != TorchFunctionState::AllDisabled
+}
+
+/// _home_in_python(namespace, name, is_method)
+/// --
+///
+/// torch's module, without ``torch.``, of a function or method that torch writes in Python; None for another one.
+#[pyfunction]
+fn _home_in_python(namespace: &str, name: &str, is_method: bool) -> Option<&'static str> {
+    written_in_python::home(namespace, name, is_method)
+}
+
 /// _expect_overrides(modes=None)
 /// --
 ///
@@ -394,6 +412,8 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_overrides, module)?)?;
     module.add_function(wrap_pyfunction!(_handles_operators, module)?)?;
     module.add_function(wrap_pyfunction!(_overridden, module)?)?;
+    module.add_function(wrap_pyfunction!(_has_mode, module)?)?;
+    module.add_function(wrap_pyfunction!(_home_in_python, module)?)?;
     module.add_function(wrap_pyfunction!(_expect_overrides, module)?)?;
     let disabled = wrap_pyfunction!(_disabled_torch_function_impl, module)?;
     DISABLED.get_or_init(module.py(), || disabled.clone().into_any().unbind());

@@ -77,7 +77,7 @@ fn _profile_stop(since: u64) -> (Vec<(PyEvent, u8)>, usize) {
 /// Whether calls are recorded, or ranges of NVIDIA's profilers.
 #[pyfunction]
 fn _profile_is_on() -> bool {
-    profile::begin().is_some()
+    profile::is_on()
 }
 
 /// Begins an interval, if a recording is active: its start, and whether it is a range of NVIDIA's profilers too.

@@ -9,12 +9,10 @@ use rushlight::table::OPERATORS;
 use super::stub::summary;
 use crate::budget::GENERATED;
 use rushlight::names::{CallForm, Names, of_function};
-use rushlight_dispatch::operator::{DTypes, Derivative, Implementation, OnCuda, Operator, Variants};
+use rushlight::reference::{SAMPLES, facts, sample_call};
+use rushlight_dispatch::operator::{Operator, Variants};
 
 pub const FOLDER: &str = "docs/reference";
-
-const LEGEND: &str = "In calls that raise an error, `t(2, 3)` stands for a tensor of 2 by 3 random numbers, `i(5, 2, 3)` for one \
-                      of integers below 5, `b(2)` for one of bools. The messages begin with torch's own sentence.";
 
 pub fn all(names: &Names) -> Vec<(String, String)> {
     let mut pages: BTreeMap<&str, Vec<&Operator>> = BTreeMap::new();
@@ -25,7 +23,8 @@ pub fn all(names: &Names) -> Vec<(String, String)> {
     for (namespace, mut operators) in pages {
         operators.sort_by_key(|op| op.name);
         let module = module(namespace);
-        let mut text = format!("<!-- {GENERATED} -->\n\n# {module}\n\n{LEGEND}\n");
+        let legend = format!("In calls that raise an error, {SAMPLES}. The messages begin with torch's own sentence.");
+        let mut text = format!("<!-- {GENERATED} -->\n\n# {module}\n\n{legend}\n");
         for op in operators {
             entry(&mut text, &module, op);
         }
@@ -61,7 +60,8 @@ fn contents(pages: &BTreeMap<&str, Vec<&Operator>>, names: &Names) -> String {
         let mut lines: Vec<String> = operators
             .iter()
             .map(|op| {
-                let about = cell(&summary(op, !op.variants.has(Variants::FUNCTION)));
+                let is_function = op.variants.has(Variants::FUNCTION);
+                let about = cell(&summary(op, if is_function { CallForm::Function } else { CallForm::Method }));
                 format!("| [`{0}`]({1}.md#{2}) | {about} |", op.name, file(namespace), anchor(op))
             })
             .collect();
@@ -100,49 +100,21 @@ fn entry(text: &mut String, module: &str, op: &Operator) {
     if !forms.is_empty() {
         let _ = writeln!(text, "- Also as {}.", forms.join(", "));
     }
-    let broadcasting = op.broadcasting();
-    if !broadcasting.is_empty() {
-        let _ = writeln!(text, "- Broadcast together: `{}`.", broadcasting.join("`, `"));
-    }
-    let _ = writeln!(text, "- Element types: {}.", dtypes(op.dtypes));
-    let _ = writeln!(text, "- Derivative: {}.", derivative(op));
-    match op.implementation.on_cuda() {
-        OnCuda::Own(()) => {}
-        OnCuda::Host => text.push_str("- On CUDA devices: through the host, with one copy each way.\n"),
-        OnCuda::Refused(reason) => {
-            let _ = writeln!(text, "- On CUDA devices: none, {reason}.");
-        }
+    for fact in facts(op) {
+        let _ = writeln!(text, "- {fact}");
     }
     for (sample, class, sentence) in op.errors {
         let sentence = sentence.lines().next().unwrap_or_default();
-        let _ = writeln!(text, "- `{name}({sample})` raises `{class}`: {}", sentence.replace('<', "\\<"));
+        let _ = writeln!(
+            text,
+            "- `{}` raises `{class}`: {}",
+            sample_call(name, sample, false),
+            sentence.replace('<', "\\<")
+        );
     }
 }
 
 /// torch's indented examples become code blocks; the rest is unchanged.
 fn paragraphs(doc: &str) -> String {
     doc.trim().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
-}
-
-fn dtypes(set: DTypes) -> String {
-    if set == DTypes::ALL {
-        return "all".into();
-    }
-    if set == DTypes::COMPUTED {
-        return "all but complex32 and the 8-bit floats".into();
-    }
-    set.list().map(|dtype| dtype.name()).collect::<Vec<_>>().join(", ")
-}
-
-fn derivative(op: &Operator) -> String {
-    match (&op.derivative, &op.implementation) {
-        (Derivative::NotImplemented(_), _) => "none; backward through a result raises".into(),
-        (Derivative::NonDifferentiable(why), _) => format!("none, {}", why.trim_end_matches('.')),
-        (Derivative::CompositeImplicit, _) => "yes, through the operators of which it is composed".into(),
-        (_, Implementation::View(_) | Implementation::MultiView(_)) => {
-            "yes; the result shares memory with its input".into()
-        }
-        (Derivative::Unspecified, _) => "not stated".into(),
-        _ => "yes, of any order".into(),
-    }
 }

@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use crate::budget::GENERATED;
 use rushlight::names::{self, CallForm, Names, of_function};
+use rushlight::reference::in_place;
 use rushlight_dispatch::operator::{Operator, Variants};
 use rushlight_dispatch::signature::{Kind, Param, Returns};
 
@@ -163,18 +164,22 @@ fn definition(
             0 => writeln!(
                 text,
                 "{indent}def {name}({parameters}) -> {result}:\n{indent}    \"\"\"{}\"\"\"",
-                summary(op, form.is_method()).replace('\\', "\\\\")
+                summary(op, form).replace('\\', "\\\\")
             ),
             _ => writeln!(text, "{indent}def {name}({parameters}) -> {result}: ..."),
         };
     }
 }
 
-/// The first sentence of an operator's documentation, for a method or a function.
-pub fn summary(op: &Operator, method: bool) -> String {
+/// The first sentence of an operator's documentation, for one of its forms.
+pub fn summary(op: &Operator, form: CallForm) -> String {
     let paragraph = op.doc.split("\n\n").next().unwrap_or_default();
     let sentence = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
-    if method { sentence } else { of_function(&sentence) }
+    match form {
+        CallForm::Method => sentence,
+        CallForm::Function => of_function(&sentence),
+        _ => in_place(op),
+    }
 }
 
 /// Whether every call of a later overload also fits an earlier one, as far as a type checker can tell.

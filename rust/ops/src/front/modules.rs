@@ -33,14 +33,13 @@ impl Linear {
     /// A layer with a bias.
     pub fn new(inputs: isize, outputs: isize) -> Result<Linear> {
         let layer = Linear::without_bias(inputs, outputs)?;
-        let bound = if inputs > 0 { 1.0 / (inputs as f64).sqrt() } else { 0.0 };
-        Ok(Linear { bias: Some(parameter(&[outputs], bound)?), ..layer })
+        Ok(Linear { bias: Some(parameter(&[outputs], per_root(1.0, inputs))?), ..layer })
     }
 
     pub fn without_bias(inputs: isize, outputs: isize) -> Result<Linear> {
         // `kaiming_uniform_` with `a = sqrt(5)`, in its steps: the last bit follows from them.
         let gain = (2.0 / (1.0 + 5f64.sqrt().powi(2))).sqrt();
-        let bound = 3f64.sqrt() * (gain / (inputs as f64).sqrt());
+        let bound = 3f64.sqrt() * per_root(gain, inputs);
         Ok(Linear { weight: parameter(&[outputs, inputs], bound)?, bias: None })
     }
 
@@ -56,6 +55,11 @@ impl Linear {
     pub fn forward(&self, input: &Tensor) -> Result<Tensor> {
         op!(LINEAR, input, &self.weight, self.bias.as_ref())
     }
+}
+
+/// A number over the root of the number of inputs; 0 if there are none.
+fn per_root(number: f64, inputs: isize) -> f64 {
+    if inputs > 0 { number / (inputs as f64).sqrt() } else { 0.0 }
 }
 
 /// Uniform numbers between `-bound` and `bound`, which require a gradient.

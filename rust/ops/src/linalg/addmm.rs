@@ -207,6 +207,8 @@ pub static ADDMM: Operator = Operator {
 
     >>> torch.addmm(torch.tensor([10, 20]), torch.tensor([[1, 2]]), torch.tensor([[1, 0], [0, 1]]))
     tensor([[11, 22]])",
+    in_place_example: ">>> torch.tensor([[10, 20]]).addmm_(torch.tensor([[1, 2]]), torch.tensor([[1, 0], [0, 1]]))
+    tensor([[11, 22]])",
     out: Out::EXACT,
     dtypes: PRODUCTS,
     autocast: Autocast::LowerPrecision.everywhere(),
@@ -328,6 +330,8 @@ pub static BADDBMM: Operator = Operator {
     out = beta * self + alpha * (batch1 @ batch2)
 
     >>> torch.baddbmm(torch.ones(1), torch.ones(1, 1, 3), torch.ones(1, 3, 2))
+    tensor([[[4., 4.]]])",
+    in_place_example: ">>> torch.ones(1, 1, 2).baddbmm_(torch.ones(1, 1, 3), torch.ones(1, 3, 2))
     tensor([[[4., 4.]]])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,

@@ -27,6 +27,8 @@ Both arguments broadcast; integers, floats and complex numbers promote to their 
     >>> torch.add(torch.tensor([1, 2, 3]), torch.tensor([[10], [20]]), alpha=2)
     tensor([[21, 22, 23],
             [41, 42, 43]])",
+    in_place_example: ">>> torch.tensor([1, 2, 3]).add_(torch.tensor([10, 20, 30]), alpha=2)
+    tensor([21, 42, 63])",
     sparse: Sparse::Add(1),
     dtypes: DTypes::COMMON.union(DTypes::COMPLEX32),
     implementation: Implementation::Pointwise(Pointwise {
@@ -200,6 +202,8 @@ pub static MUL: Operator = Operator {
     >>> torch.mul(torch.tensor([1., 2.]), torch.tensor([[3.], [4.]]))
     tensor([[3., 6.],
             [4., 8.]])",
+    in_place_example: ">>> torch.tensor([1., 2.]).mul_(torch.tensor([3., 4.]))
+    tensor([3., 8.])",
     dtypes: DTypes::ALL,
     sparse: Sparse::ExplicitAutograd,
     implementation: Implementation::Pointwise(Pointwise {

@@ -57,6 +57,8 @@ pub static EQ: Operator = Operator {
 
     >>> torch.eq(torch.tensor([1, 2]), 2)
     tensor([False,  True])",
+    in_place_example: ">>> torch.tensor([1, 2]).eq_(2)
+    tensor([0, 1])",
     dtypes: DTypes::ALL,
     implementation: equality!(==),
     reference: "np.equal(self, other)",
@@ -72,6 +74,8 @@ pub static NE: Operator = Operator {
 
     >>> torch.ne(torch.tensor([1, 2]), 2)
     tensor([ True, False])",
+    in_place_example: ">>> torch.tensor([1, 2]).ne_(2)
+    tensor([1, 0])",
     dtypes: DTypes::ALL,
     implementation: equality!(!=),
     reference: "np.not_equal(self, other)",
@@ -87,6 +91,8 @@ pub static LT: Operator = Operator {
 
     >>> torch.lt(torch.tensor([1, 2]), 2)
     tensor([ True, False])",
+    in_place_example: ">>> torch.tensor([1, 2]).lt_(2)
+    tensor([1, 0])",
     implementation: order!(<),
     reference: "np.less(self, other)",
     ..COMPARISON
@@ -101,6 +107,8 @@ pub static LE: Operator = Operator {
 
     >>> torch.le(torch.tensor([1, 3]), 2)
     tensor([ True, False])",
+    in_place_example: ">>> torch.tensor([1, 3]).le_(2)
+    tensor([1, 0])",
     implementation: order!(<=),
     reference: "np.less_equal(self, other)",
     ..COMPARISON
@@ -115,6 +123,8 @@ pub static GT: Operator = Operator {
 
     >>> torch.gt(torch.tensor([1, 3]), 2)
     tensor([False,  True])",
+    in_place_example: ">>> torch.tensor([1, 3]).gt_(2)
+    tensor([0, 1])",
     implementation: order!(>),
     reference: "np.greater(self, other)",
     ..COMPARISON
@@ -129,6 +139,8 @@ pub static GE: Operator = Operator {
 
     >>> torch.ge(torch.tensor([1, 2]), 2)
     tensor([False,  True])",
+    in_place_example: ">>> torch.tensor([1, 2]).ge_(2)
+    tensor([0, 1])",
     implementation: order!(>=),
     reference: "np.greater_equal(self, other)",
     ..COMPARISON

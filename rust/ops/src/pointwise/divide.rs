@@ -29,6 +29,8 @@ pub static DIV: Operator = Operator {
 
     >>> torch.div(torch.tensor([7, 1]), 2)
     tensor([3.5000, 0.5000])",
+    in_place_example: ">>> torch.tensor([7., 1.]).div_(2)
+    tensor([3.5000, 0.5000])",
     dtypes: DTypes::COMPUTED,
     sparse: Sparse::ExplicitAutograd,
     implementation: float(loops! {

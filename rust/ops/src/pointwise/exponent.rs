@@ -70,6 +70,8 @@ pub static LDEXP: Operator = Operator {
 
     >>> torch.ldexp(torch.tensor([1.]), torch.tensor([1, 2]))
     tensor([2., 4.])",
+    in_place_example: ">>> torch.tensor([1., 1.]).ldexp_(torch.tensor([1, 2]))
+    tensor([2., 4.])",
     dtypes: DTypes::COMPUTED,
     out: Out::new(Accepts::Cast, &["ldexp can't be cast to the desired output type {Out}"]).known(|args| {
         let tensors = [args.tensor(INPUT).ok()?, args.tensor(OTHER).ok()?];

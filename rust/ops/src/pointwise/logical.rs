@@ -74,6 +74,8 @@ pub static LOGICAL_NOT: Operator = Operator {
 
     >>> torch.logical_not(torch.tensor([0, 3]))
     tensor([ True, False])",
+    in_place_example: ">>> torch.tensor([0, 3]).logical_not_()
+    tensor([1, 0])",
     dtypes: DTypes::COMPUTED,
     implementation: question(loops! {
         signless;

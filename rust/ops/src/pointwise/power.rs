@@ -163,6 +163,8 @@ pub static POW_TENSOR: Operator = Operator {
 
     >>> torch.pow(2, torch.tensor([1, 2, 3]))
     tensor([2, 4, 8])",
+    in_place_example: ">>> torch.tensor([2, 2, 2]).pow_(torch.tensor([1, 2, 3]))
+    tensor([2, 4, 8])",
     dtypes: DTypes::NUMBERS,
     implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x, y| x.power(y));
@@ -223,6 +225,8 @@ pub static FLOAT_POWER: Operator = Operator {
     doc: "The power in double precision, whatever the operands' dtypes.
 
     >>> torch.float_power(torch.tensor([1, 2]), 2)
+    tensor([1., 4.], dtype=torch.float64)",
+    in_place_example: ">>> torch.tensor([1., 2.], dtype=torch.float64).float_power_(2)
     tensor([1., 4.], dtype=torch.float64)",
     out: Out::new(
         Accepts::Same,
