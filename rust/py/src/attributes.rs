@@ -156,6 +156,11 @@ static ATTRIBUTES: &[Attribute] = &[
         if wanted && !t.is_leaf() {
             return Err(PyRuntimeError::new_err("you can only change requires_grad flags of leaf variables."));
         }
+        if wanted && !t.dtype().is_differentiable() {
+            return Err(PyRuntimeError::new_err(
+                "only Tensors of floating point and complex dtype can require gradients",
+            ));
+        }
         t.set_requires_grad(wanted).map_err(raise)
     }),
     attribute(c"is_leaf", c"Whether no recorded operator made this tensor.", |py, t| give(py, t.is_leaf())),
