@@ -1,4 +1,4 @@
-"""Names that libraries import: sets of dispatch keys, checks of values, forms of optimizers, and what torchvision needs."""
+"""Names that libraries import: sets of dispatch keys, checks of values, forms of optimizers, what torchvision needs, gradients of views."""
 
 import importlib
 
@@ -256,3 +256,41 @@ def test_functions_for_classes_may_come_before_the_operator():
     ):
         with pytest.raises(ValueError, match='^Expected `qualname` to be of the form "namespace::name", but got twice'):
             register("twice")
+
+
+@pytest.mark.parametrize(
+    ("grad", "place", "told"),
+    [
+        ((2,), (0, 1), "The size of tensor a (3) must match the size of tensor b (2) at non-singleton dimension 0"),
+        ((1, 3), (0, 1), "output with shape [3] doesn't match the broadcast shape [1, 3]"),
+        ((3,), (0, 7), "select(): index 7 out of range for tensor of size [3, 3] at dimension 0"),
+        ((3,), (5, 0), "Dimension out of range (expected to be in range of [-2, 1], but got 5)"),
+        ((2, 3), (0, 0, 1, 1), "output with shape [1, 3] doesn't match the broadcast shape [2, 3]"),
+        (
+            (2,),
+            (0, 0, 1, 1),
+            "The size of tensor a (3) must match the size of tensor b (2) at non-singleton dimension 1",
+        ),
+        (
+            (2, 3),
+            (0, 5, 9, 1),
+            "The size of tensor a (0) must match the size of tensor b (2) at non-singleton dimension 0",
+        ),
+        ((3,), (0, 0, 2, 0), "slice step must be positive"),
+    ],
+)
+def test_gradients_of_views_fit_their_place(grad, place, told):
+    call = torch.ops.aten.select_backward if len(place) == 2 else torch.ops.aten.slice_backward
+    with pytest.raises((RuntimeError, IndexError)) as raised:
+        call(torch.ones(grad), [3, 3], *place)
+    assert str(raised.value).startswith(told)
+
+
+def test_gradients_of_views_fill_their_place():
+    aten, one = torch.ops.aten, torch.ones(1, requires_grad=True)
+    assert aten.select_backward(one, [2, 3], -2, -1).tolist() == [[0, 0, 0], [1, 1, 1]]
+    assert aten.select_backward(torch.tensor(2.0), [2, 2], 1, 0).tolist() == [[2, 0], [2, 0]]
+    whole = aten.slice_backward(one, [4, 2], 0, -3, 9, 2)
+    assert whole.tolist() == [[0, 0], [1, 1], [0, 0], [1, 1]]
+    whole.sum().backward()
+    assert one.grad.tolist() == [4]

@@ -280,6 +280,37 @@ def test_dlpack_with_numpy():
     assert tensor.__dlpack_device__() == (1, 0)
 
 
+@pytest.mark.parametrize(("version", "is_new"), [((2**70, 0), True), ((1,), True), ([1, 0], True), ((-1, 0), False)])
+def test_versions_of_dlpack_are_any_numbers(version, is_new):
+    name = "dltensor_versioned" if is_new else "dltensor"
+    assert f'"{name}"' in repr(torch.ones(2).__dlpack__(max_version=version))
+
+
+def test_versions_of_dlpack_are_compared():
+    with pytest.raises(TypeError, match="'int' object is not subscriptable"):
+        torch.ones(2).__dlpack__(max_version=5)
+    with pytest.raises(TypeError, match="'<' not supported between instances of 'str' and 'int'"):
+        torch.ones(2).__dlpack__(max_version=("a", 0))
+
+
+@pytest.mark.parametrize("device", ["x", (1,), (99, 0), (1, "a"), (1.5, 0), (2**70, 0)])
+def test_only_devices_with_streams_are_read(device):
+    class Producer:
+        def __dlpack__(self, **keywords):
+            return torch.ones(2).__dlpack__(**keywords)
+
+        def __dlpack_device__(self):
+            return device
+
+    assert torch.from_dlpack(Producer()).tolist() == torch.asarray(Producer()).tolist() == [1, 1]
+
+
+def test_buffers_with_gaps_are_refused():
+    for call in (torch.asarray, torch.frombuffer):
+        with pytest.raises(RuntimeError, match="^could not retrieve buffer from object"):
+            call(memoryview(b"abcd")[::2], dtype=torch.uint8)
+
+
 def test_dlpack_refusals():
     with pytest.raises(BufferError, match="Can't export tensors that require gradient, use tensor.detach()"):
         torch.ones(1, requires_grad=True).__dlpack__()

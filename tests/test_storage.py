@@ -40,6 +40,11 @@ def test_bytes_are_read_and_written():
         (lambda s: s.__setitem__(0, 1.5), RuntimeError, "can only set storage content with a int types, but got float"),
         (lambda s: s.__setitem__("a", 1), RuntimeError, "can't index a torch.UntypedStorage with str"),
         (lambda s: s.__setitem__(9, 1), RuntimeError, "out of bounds"),
+        (lambda s: s.__setitem__(-1, 1), RuntimeError, "out of bounds"),
+        (lambda s: s.__setitem__(True, 1), RuntimeError, "can't index a torch.UntypedStorage with bool"),
+        (lambda s: s.__setitem__(slice(None, None, 2), 1), RuntimeError, "Trying to slice with a step of 2"),
+        (lambda s: s.__setitem__(2**63, 1), ValueError, "Overflow when unpacking long long"),
+        (lambda s: s[2**64], ValueError, "Overflow when unpacking long long"),
         (lambda s: s.copy_(torch.ones(3).untyped_storage()), RuntimeError, "self was 4 bytes but src was 12 bytes"),
         (lambda s: s.copy_(torch.ones(1)), TypeError, "argument 'src' .position 1. must be torch.Storage, not Tensor"),
         (lambda s: s[::2], RuntimeError, "Trying to slice with a step of 2, but only a step of 1 is supported"),
@@ -48,6 +53,16 @@ def test_bytes_are_read_and_written():
 def test_slips(call, error, sentence):
     with pytest.raises(error, match=sentence):
         call(torch.ones(1).untyped_storage())
+
+
+def test_what_cannot_be_written_leaves_the_bytes():
+    storage = torch.zeros(4, dtype=torch.uint8).untyped_storage()
+    for index in (-1, -4, 4, True, slice(None, None, -1)):
+        with pytest.raises(RuntimeError):
+            storage[index] = 500
+    assert storage[-1] == 0 and storage.tolist() == [0] * 4
+    storage[-2:] = 500
+    assert storage.tolist() == [0, 0, 244, 244]
 
 
 def test_numbers_of_a_buffer():
@@ -317,6 +332,12 @@ def test_a_storage_of_numbers():
             "torch.UntypedStorage() received an invalid combination of arguments - got (foo=int, ), but expected one of:",
         ),
         (lambda: U(-1), RuntimeError, "a storage cannot have -1 bytes"),
+        (lambda: U(2**63), ValueError, "Overflow when unpacking long long"),
+        (
+            lambda: torch.ones(2).storage()[True],
+            TypeError,
+            "can't index a <class 'rushlight.storage.TypedStorage'> with <class 'bool'>",
+        ),
         (lambda: U(2)["a"], TypeError, "can't index a torch.UntypedStorage with str"),
         (lambda: U(2)[True], TypeError, "can't index a torch.UntypedStorage with bool"),
         (lambda: U.from_file(5, True, 4), TypeError, "argument 1 must be str, not int"),

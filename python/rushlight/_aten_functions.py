@@ -69,10 +69,13 @@ def slice_backward(
     tensor([0., 1., 0., 1., 0.])
     """
     sizes, strides = list(input_sizes), _row_major(input_sizes)
-    dim %= len(sizes)
-    first = slice(start, end, step).indices(sizes[dim])[0]
-    offset = first * strides[dim]
-    return _C._embed(grad_output, sizes, [*strides[:dim], strides[dim] * step, *strides[dim + 1 :]], offset)
+    dim = _dimension(dim, sizes)
+    if step <= 0:
+        raise RuntimeError(f"slice step must be positive\nIt is {step}.")
+    places = range(*slice(start, end, step).indices(sizes[dim]))
+    grad = _filling(grad_output, [*sizes[:dim], len(places), *sizes[dim + 1 :]])
+    strides[dim], offset = strides[dim] * step, places.start * strides[dim]
+    return _C._embed(grad, sizes, strides, offset)
 
 
 def select_backward(grad_output: Tensor, input_sizes: Sequence[int], dim: int, index: int) -> Tensor:
@@ -83,9 +86,29 @@ def select_backward(grad_output: Tensor, input_sizes: Sequence[int], dim: int, i
             [1., 1.]])
     """
     sizes, strides = list(input_sizes), _row_major(input_sizes)
-    dim %= len(sizes)
-    offset = index % sizes[dim] * strides[dim]
-    return _C._embed(grad_output, sizes, strides[:dim] + strides[dim + 1 :], offset)
+    dim = _dimension(dim, sizes)
+    if not -sizes[dim] <= index < sizes[dim]:
+        raise IndexError(f"select(): index {index} out of range for tensor of size {sizes} at dimension {dim}")
+    grad = _filling(grad_output, sizes[:dim] + sizes[dim + 1 :])
+    return _C._embed(grad, sizes, strides[:dim] + strides[dim + 1 :], index % sizes[dim] * strides[dim])
+
+
+def _dimension(dim: int, sizes: Sequence[int]) -> int:
+    """The dimension, which may be negative, as an index."""
+    if not -len(sizes) <= dim < len(sizes):
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-len(sizes)}, {len(sizes) - 1}], but got {dim})"
+        )
+    return dim % len(sizes)
+
+
+def _filling(grad: Tensor, part: list[int]) -> Tensor:
+    """The gradient, expanded to the part of the input that it fills."""
+    if list(grad.shape) == part:
+        return grad
+    # In torch it is copied there, with that function's errors.
+    torch.empty(part, device="meta").copy_(torch.empty(grad.shape, device="meta"))
+    return grad.expand(part)
 
 
 def _row_major(sizes: Sequence[int]) -> list[int]:

@@ -34,6 +34,7 @@ class UntypedStorage(_C._StorageBase):
             )
         device = kwargs.get("device")
         if type(data) is int:
+            _check_long(data)
             if data < 0:
                 raise RuntimeError(f"a storage cannot have {data} bytes")
             return super().__new__(cls, data, device=device)
@@ -42,6 +43,12 @@ class UntypedStorage(_C._StorageBase):
         if content and made.device.type != "meta":
             _bytes(made).copy_(_bytes(UntypedStorage._from_buffer(content)))
         return made
+
+
+def _check_long(value):
+    """Raises ValueError for an integer of more than 64 bits."""
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"Overflow when unpacking long long\nIt is {value}.")
 
 
 def _content(data):
@@ -108,16 +115,23 @@ def fill_(self, value):
 _byte_at = UntypedStorage.__getitem__
 
 
+def _ends(storage, index):
+    """Where a slice begins and ends."""
+    start, stop, step = index.indices(len(storage))
+    if step != 1:
+        raise RuntimeError(f"Trying to slice with a step of {step}, but only a step of 1 is supported")
+    return start, stop
+
+
 @_method
 def __getitem__(self, index):
     _check_reachable(self)
     if not isinstance(index, slice):
         if type(index) is not int:
             raise TypeError(f"can't index a torch.UntypedStorage with {type(index).__name__}")
+        _check_long(index)
         return _byte_at(self, index)
-    start, stop, step = index.indices(len(self))
-    if step != 1:
-        raise RuntimeError(f"Trying to slice with a step of {step}, but only a step of 1 is supported")
+    start, stop = _ends(self, index)
     return UntypedStorage._from_buffer(self, start, max(stop - start, 0))
 
 
@@ -125,12 +139,20 @@ def __getitem__(self, index):
 def __setitem__(self, index, value):
     if not isinstance(value, int):
         raise RuntimeError(f"can only set storage content with a int types, but got {type(value).__name__} instead")
-    if not isinstance(index, (int, slice)):
+    if isinstance(index, slice):
+        place = slice(*_ends(self, index))
+    elif type(index) is int:
+        _check_long(index)
+        if not 0 <= index < len(self):
+            raise RuntimeError(
+                f"out of bounds\nThe storage has {len(self)} bytes, and {index} is none of them. Negative numbers only "
+                "read bytes."
+            )
+        place = index
+    else:
         raise RuntimeError(f"can't index a torch.UntypedStorage with {type(index).__name__}")
-    if isinstance(index, int) and not -len(self) <= index < len(self):
-        raise RuntimeError("out of bounds")
     self._check_bytes("__setitem__")
-    _bytes(self)[index] = value % 256
+    _bytes(self)[place] = value % 256
 
 
 @_method

@@ -138,7 +138,7 @@ def gesv(b: Tensor, A: Tensor) -> tuple[Tensor, Tensor]:
 
 def _letter(place: int) -> str:
     if not 0 <= place < 52:
-        raise ValueError(f"einsum(): subscripts must be in the range [0, 52), but got {place}")
+        raise ValueError(f"einsum(): subscript in subscript list is not within the valid range [0, 52)\nIt is {place}.")
     return chr(ord("A") + place) if place < 26 else chr(ord("a") + place - 26)
 
 

@@ -96,6 +96,8 @@ class TypedStorage:
     def __getitem__(self, index: int) -> Any:
         if isinstance(index, slice):
             raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
+        if isinstance(index, bool):
+            raise TypeError(f"can't index a {type(self)} with {type(index)}")
         if not -len(self) <= self._place(index) < len(self):
             raise IndexError(f"index {index} out of range for storage of size {len(self)}")
         return self._elements()[index].item()

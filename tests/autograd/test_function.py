@@ -609,3 +609,45 @@ def test_an_argument_that_is_returned_keeps_its_class(requires_grad):
     x = torch.ones(2).as_subclass(Own).requires_grad_(requires_grad)
     assert type(Same.apply(x)) is Own and Same.apply(x) is not x
     assert type(Same.apply(torch.nn.Parameter(torch.ones(2), requires_grad))) is torch.Tensor
+
+
+@pytest.mark.parametrize(
+    ("method", "error", "told"),
+    [
+        ("mark_dirty", RuntimeError, "mark_dirty can only accept variables, but argument "),
+        ("mark_non_differentiable", RuntimeError, "mark_non_differentiable only accepts variable arguments, but got "),
+        ("save_for_backward", TypeError, "save_for_backward can only save variables, but argument 1 is of type int"),
+        ("save_for_forward", AssertionError, "save_for_forward expects all arguments to be tensors; you should save"),
+    ],
+)
+def test_notes_about_what_is_no_tensor(method, error, told):
+    class Noting(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            getattr(ctx, method)(x, 5)
+            return x * 2
+
+    with pytest.raises(error) as raised:
+        Noting.apply(torch.ones(2, requires_grad=True))
+    assert str(raised.value).startswith(told)
+
+
+@pytest.mark.parametrize("value", [(), 5, None, (True,)])
+def test_assigned_needs_are_given_back(value):
+    seen = []
+
+    class Assigning(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            seen.append(ctx.needs_input_grad)
+            ctx.needs_input_grad = value
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            seen.append(ctx.needs_input_grad)
+            return grad * 2
+
+    x = torch.ones(2, requires_grad=True)
+    Assigning.apply(x).sum().backward()
+    assert seen == [(True,), value] and x.grad.tolist() == [2, 2]

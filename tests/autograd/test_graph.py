@@ -30,6 +30,12 @@ class TestBackward:
     def test_integers_have_none(self):
         with pytest.raises(RuntimeError, match="only Tensors of floating point dtype can require gradients"):
             torch.tensor([1]).requires_grad_()
+        integers = torch.tensor([1])
+        with pytest.raises(
+            RuntimeError, match="only Tensors of floating point and complex dtype can require gradients"
+        ):
+            integers.requires_grad = True
+        integers.requires_grad = False
 
 
 class TestModes:

@@ -133,8 +133,12 @@ for call in (
 ):
     error = raises(RuntimeError, {sentence!r}, call)
     assert "12.8" in str(error) or "too old" not in str(error), error
-for make in (torch.cuda.Stream, torch.cuda.Event, torch.cuda.CUDAGraph):
-    raises(RuntimeError, f"Tried to instantiate dummy base class {{make.__name__}}", make)
+for make in (torch.cuda.Stream, torch.cuda.CUDAGraph, lambda: torch.cuda.ExternalStream(1), lambda: torch.Stream("cuda")):
+    error = raises(torch.AcceleratorError, "CUDA error: CUDA driver version is insufficient for CUDA runtime version", make)
+    assert {sentence!r} in str(error), error
+event = torch.cuda.Event()
+assert event.query() and event.synchronize() is None
+raises(RuntimeError, {sentence!r}, event.record)
 """,
         **variables,
     )

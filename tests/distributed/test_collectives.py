@@ -483,6 +483,9 @@ def _refusals(rank):
         dist.all_reduce(torch.from_numpy(array))
     with pytest.raises(ValueError, match="trying to initialize the default process group twice!"):
         dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+    for options in ({"timeout": 5}, {"timeout": "a"}, {"device_ids": ["a"]}):
+        with pytest.raises(TypeError, match=r"^\(\): incompatible function arguments\."):
+            dist.barrier(**options)
     dist.barrier()  # and the group still works
 
 

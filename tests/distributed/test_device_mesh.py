@@ -70,6 +70,8 @@ def _refusals(rank):
     for call, error, text in (
         (lambda: init_device_mesh("cpu", (2, 1), mesh_dim_names=("a", "a")), RuntimeError, "must be unique"),
         (lambda: init_device_mesh("cpu", (2, 1), mesh_dim_names=("a",)), RuntimeError, "should have same length"),
+        (lambda: init_device_mesh("cpu", (2.5,)), ValueError, r"sizes \(2.5,\) and strides \(1,\) don't match"),
+        (lambda: init_device_mesh("cpu", "a"), ValueError, r"sizes \('a',\) and strides"),
         (lambda: init_device_mesh("cpu:0", (2,)), RuntimeError, "Device type with index is not supported"),
         (
             lambda: init_device_mesh("cpu", (3,)),

@@ -1,8 +1,9 @@
-"""Custom functions that the transforms of `torch.func` refuse, because they lack a part that torch asks for."""
+"""What the transforms of `torch.func` refuse: custom functions that lack a part that torch asks for, and `backward()`."""
 
 import pytest
 
 import rushlight as torch
+from rushlight import func
 
 
 class _Old(torch.autograd.Function):
@@ -69,3 +70,45 @@ def test_functions_without_a_rule_have_gradients():
     leaf = x.clone().requires_grad_()
     _Old.apply(leaf).sum().backward()
     assert leaf.grad.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        lambda x: (x * x).sum().backward(),
+        lambda x: torch.autograd.backward((x * x).sum()),
+        lambda x: torch.ones(2, requires_grad=True).sum().backward(),
+    ],
+)
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f, x: func.grad(f)(x),
+        lambda f, x: func.vjp(f, x),
+        lambda f, x: func.jvp(f, (x,), (x,)),
+        lambda f, x: func.jacrev(f)(x),
+        lambda f, x: func.jacfwd(f)(x),
+        lambda f, x: func.hessian(f)(x),
+        lambda f, x: func.vmap(f)(x.expand(2, 2)),
+    ],
+)
+def test_backward_inside_is_refused(transform, inside):
+    def function(x):
+        inside(x)
+        return x.sum()
+
+    for x in (torch.ones(2), torch.ones(2, requires_grad=True)):
+        with pytest.raises(RuntimeError, match=r"^backward\(\) called inside a functorch transform\."):
+            transform(function, x)
+        assert x.grad is None
+    # The refusal ends with the transform.
+    x.sum().backward()
+    assert x.grad.tolist() == [1, 1]
+
+
+def test_grad_inside_is_allowed():
+    def function(x):
+        (found,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+        return found.sum()
+
+    assert func.grad(function)(torch.tensor([1.0, 2.0])).tolist() == [6, 12]

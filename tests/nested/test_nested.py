@@ -303,3 +303,27 @@ def test_files_of_torch(weights_only):
     file = io.BytesIO()
     torch.save(made, file)
     assert samples(torch.load(io.BytesIO(file.getvalue()))) == samples(made)
+
+
+def test_offsets_that_the_values_do_not_have():
+    def made(*offsets):
+        return nested.nested_tensor_from_jagged(torch.arange(1.0, 6), torch.tensor(offsets))
+
+    # Padding takes what a slice of the values finds.
+    for end in (7, 2**40):
+        assert made(0, end).to_padded_tensor(0).tolist() == [[1, 2, 3, 4, 5]]
+        assert made(0, end).sum(1).tolist() == [15]
+    assert made(5, 0).to_padded_tensor(9).tolist() == [[9] * 5]
+    for offsets, sizes in (
+        ((0, 3, 2, 5), (4, 0)),
+        ((0, 2, 9), (5, 3)),
+        ((0, -1, 5), (5, 0)),
+        ((-1, 5), (5, 0)),
+    ):
+        told = f"^The size of tensor a .{sizes[0]}. must match the size of tensor b .{sizes[1]}. at non-singleton dimension 0"
+        with pytest.raises(RuntimeError, match=told):
+            made(*offsets).to_padded_tensor(0)
+    for offsets in ((0, 2**40), (0, 3, 2, 5), (0, -1, 5), (-1, 5), (5, 0)):
+        for call in (lambda x: x.unbind(), lambda x: x[0], lambda x: [*x]):
+            with pytest.raises(RuntimeError, match="^Expected cond to be True, but got False"):
+                call(made(*offsets))

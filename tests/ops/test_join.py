@@ -212,3 +212,40 @@ def test_repeats_of_a_scalar_along_a_dimension_are_refused():
     with pytest.raises(IndexError, match="^Dimension specified as 0 but tensor has no dimensions"):
         torch.tensor(3).repeat_interleave(torch.tensor([2, 3]), 0)
     assert torch.tensor(3).repeat_interleave(2).tolist() == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda x: x.repeat(4, 1), "maximum size for tensor at dimension 0 is 0 but size is 4611686018427387904"),
+        (
+            lambda x: torch.tile(x, (4, 1)),
+            "maximum size for tensor at dimension 0 is 0 but size is 4611686018427387904",
+        ),
+        (lambda x: x.T.repeat(1, 4), "maximum size for tensor at dimension 1 is 0 but size is 4611686018427387904"),
+        (lambda x: x.repeat(5, 1), "numel: integer multiplication overflow"),
+        (lambda x: x.repeat(2, 1), "Trying to create tensor with negative dimension -9223372036854775808"),
+        (lambda x: x.unsqueeze(0).expand(4, -1, -1), None),
+        (lambda x: x[:, None].expand(-1, 4, -1), "numel: integer multiplication overflow"),
+        (lambda x: torch.broadcast_to(x[:, None], (2**62, 4, 0)), "numel: integer multiplication overflow"),
+    ],
+)
+def test_sizes_of_more_than_64_bits(call, told):
+    x = torch.empty(2**62, 0)
+    with pytest.raises(RuntimeError) as raised:
+        call(x)
+    assert str(raised.value).startswith(told or "numel: integer multiplication overflow")
+
+
+def test_joined_dimensions_of_more_than_64_bits():
+    x = torch.empty(2**31, 0, 2**32).transpose(1, 2)
+    for call in (lambda: x.flatten(0, 1), lambda: x @ torch.empty(0, 3)):
+        with pytest.raises(RuntimeError, match="^numel: integer multiplication overflow"):
+            call()
+    assert x.flatten().shape == (0,)
+
+
+@pytest.mark.parametrize("width", [2, 2**62])
+def test_circular_padding_wraps_around_once(width):
+    with pytest.raises(RuntimeError, match="^Padding value causes wrapping around more than once."):
+        torch.nn.functional.pad(torch.ones(1, 1), (width, width), mode="circular")

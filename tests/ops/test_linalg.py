@@ -161,6 +161,14 @@ def test_einsum_takes_lists_of_numbers():
     np.testing.assert_allclose(torch.einsum(x, [0, 1], y, [1, 2], [0, 2]).numpy(), x.numpy() @ y.numpy(), atol=1e-12)
 
 
+@pytest.mark.parametrize("operands", [([-1],), ([52],), ([0], [52])])
+def test_einsum_refuses_other_numbers(operands):
+    with pytest.raises(
+        ValueError, match=r"^einsum\(\): subscript in subscript list is not within the valid range \[0, 52\)"
+    ):
+        torch.einsum(real(2), *operands)
+
+
 @pytest.mark.parametrize("dims", [0, 1, 2, ([0, 1], [1, 0])])
 def test_tensordot_equals_numpy(dims):
     x = real(4, 3)

@@ -41,3 +41,39 @@ def test_growing_bessel_functions_overflow(x):
     x = torch.tensor([x, -x], dtype=torch.float64)
     assert torch.special.i0(x).tolist() == [math.inf, math.inf]
     assert torch.special.i1(x).tolist() == [math.inf, -math.inf]
+
+
+FAMILIES = [
+    *(f"{shift}chebyshev_polynomial_{kind}" for shift in ("", "shifted_") for kind in "tuvw"),
+    *("hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p"),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_polynomials_of_degrees_that_no_integer_holds(name, dtype):
+    x = torch.tensor([0.5, 1.0, -1.0, 2.0, 0.0], dtype=dtype)
+    for degree in (math.inf, -math.inf, math.nan, 1e19, -1e19, -1.0):
+        assert getattr(torch.special, name)(x, degree).tolist() == [0] * 5, degree
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_polynomials_outside_of_the_range_of_a_dtype(name):
+    found = getattr(torch.special, name)(torch.tensor(2.0), torch.tensor([20.0, 700.0]))
+    wide = getattr(torch.special, name)(torch.tensor(2.0, dtype=torch.float64), torch.tensor([20.0]))
+    if name == "laguerre_polynomial_l":
+        assert found.isfinite().all()
+    else:
+        # The next after an infinite one is a difference of two.
+        assert found[0] == wide.float() and found[1].isnan()
+
+
+def test_polynomials_of_great_degrees():
+    # By the asymptotic series: sqrt(2 / (pi n sin t)) cos((n + 1 / 2) t - pi / 4) at x = cos t, up to parts of 1 / n.
+    n = 3 * 10**7
+    angle = math.acos(0.5)
+    wanted = math.sqrt(2 / (math.pi * n * math.sin(angle))) * math.cos(
+        math.fmod((n + 0.5) * angle, 2 * math.pi) - math.pi / 4
+    )
+    found = torch.special.legendre_polynomial_p(torch.tensor(0.5, dtype=torch.float64), n).item()
+    assert found == pytest.approx(wanted, rel=1e-4)

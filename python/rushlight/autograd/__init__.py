@@ -247,7 +247,7 @@ def _run_backward(
         warn(
             "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters to None after use to break the cycle and avoid the leak.",
         )
-    if _C._vmap_levels():
+    if _C._vmap_levels() or _C._transforms():
         raise RuntimeError(
             "backward() called inside a functorch transform. This is not supported, please use functorch.grad or functorch.vjp "
             "instead or call backward() outside of functorch transforms."

@@ -34,7 +34,18 @@ class FunctionCtx(_C._FunctionBase):
     """
 
     def save_for_forward(self, *tensors: Any) -> None:
-        """Saves tensors for `jvp`, which reads them from ``ctx.saved_tensors``."""
+        """Saves tensors for `jvp`, which reads them from ``ctx.saved_tensors``.
+
+        Raises:
+            AssertionError: an argument is neither a tensor nor None.
+        """
+        from rushlight import Tensor
+
+        for tensor in tensors:
+            if not isinstance(tensor, Tensor) and tensor is not None:
+                raise AssertionError(
+                    "save_for_forward expects all arguments to be tensors; you should save non-tensors as attributes on ctx."
+                )
         self.saved_for_forward = tensors
 
     def mark_dirty(self, *args: Any) -> None:

@@ -299,6 +299,12 @@ class record_function:
         self._began: list[tuple[int, bool] | None] = []
 
     def __enter__(self) -> Self:
+        for place, kind, value in (("name", "str", self.name), ("args", "Optional[str]", self.args)):
+            if not isinstance(value, str) and (place == "name" or value is not None):
+                raise RuntimeError(
+                    f"profiler::_record_function_enter_new() Expected a value of type '{kind}' for argument '{place}' but "
+                    f"instead found type '{type(value).__name__}'."
+                )
         self._began.append(_C._profile_begin(self.name))
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rushlight import _C
+from rushlight._errors import AcceleratorError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +22,16 @@ def index_of(device: Any) -> int:
             raise ValueError(f"Expected a cuda device, but got: {device}")
         return _C._cuda_current_device() if device.index is None else device.index
     return int(device)
+
+
+def need_driver() -> None:
+    """Raises AcceleratorError, with the reason, unless there is a GPU that can be used."""
+    if _C._cuda_device_count() == 0:
+        try:
+            _C._cuda_current_device()
+        except RuntimeError as reason:
+            told = "CUDA error: CUDA driver version is insufficient for CUDA runtime version"
+            raise AcceleratorError(f"{told}\n{reason}") from None
 
 
 def device_count() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rushlight import _C
 
 from ._contexts import StreamContext
+from ._devices import need_driver
 from ._streams import Stream, current_stream
 
 TYPE_CHECKING = False
@@ -54,8 +55,7 @@ class CUDAGraph:
     """
 
     def __init__(self, keep_graph: bool = False) -> None:
-        if _C._cuda_device_count() == 0:
-            raise RuntimeError("Tried to instantiate dummy base class CUDAGraph")
+        need_driver()
         self._graph, self._keeps = _C._CudaGraph(), keep_graph
         # Whether what runs is the recorded work as the program has left it.
         self._is_instantiated = False

@@ -6,7 +6,7 @@ from threading import local
 
 from rushlight import _C, _streams
 
-from ._devices import index_of
+from ._devices import index_of, need_driver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,11 +21,6 @@ class _Entered(local):
 
 
 _entered = _Entered()
-
-
-def _need_driver(name: str) -> None:
-    if _C._cuda_device_count() == 0:
-        raise RuntimeError(f"Tried to instantiate dummy base class {name}")
 
 
 class Stream(_streams.Stream):
@@ -59,7 +54,7 @@ class Stream(_streams.Stream):
         device_index: int | None = None,
         device_type: int | None = None,
     ) -> None:
-        _need_driver("Stream")
+        need_driver()
         if stream_id is None:
             self._stream = _C._CudaStream(index_of(device), priority)
         else:
@@ -174,7 +169,7 @@ class ExternalStream(Stream):
     """
 
     def __init__(self, stream_ptr: int, device: Any = None, **kwargs: Any) -> None:
-        _need_driver("ExternalStream")
+        need_driver()
         self._stream = _C._CudaStream.external(index_of(device), stream_ptr)
 
 
@@ -200,7 +195,6 @@ class Event(_streams.Event):
     def __init__(
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
     ) -> None:
-        _need_driver("Event")
         self._timed, self._shared = enable_timing, interprocess
         self._event: _C._CudaEvent | None = None
         self._recorded = None

@@ -546,11 +546,23 @@ def _parts(tensor, sizes, count):
     return list(tensor.split(list(sizes)))
 
 
+def _check_barrier_options(device_ids, timeout):
+    from datetime import timedelta
+
+    is_known = not isinstance(device_ids, list) or all(isinstance(number, int) for number in device_ids)
+    if not is_known or not (timeout is None or isinstance(timeout, timedelta)):
+        raise TypeError(
+            "(): incompatible function arguments. The following argument types are supported:\n"
+            f"    device_ids: List[int], timeout: datetime.timedelta\nInvoked with: {device_ids!r}, {timeout!r}"
+        )
+
+
 def barrier(group=None, async_op=False, device_ids=None, timeout=None):
     """Waits until every rank has come here."""
     if not is_member(group):
         return warn_not_in_group("barrier")
     group = resolve(group)
+    _check_barrier_options(device_ids, timeout)
     seconds = group._seconds if timeout is None else timeout.total_seconds()
     kind = group._object_device().type
     if kind == "cuda" or ((device_ids or group.bound_device_id) and not group._exchanges_on_host("cuda")):

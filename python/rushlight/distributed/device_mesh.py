@@ -328,5 +328,10 @@ def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, backend_ov
                 "mesh_shape and mesh_dim_names should have same length! Found len(mesh_dim_names): "
                 f"{len(mesh_dim_names)} and len(mesh_shape):{len(mesh_shape)}."
             )
+    sizes = tuple(mesh_shape)
+    if not all(type(size) is int for size in sizes):
+        raise ValueError(
+            f"sizes {sizes} and strides {(1,) * len(sizes)} don't match\nThe sizes of a mesh are integers."
+        )
     ranks = torch.arange(math.prod(mesh_shape), dtype=torch.int32).view(tuple(mesh_shape))
     return DeviceMesh(device_type, ranks, mesh_dim_names=mesh_dim_names)

@@ -252,7 +252,13 @@ class profile:
         self._go_on(self._action())
 
     def stop(self) -> None:
-        """Ends the current recording, if there is one, and calls `on_trace_ready`."""
+        """Ends the current recording, if there is one, and calls `on_trace_ready`.
+
+        Raises:
+            AssertionError: the profiler was not started.
+        """
+        if self.profiler is None and self.schedule is None:
+            raise AssertionError("Profiler must be initialized before stopping trace\nCall start() first.")
         self._go_on(ProfilerAction.NONE, ended=True)
 
     def step(self) -> None:

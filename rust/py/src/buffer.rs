@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use rushlight::{DType, Device, Layout, Storage, Tensor};
@@ -19,7 +19,8 @@ pub fn import(object: &Bound<'_, PyAny>, dtype: DType, count: isize, offset: isi
     if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 0 {
         return Err(PyValueError::new_err("object does not implement Python buffer protocol."));
     }
-    let buffer = Buffer::get(object, ffi::PyBUF_SIMPLE)?;
+    let buffer = Buffer::get(object, ffi::PyBUF_SIMPLE)
+        .map_err(|error| PyRuntimeError::new_err(format!("could not retrieve buffer from object\n{error}")))?;
     let (length, width) = (buffer.view().len, dtype.size() as isize);
     if length == 0 || count == 0 {
         return Err(PyValueError::new_err(format!("both buffer length ({length}) and count ({count}) must not be 0")));

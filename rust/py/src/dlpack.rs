@@ -251,8 +251,11 @@ pub fn export<'py>(py: Python<'py>, tensor: &Tensor, wanted: ExportOptions<'py>)
     check_kind(tensor)?;
     let stream = consumer(tensor.device(), wanted.stream)?;
     let target = target_of(tensor, wanted.dl_device)?;
-    let is_new =
-        read::<(u32, u32)>(wanted.max_version, "max_version", "tuple of ints")?.is_some_and(|(major, _)| major >= 1);
+    let is_new = match wanted.max_version.filter(|version| !version.is_none()) {
+        // Of any length, and of numbers of any size.
+        Some(version) => !version.get_item(0)?.lt(1)?,
+        None => false,
+    };
     check_elements(tensor)?;
     let fresh = copied(tensor, target, wanted.copy, is_new)?;
     let is_copied = fresh.is_some();
@@ -441,13 +444,13 @@ fn capsule_of<'py>(
              It takes such a capsule, or an object with the method __dlpack__, and got a {kind}."
         )));
     };
-    let (place, number): (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;
+    let told = object.call_method0(intern!(py, "__dlpack_device__"))?;
     let ordered = PyDict::new(py);
     let keywords = PyDict::new(py);
     keywords.set_item(intern!(py, "max_version"), (1, 1))?;
     if device == Some(Device::Cpu) {
         keywords.set_item(intern!(py, "dl_device"), (HOST, 0))?;
-    } else if let Device::Cuda(index) = placed(place, number)? {
+    } else if let Some(index) = card(&told)? {
         // The number of the default stream is 1.
         ordered.set_item(intern!(py, "stream"), stream::current(index).0.max(1))?;
         keywords.update(ordered.as_mapping())?;
@@ -458,6 +461,18 @@ fn capsule_of<'py>(
     match producer.call((), Some(&keywords)) {
         Err(error) if error.is_instance_of::<PyTypeError>(py) => producer.call((), Some(&ordered)),
         result => result,
+    }
+}
+
+/// The index of the CUDA device that `__dlpack_device__` tells. Other devices have no streams: the structure itself says where
+/// its elements are.
+fn card(told: &Bound<'_, PyAny>) -> PyResult<Option<u8>> {
+    if told.get_item(0)?.extract::<i32>().ok() != Some(CUDA) {
+        return Ok(None);
+    }
+    match placed(CUDA, told.get_item(1)?.extract()?)? {
+        Device::Cuda(index) => Ok(Some(index)),
+        _ => Ok(None),
     }
 }
 

@@ -74,8 +74,24 @@ class Raggedness:
         """The largest length, if it was given or asked for. `to_padded_tensor` pads to the sum of lengths otherwise."""
         return None if self._bounds is None else self._bounds[1]
 
-    def rows(self) -> tuple[Tensor, Tensor, Tensor]:
-        """For each row of the values that belongs to a part: its number in the values, its part, its place in the part."""
+    def lies_within(self, rows: int) -> bool:
+        """Whether every part is one of so many rows of values."""
+        return all(
+            start >= 0 and count >= 0 and start + count <= rows for start, count in zip(self.starts, self.counts)
+        )
+
+    def check_within(self, rows: int) -> None:
+        """Raises RuntimeError unless every part is one of so many rows of values."""
+        if not self.lies_within(rows):
+            raise RuntimeError(
+                "Expected cond to be True, but got False. The offsets and lengths reach beyond the values.\n"
+                f"There are {rows} rows of values, parts begin at {self.starts} and have the lengths {self.counts}."
+            )
+
+    def rows(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """For each of ``count`` rows of values that belongs to a part: its number in the values, its part, its place in the
+        part."""
+        self.check_within(count)
         lengths = self.lengths_tensor()
         part = torch.repeat_interleave(torch.arange(len(self), device=lengths.device), lengths)
         first = lengths.cumsum(0) - lengths
@@ -248,14 +264,16 @@ def is_contiguous(nested: NestedTensor, *format: Any) -> bool:
 def parts_of(nested: NestedTensor) -> list[Tensor]:
     """The samples: views of the values."""
     values, ragged, along = values_of(nested), nested._ragged, nested._ragged_idx - 1
+    ragged.check_within(values.shape[along])
     return [values.narrow(along, start, count) for start, count in zip(ragged.starts, ragged.counts)]
 
 
 def part_of(nested: NestedTensor, index: int) -> Tensor:
     """One sample: a view of the values."""
-    ragged = nested._ragged
+    values, ragged, along = values_of(nested), nested._ragged, nested._ragged_idx - 1
     index = range(len(ragged))[index]
-    return values_of(nested).narrow(nested._ragged_idx - 1, ragged.starts[index], ragged.counts[index])
+    ragged.check_within(values.shape[along])
+    return values.narrow(along, ragged.starts[index], ragged.counts[index])
 
 
 def without_holes(nested: NestedTensor) -> NestedTensor:
@@ -264,7 +282,8 @@ def without_holes(nested: NestedTensor) -> NestedTensor:
         return nested
     lengths = nested._ragged.lengths_tensor()
     offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
-    values = values_of(nested).index_select(nested._ragged_idx - 1, nested._ragged.rows()[0])
+    values, along = values_of(nested), nested._ragged_idx - 1
+    values = values.index_select(along, nested._ragged.rows(values.shape[along])[0])
     return wrap(values, Raggedness(offsets), nested._ragged_idx)
 
 
@@ -273,20 +292,35 @@ def padded(nested: NestedTensor, fill: float, longest: int | None = None) -> Ten
     along, ragged = nested._ragged_idx, nested._ragged
     if ragged.lengths is not None:
         raise RuntimeError("to_padded_tensor(): not supported for nested tensors with holes")
-    row, part, place = ragged.rows()
+    values = values_of(nested).movedim(along - 1, 0)
+    if not ragged.lies_within(values.shape[0]):
+        return _padded_as_given(values, ragged, fill, longest).movedim(1, along)
+    row, part, place = ragged.rows(values.shape[0])
     size = ragged.longest if longest is None else longest
     if size < ragged.longest:
         kept = place < size
         row, part, place = row[kept], part[kept], place[kept]
-    rows = values_of(nested).movedim(along - 1, 0)[row]
+    rows = values[row]
     made = torch.full((len(ragged), size, *rows.shape[1:]), fill, dtype=rows.dtype, device=rows.device)
     return made.index_put((part, place), rows).movedim(1, along)
 
 
+def _padded_as_given(values: Tensor, ragged: Raggedness, fill: float, longest: int | None) -> Tensor:
+    """`padded` for offsets that the values do not have. As in torch, a part is what a slice of the values finds there, and
+    must fill its row unless that ends before."""
+    size = values.shape[0] if longest is None else longest
+    made = torch.full((len(ragged), size, *values.shape[1:]), fill, dtype=values.dtype, device=values.device)
+    for number, (start, count) in enumerate(zip(ragged.starts, ragged.counts)):
+        count = min(count, size)
+        made[number, :count].copy_(values[start : start + count])
+    return made
+
+
 def from_padded(stacked: Tensor, nested: NestedTensor) -> NestedTensor:
     """The inverse of `padded`: the parts are those of ``nested``."""
-    along, ragged = nested._ragged_idx, without_holes(nested)._ragged
-    _, part, place = ragged.rows()
+    along, whole = nested._ragged_idx, without_holes(nested)
+    ragged = whole._ragged
+    _, part, place = ragged.rows(values_of(whole).shape[along - 1])
     return wrap(stacked.movedim(along, 1)[part, place].movedim(0, along - 1), ragged, along)
 
 

@@ -97,7 +97,8 @@ def _across(func: Any, name: str, input: NestedTensor, keepdim: bool, options: d
         total = torch.sum(padded(input, 0), ragged, keepdim, dtype=kind)
         counts = input._ragged.lengths_tensor().to(values.device)
         return total / counts.reshape(-1, *[1] * (total.dim() - 1))
-    stacked = padded(input, _FILL[name](values.dtype), max(input._ragged.longest, 1))
+    longest = min(input._ragged.longest, values.shape[ragged - 1])
+    stacked = padded(input, _FILL[name](values.dtype), max(longest, 1))
     return func(stacked, ragged, keepdim, **options)
 
 

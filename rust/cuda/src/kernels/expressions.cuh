@@ -869,52 +869,52 @@ DEVICE f32 entr_f32(f32 x) { return is_nan(x) ? x : x > lit(0.0) ? -x * log(x) :
 DEVICE f64 entr_f64(f64 x) { return is_nan(x) ? x : x > lit(0.0) ? -x * log(x) : x == lit(0.0) ? lit(0.0) : neg_infinity<f64>(); }
 
 // chebyshev_polynomial_t
-DEVICE f32 chebyshev_polynomial_t_f32(f32 x, f32 n) { return cast<f32>(chebyshev(Kind::T, from<f64>(x), cast<i64>(from<f64>(n)))); }
-DEVICE f64 chebyshev_polynomial_t_f64(f64 x, f64 n) { return cast<f64>(chebyshev(Kind::T, from<f64>(x), cast<i64>(from<f64>(n)))); }
+DEVICE f32 chebyshev_polynomial_t_f32(f32 x, f32 n) { return cast<f32>(chebyshev(Kind::T, from<f64>(x), degree(from<f64>(n)), from<f64>(max<f32>()))); }
+DEVICE f64 chebyshev_polynomial_t_f64(f64 x, f64 n) { return cast<f64>(chebyshev(Kind::T, from<f64>(x), degree(from<f64>(n)), from<f64>(max<f64>()))); }
 
 // chebyshev_polynomial_u
-DEVICE f32 chebyshev_polynomial_u_f32(f32 x, f32 n) { return cast<f32>(chebyshev(Kind::U, from<f64>(x), cast<i64>(from<f64>(n)))); }
-DEVICE f64 chebyshev_polynomial_u_f64(f64 x, f64 n) { return cast<f64>(chebyshev(Kind::U, from<f64>(x), cast<i64>(from<f64>(n)))); }
+DEVICE f32 chebyshev_polynomial_u_f32(f32 x, f32 n) { return cast<f32>(chebyshev(Kind::U, from<f64>(x), degree(from<f64>(n)), from<f64>(max<f32>()))); }
+DEVICE f64 chebyshev_polynomial_u_f64(f64 x, f64 n) { return cast<f64>(chebyshev(Kind::U, from<f64>(x), degree(from<f64>(n)), from<f64>(max<f64>()))); }
 
 // chebyshev_polynomial_v
-DEVICE f32 chebyshev_polynomial_v_f32(f32 x, f32 n) { return cast<f32>(chebyshev(Kind::V, from<f64>(x), cast<i64>(from<f64>(n)))); }
-DEVICE f64 chebyshev_polynomial_v_f64(f64 x, f64 n) { return cast<f64>(chebyshev(Kind::V, from<f64>(x), cast<i64>(from<f64>(n)))); }
+DEVICE f32 chebyshev_polynomial_v_f32(f32 x, f32 n) { return cast<f32>(chebyshev(Kind::V, from<f64>(x), degree(from<f64>(n)), from<f64>(max<f32>()))); }
+DEVICE f64 chebyshev_polynomial_v_f64(f64 x, f64 n) { return cast<f64>(chebyshev(Kind::V, from<f64>(x), degree(from<f64>(n)), from<f64>(max<f64>()))); }
 
 // chebyshev_polynomial_w
-DEVICE f32 chebyshev_polynomial_w_f32(f32 x, f32 n) { return cast<f32>(chebyshev(Kind::W, from<f64>(x), cast<i64>(from<f64>(n)))); }
-DEVICE f64 chebyshev_polynomial_w_f64(f64 x, f64 n) { return cast<f64>(chebyshev(Kind::W, from<f64>(x), cast<i64>(from<f64>(n)))); }
+DEVICE f32 chebyshev_polynomial_w_f32(f32 x, f32 n) { return cast<f32>(chebyshev(Kind::W, from<f64>(x), degree(from<f64>(n)), from<f64>(max<f32>()))); }
+DEVICE f64 chebyshev_polynomial_w_f64(f64 x, f64 n) { return cast<f64>(chebyshev(Kind::W, from<f64>(x), degree(from<f64>(n)), from<f64>(max<f64>()))); }
 
 // shifted_chebyshev_polynomial_t
-DEVICE f32 shifted_chebyshev_polynomial_t_f32(f32 x, f32 n) { return cast<f32>(shifted(Kind::T, from<f64>(x), cast<i64>(from<f64>(n)))); }
-DEVICE f64 shifted_chebyshev_polynomial_t_f64(f64 x, f64 n) { return cast<f64>(shifted(Kind::T, from<f64>(x), cast<i64>(from<f64>(n)))); }
+DEVICE f32 shifted_chebyshev_polynomial_t_f32(f32 x, f32 n) { return cast<f32>(shifted(Kind::T, from<f64>(x), degree(from<f64>(n)), from<f64>(max<f32>()))); }
+DEVICE f64 shifted_chebyshev_polynomial_t_f64(f64 x, f64 n) { return cast<f64>(shifted(Kind::T, from<f64>(x), degree(from<f64>(n)), from<f64>(max<f64>()))); }
 
 // shifted_chebyshev_polynomial_u
-DEVICE f32 shifted_chebyshev_polynomial_u_f32(f32 x, f32 n) { return cast<f32>(shifted(Kind::U, from<f64>(x), cast<i64>(from<f64>(n)))); }
-DEVICE f64 shifted_chebyshev_polynomial_u_f64(f64 x, f64 n) { return cast<f64>(shifted(Kind::U, from<f64>(x), cast<i64>(from<f64>(n)))); }
+DEVICE f32 shifted_chebyshev_polynomial_u_f32(f32 x, f32 n) { return cast<f32>(shifted(Kind::U, from<f64>(x), degree(from<f64>(n)), from<f64>(max<f32>()))); }
+DEVICE f64 shifted_chebyshev_polynomial_u_f64(f64 x, f64 n) { return cast<f64>(shifted(Kind::U, from<f64>(x), degree(from<f64>(n)), from<f64>(max<f64>()))); }
 
 // shifted_chebyshev_polynomial_v
-DEVICE f32 shifted_chebyshev_polynomial_v_f32(f32 x, f32 n) { return cast<f32>(shifted(Kind::V, from<f64>(x), cast<i64>(from<f64>(n)))); }
-DEVICE f64 shifted_chebyshev_polynomial_v_f64(f64 x, f64 n) { return cast<f64>(shifted(Kind::V, from<f64>(x), cast<i64>(from<f64>(n)))); }
+DEVICE f32 shifted_chebyshev_polynomial_v_f32(f32 x, f32 n) { return cast<f32>(shifted(Kind::V, from<f64>(x), degree(from<f64>(n)), from<f64>(max<f32>()))); }
+DEVICE f64 shifted_chebyshev_polynomial_v_f64(f64 x, f64 n) { return cast<f64>(shifted(Kind::V, from<f64>(x), degree(from<f64>(n)), from<f64>(max<f64>()))); }
 
 // shifted_chebyshev_polynomial_w
-DEVICE f32 shifted_chebyshev_polynomial_w_f32(f32 x, f32 n) { return cast<f32>(shifted(Kind::W, from<f64>(x), cast<i64>(from<f64>(n)))); }
-DEVICE f64 shifted_chebyshev_polynomial_w_f64(f64 x, f64 n) { return cast<f64>(shifted(Kind::W, from<f64>(x), cast<i64>(from<f64>(n)))); }
+DEVICE f32 shifted_chebyshev_polynomial_w_f32(f32 x, f32 n) { return cast<f32>(shifted(Kind::W, from<f64>(x), degree(from<f64>(n)), from<f64>(max<f32>()))); }
+DEVICE f64 shifted_chebyshev_polynomial_w_f64(f64 x, f64 n) { return cast<f64>(shifted(Kind::W, from<f64>(x), degree(from<f64>(n)), from<f64>(max<f64>()))); }
 
 // hermite_polynomial_h
-DEVICE f32 hermite_polynomial_h_f32(f32 x, f32 n) { return cast<f32>(hermite_h(from<f64>(x), cast<i64>(from<f64>(n)))); }
-DEVICE f64 hermite_polynomial_h_f64(f64 x, f64 n) { return cast<f64>(hermite_h(from<f64>(x), cast<i64>(from<f64>(n)))); }
+DEVICE f32 hermite_polynomial_h_f32(f32 x, f32 n) { return cast<f32>(hermite_h(from<f64>(x), degree(from<f64>(n)), from<f64>(max<f32>()))); }
+DEVICE f64 hermite_polynomial_h_f64(f64 x, f64 n) { return cast<f64>(hermite_h(from<f64>(x), degree(from<f64>(n)), from<f64>(max<f64>()))); }
 
 // hermite_polynomial_he
-DEVICE f32 hermite_polynomial_he_f32(f32 x, f32 n) { return cast<f32>(hermite_he(from<f64>(x), cast<i64>(from<f64>(n)))); }
-DEVICE f64 hermite_polynomial_he_f64(f64 x, f64 n) { return cast<f64>(hermite_he(from<f64>(x), cast<i64>(from<f64>(n)))); }
+DEVICE f32 hermite_polynomial_he_f32(f32 x, f32 n) { return cast<f32>(hermite_he(from<f64>(x), degree(from<f64>(n)), from<f64>(max<f32>()))); }
+DEVICE f64 hermite_polynomial_he_f64(f64 x, f64 n) { return cast<f64>(hermite_he(from<f64>(x), degree(from<f64>(n)), from<f64>(max<f64>()))); }
 
 // laguerre_polynomial_l
-DEVICE f32 laguerre_polynomial_l_f32(f32 x, f32 n) { return cast<f32>(laguerre(from<f64>(x), cast<i64>(from<f64>(n)))); }
-DEVICE f64 laguerre_polynomial_l_f64(f64 x, f64 n) { return cast<f64>(laguerre(from<f64>(x), cast<i64>(from<f64>(n)))); }
+DEVICE f32 laguerre_polynomial_l_f32(f32 x, f32 n) { return cast<f32>(laguerre(from<f64>(x), degree(from<f64>(n)), from<f64>(max<f32>()))); }
+DEVICE f64 laguerre_polynomial_l_f64(f64 x, f64 n) { return cast<f64>(laguerre(from<f64>(x), degree(from<f64>(n)), from<f64>(max<f64>()))); }
 
 // legendre_polynomial_p
-DEVICE f32 legendre_polynomial_p_f32(f32 x, f32 n) { return cast<f32>(legendre(from<f64>(x), cast<i64>(from<f64>(n)))); }
-DEVICE f64 legendre_polynomial_p_f64(f64 x, f64 n) { return cast<f64>(legendre(from<f64>(x), cast<i64>(from<f64>(n)))); }
+DEVICE f32 legendre_polynomial_p_f32(f32 x, f32 n) { return cast<f32>(legendre(from<f64>(x), degree(from<f64>(n)), from<f64>(max<f32>()))); }
+DEVICE f64 legendre_polynomial_p_f64(f64 x, f64 n) { return cast<f64>(legendre(from<f64>(x), degree(from<f64>(n)), from<f64>(max<f64>()))); }
 
 // deg2rad
 DEVICE f32 deg2rad_f32(f32 x) { return x * cast<f32>(PI / lit(180.0)); }

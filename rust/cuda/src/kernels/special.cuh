@@ -398,25 +398,27 @@ DEVICE f64 beta_sample_grad(f64 x, f64 a, f64 b) {
 
 // Orthogonal polynomials, by their recurrences.
 
-template <class Next> DEVICE f64 recur(i64 n, f64 first, Next next) {
+DEVICE i64 degree(f64 n) { return abs(n) < 9223372036854775808.0 ? i64(n) : min<i64>(); }
+
+template <class Next> DEVICE f64 recur(i64 n, f64 largest, f64 first, Next next) {
     if (n <= 0) {
         return n == 0 ? 1.0 : 0.0;
     }
-    if (n > 1 << 24) {
+    if (n > 1 << 30) {
         return nan<f64>();
     }
     f64 before = 1.0, last = first;
     for (i64 k = 1; k < n && !is_nan(last); k++) {
         const f64 following = next(f64(k), last, before);
         before = last;
-        last = following;
+        last = abs(following) > largest ? copysign(infinity<f64>(), following) : following;
     }
     return last;
 }
 
 enum class Kind { T, U, V, W };
 
-DEVICE f64 chebyshev(Kind kind, f64 x, i64 n) {
+DEVICE f64 chebyshev(Kind kind, f64 x, i64 n, f64 largest) {
     if (n < 0) {
         return 0.0;
     }
@@ -440,33 +442,35 @@ DEVICE f64 chebyshev(Kind kind, f64 x, i64 n) {
                       : kind == Kind::U ? 2.0 * x
                       : kind == Kind::V ? 2.0 * x - 1.0
                                         : 2.0 * x + 1.0;
-    return recur(n, first, [=](f64, f64 last, f64 before) { return 2.0 * x * last - before; });
+    return recur(n, largest, first, [=](f64, f64 last, f64 before) { return 2.0 * x * last - before; });
 }
 
-DEVICE f64 shifted(Kind kind, f64 x, i64 n) { return chebyshev(kind, 2.0 * x - 1.0, n); }
-
-DEVICE f64 hermite_h(f64 x, i64 n) {
-    return recur(n, 2.0 * x, [=](f64 k, f64 last, f64 before) { return 2.0 * (x * last - k * before); });
+DEVICE f64 shifted(Kind kind, f64 x, i64 n, f64 largest) {
+    return chebyshev(kind, 2.0 * x - 1.0, n, largest);
 }
 
-DEVICE f64 hermite_he(f64 x, i64 n) {
-    return recur(n, x, [=](f64 k, f64 last, f64 before) { return x * last - k * before; });
+DEVICE f64 hermite_h(f64 x, i64 n, f64 largest) {
+    return recur(n, largest, 2.0 * x, [=](f64 k, f64 last, f64 before) { return 2.0 * (x * last - k * before); });
 }
 
-DEVICE f64 laguerre(f64 x, i64 n) {
+DEVICE f64 hermite_he(f64 x, i64 n, f64 largest) {
+    return recur(n, largest, x, [=](f64 k, f64 last, f64 before) { return x * last - k * before; });
+}
+
+DEVICE f64 laguerre(f64 x, i64 n, f64 largest) {
     if (x == 0.0 && n >= 0) {
         return 1.0;
     }
-    return recur(n, 1.0 - x, [=](f64 k, f64 last, f64 before) {
+    return recur(n, largest, 1.0 - x, [=](f64 k, f64 last, f64 before) {
         return ((2.0 * k + 1.0 - x) * last - k * before) / (k + 1.0);
     });
 }
 
-DEVICE f64 legendre(f64 x, i64 n) {
+DEVICE f64 legendre(f64 x, i64 n, f64 largest) {
     if (abs(x) == 1.0 && n >= 0) {
         return x > 0.0 || n % 2 == 0 ? 1.0 : -1.0;
     }
-    return recur(n, x, [=](f64 k, f64 last, f64 before) {
+    return recur(n, largest, x, [=](f64 k, f64 last, f64 before) {
         return ((2.0 * k + 1.0) * x * last - k * before) / (k + 1.0);
     });
 }

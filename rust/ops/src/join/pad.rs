@@ -385,14 +385,18 @@ fn sources(input: &Tensor, pad: &[i64], mode: Mode) -> Result<Vec<(usize, Vec<i6
     if mode != Mode::Circular {
         check_border_sizes(input, pad, mode)?;
     }
+    let wraps_again = |(at, pair): (usize, &[i64])| {
+        let size = input.sizes()[input.rank() - 1 - at] as i64;
+        pair.iter().any(|&width| width > size)
+    };
+    if mode == Mode::Circular && pad.chunks_exact(2).enumerate().any(wraps_again) {
+        return Err(Error::runtime("Padding value causes wrapping around more than once."));
+    }
     let mut found = Vec::new();
     for (dim, (before, after)) in widths(input, pad)?.into_iter().enumerate() {
         let size = input.sizes()[dim];
         if (before, after) == (0, 0) {
             continue;
-        }
-        if mode == Mode::Circular && (before > size || after > size) {
-            return Err(Error::runtime("Padding value causes wrapping around more than once."));
         }
         if size + before + after < 0 {
             return Err(Error::runtime("Negative padding value is resulting in an empty dimension"));

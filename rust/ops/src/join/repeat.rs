@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::list;
-use rushlight_core::layout::{checked_new, wrap_dim};
+use rushlight_core::layout::{checked_new, numel_overflow, wrap_dim};
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result};
 use rushlight_dispatch::operator::{
     BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Saves, Tags, TensorSpec, Variants,
@@ -36,7 +36,22 @@ pub static REPEAT: Operator = Operator {
                 .hint("Give a number for each dimension; 1 leaves it unchanged."));
             }
             let pairs = pairs(input.sizes(), repeats);
-            let sizes: Dims = pairs.iter().map(|(times, size)| times.wrapping_mul(*size)).collect();
+            let mut sizes = Dims::new();
+            for (dim, &(times, size)) in pairs.iter().enumerate() {
+                let (whole, wrapped) = times.overflowing_mul(size);
+                // torch's sizes wrap around. It refuses what becomes negative, and windows larger than the rest.
+                if wrapped && whole >= size {
+                    return Err(numel_overflow(&[times, size]));
+                }
+                if wrapped && whole >= 0 {
+                    return Err(Error::runtime(format!(
+                        "maximum size for tensor at dimension {dim} is {whole} but size is {size}"
+                    ))
+                    .hint(format!("{times} times {size} does not fit in 64 bits."))
+                    .shapes([input.sizes().as_slice()]));
+                }
+                sizes.push(whole);
+            }
             checked_new(&sizes)?;
             Ok(vec![TensorSpec::new(&sizes, input.dtype(), input)])
         },
@@ -68,11 +83,18 @@ pub static REPEAT: Operator = Operator {
             .call(&crate::view::RESHAPE, [sizes_value(d.sizes(INPUT))])
     })]),
     samples: &["t(2, 3), (2, 2)", "t(3), (2, 1, 2)", "t(2), (0,)", "t(), (3,)", "t(2, 3).t(), (1, 2)"],
-    errors: &[(
-        "t(2, 3), (2,)",
-        "RuntimeError",
-        "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
-    )],
+    errors: &[
+        (
+            "t(2, 3), (2,)",
+            "RuntimeError",
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
+        ),
+        (
+            "t(4, 0), (4611686018427387904, 1)",
+            "RuntimeError",
+            "maximum size for tensor at dimension 0 is 0 but size is 4",
+        ),
+    ],
     reference: "np.tile(self, repeats)",
     ..Operator::BASE
 };

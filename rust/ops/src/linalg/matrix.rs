@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::{broadcast, can_broadcast, can_expand, hint, transposed, unsqueezed};
-use rushlight_core::layout::Shape;
+use rushlight_core::layout::{Shape, checked_numel};
 use rushlight_core::{Dims, Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
@@ -549,7 +549,7 @@ fn drop_dim(tensor: &Tensor, dim: usize) -> Result<Tensor> {
 /// All dimensions but the last as one.
 pub fn fold(tensor: &Tensor) -> Result<Tensor> {
     let last = tensor.sizes()[tensor.rank() - 1] as i64;
-    let rows = tensor.sizes()[..tensor.rank() - 1].iter().product::<isize>() as i64;
+    let rows = checked_numel(&tensor.sizes()[..tensor.rank() - 1])? as i64;
     op!(crate::view::RESHAPE, tensor, Ints::from_slice(&[rows, last]))
 }
 

@@ -1,4 +1,6 @@
-//! Orthogonal polynomials, by their recurrences. `n` counts the degree; a negative one gives zero.
+//! Orthogonal polynomials, by their recurrences. `n` counts the degree; a negative one gives zero, as does one that no `i64`
+//! holds. The recurrences run in `f64`, and leave the range of the result's dtype where that dtype's own arithmetic would:
+//! after an infinite polynomial the next is the difference of two.
 
 #![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
 
@@ -7,10 +9,15 @@ use rushlight_dispatch::operator::{DTypes, Derivative, Operator, Variants, opera
 
 use super::float;
 
+/// The degree as an integer: the least one for what no integer holds, as the processor's conversion gives it.
+fn degree(n: f64) -> i64 {
+    if n.abs() < 9223372036854775808.0 { n as i64 } else { i64::MIN }
+}
+
 /// The polynomial of a degree, from those of degrees zero (one) and one: `next(k, last, before)` is that of degree `k +
-/// 1`. Above `MANY` degrees no digits are accurate.
-fn recur(n: i64, first: f64, next: impl Fn(f64, f64, f64) -> f64) -> f64 {
-    const MANY: i64 = 1 << 24;
+/// 1`. What exceeds `largest` is infinite. `MANY` degrees take seconds, and no program waits for more.
+fn recur(n: i64, largest: f64, first: f64, next: impl Fn(f64, f64, f64) -> f64) -> f64 {
+    const MANY: i64 = 1 << 30;
     if n <= 0 {
         return if n == 0 { 1.0 } else { 0.0 };
     }
@@ -23,6 +30,9 @@ fn recur(n: i64, first: f64, next: impl Fn(f64, f64, f64) -> f64) -> f64 {
             break;
         }
         (before, last) = (last, next(k as f64, last, before));
+        if last.abs() > largest {
+            last = f64::INFINITY.copysign(last);
+        }
     }
     last
 }
@@ -40,7 +50,7 @@ enum Kind {
     W,
 }
 
-fn chebyshev(kind: Kind, x: f64, n: i64) -> f64 {
+fn chebyshev(kind: Kind, x: f64, n: i64, largest: f64) -> f64 {
     if n < 0 {
         return 0.0;
     }
@@ -75,33 +85,33 @@ fn chebyshev(kind: Kind, x: f64, n: i64) -> f64 {
         Kind::V => 2.0 * x - 1.0,
         Kind::W => 2.0 * x + 1.0,
     };
-    recur(n, first, |_, last, before| 2.0 * x * last - before)
+    recur(n, largest, first, |_, last, before| 2.0 * x * last - before)
 }
 
-fn shifted(kind: Kind, x: f64, n: i64) -> f64 {
-    chebyshev(kind, 2.0 * x - 1.0, n)
+fn shifted(kind: Kind, x: f64, n: i64, largest: f64) -> f64 {
+    chebyshev(kind, 2.0 * x - 1.0, n, largest)
 }
 
-fn hermite_h(x: f64, n: i64) -> f64 {
-    recur(n, 2.0 * x, |k, last, before| 2.0 * (x * last - k * before))
+fn hermite_h(x: f64, n: i64, largest: f64) -> f64 {
+    recur(n, largest, 2.0 * x, |k, last, before| 2.0 * (x * last - k * before))
 }
 
-fn hermite_he(x: f64, n: i64) -> f64 {
-    recur(n, x, |k, last, before| x * last - k * before)
+fn hermite_he(x: f64, n: i64, largest: f64) -> f64 {
+    recur(n, largest, x, |k, last, before| x * last - k * before)
 }
 
-fn laguerre(x: f64, n: i64) -> f64 {
+fn laguerre(x: f64, n: i64, largest: f64) -> f64 {
     if x == 0.0 && n >= 0 {
         return 1.0;
     }
-    recur(n, 1.0 - x, |k, last, before| ((2.0 * k + 1.0 - x) * last - k * before) / (k + 1.0))
+    recur(n, largest, 1.0 - x, |k, last, before| ((2.0 * k + 1.0 - x) * last - k * before) / (k + 1.0))
 }
 
-fn legendre(x: f64, n: i64) -> f64 {
+fn legendre(x: f64, n: i64, largest: f64) -> f64 {
     if x.abs() == 1.0 && n >= 0 {
         return if x > 0.0 || is_even(n) { 1.0 } else { -1.0 };
     }
-    recur(n, x, |k, last, before| ((2.0 * k + 1.0) * x * last - k * before) / (k + 1.0))
+    recur(n, largest, x, |k, last, before| ((2.0 * k + 1.0) * x * last - k * before) / (k + 1.0))
 }
 
 macro_rules! polynomials {
@@ -116,7 +126,7 @@ macro_rules! polynomials {
             dtypes: DTypes::REAL.union(DTypes::BOOL).without(DTypes::HALVES),
             check: Some(super::some_tensor),
             implementation: float(loops! {
-                for<S> [f32, f64] (|x, n| $function($($kind,)? f64::from(x), f64::from(n) as i64) as T)
+                for<S> [f32, f64] (|x, n| $function($($kind,)? f64::from(x), degree(f64::from(n)), f64::from(T::MAX)) as T)
             }),
             derivative: Derivative::NonDifferentiable("it is not implemented, as in torch"),
             samples: &["unit(2, 3), 3", "t(3), i(9, 3)", "0.5, i(12, 2, 2)"],

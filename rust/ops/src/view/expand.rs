@@ -148,6 +148,10 @@ pub fn stretched(own: &Layout, class: impl Fn() -> String, mut sizes: Dims) -> R
             _ => {}
         }
     }
+    // Elements are counted from the first size on, so that a later size of zero does not help.
+    if sizes.iter().try_fold(1isize, |numel, &size| numel.checked_mul(size)).is_none() {
+        return Err(numel_overflow(&sizes));
+    }
     let mut layout = own.broadcast_to(&sizes)?;
     if own.rank() > 0 {
         // torch's strides of new dimensions of size one; no element depends on them.

@@ -1,7 +1,7 @@
 //! Joining and splitting dimensions, always by `view` or `reshape`.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::layout::{Shape, to_dims, wrap_dim};
+use rushlight_core::layout::{Shape, checked_numel, to_dims, wrap_dim};
 use rushlight_core::{Error, Result};
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{DTypes, Derivative, Implementation, Operator, Tags, Variants, operator};
@@ -35,7 +35,9 @@ pub static FLATTEN: Operator = Operator {
             return Ok(Output::Tensor(tensor.clone()));
         }
         let mut sizes = tensor.sizes().clone();
-        let joined = sizes.drain(start..=end).product();
+        // A transposed tensor without elements may have any sizes before the one of zero.
+        let joined = checked_numel(&sizes[start..=end])? as isize;
+        sizes.drain(start..=end);
         sizes.insert(start, joined);
         RESHAPE.call([tensor.into(), sizes_value(&sizes)])
     }),

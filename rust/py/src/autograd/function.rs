@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 use rushlight::Tensor;
 use rushlight_autograd::custom::{CustomCall, Notes, Recorded};
 use rushlight_autograd::modes::{self, GradMode};
@@ -63,14 +63,21 @@ impl Context {
     }
 }
 
-fn all_tensors(items: &Bound<'_, PyTuple>, method: &str) -> PyResult<Vec<Tensor>> {
-    let read = |item: Bound<'_, PyAny>| {
+fn all_tensors(items: &Bound<'_, PyTuple>, told: &str) -> PyResult<Vec<Tensor>> {
+    let read = |(place, item): (usize, Bound<'_, PyAny>)| {
         object::tensor(&item).cloned().map_err(|_| {
             let name = kind_of(&item);
-            PyTypeError::new_err(format!("{method} only accepts variable arguments, but argument is of type {name}"))
+            PyRuntimeError::new_err(format!("{told} argument {place} of type {name}"))
         })
     };
-    items.iter().map(read).collect()
+    items.iter().enumerate().map(read).collect()
+}
+
+/// The name under which an assigned `needs_input_grad` is kept among the attributes, where the garbage collector sees it.
+const ASSIGNED: &str = "needs_input_grad";
+
+fn attributes<'py>(own: &Bound<'py, Context>) -> PyResult<Bound<'py, PyDict>> {
+    Ok(own.getattr(pyo3::intern!(own.py(), "__dict__"))?.cast_into()?)
 }
 
 #[pymethods]
@@ -134,14 +141,18 @@ impl Context {
     /// Marks inputs that forward changed in place.
     #[pyo3(signature = (*tensors))]
     fn mark_dirty(&self, tensors: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.note(|noted| &mut noted.notes.dirty, all_tensors(tensors, "mark_dirty")?);
+        self.note(
+            |noted| &mut noted.notes.dirty,
+            all_tensors(tensors, "mark_dirty can only accept variables, but argument \nIt got")?,
+        );
         Ok(())
     }
 
     /// Marks outputs that have no gradient.
     #[pyo3(signature = (*tensors))]
     fn mark_non_differentiable(&self, tensors: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.note(|noted| &mut noted.notes.non_differentiable, all_tensors(tensors, "mark_non_differentiable")?);
+        let told = "mark_non_differentiable only accepts variable arguments, but got \nIt got";
+        self.note(|noted| &mut noted.notes.non_differentiable, all_tensors(tensors, told)?);
         Ok(())
     }
 
@@ -155,11 +166,20 @@ impl Context {
         self.noted().materialize
     }
 
-    /// For each argument of forward: whether backward must return its gradient.
+    /// For each argument of forward: whether backward must return its gradient. What a function assigns is given back, and
+    /// changes nothing else.
     #[getter]
-    fn needs_input_grad<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let needs = self.noted().needs_input_grad.clone();
-        PyTuple::new(py, needs)
+    fn needs_input_grad<'py>(own: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(assigned) = attributes(own)?.get_item(ASSIGNED)? {
+            return Ok(assigned);
+        }
+        let needs = own.get().noted().needs_input_grad.clone();
+        Ok(PyTuple::new(own.py(), needs)?.into_any())
+    }
+
+    #[setter]
+    fn set_needs_input_grad(own: &Bound<'_, Self>, value: Bound<'_, PyAny>) -> PyResult<()> {
+        attributes(own)?.set_item(ASSIGNED, value)
     }
 }
 
