@@ -447,7 +447,11 @@ entries! {
 
     cuGetErrorName(status: Status, text: *mut *const c_char) { *text = name_of(status).as_ptr(); SUCCESS }
 
-    cuGetErrorString(status: Status, text: *mut *const c_char) { *text = sentence_of(status).as_ptr(); SUCCESS }
+    cuGetErrorString(status: Status, text: *mut *const c_char) {
+        let found = sentence_of(status);
+        *text = found.map_or(std::ptr::null(), CStr::as_ptr);
+        if found.is_some() { SUCCESS } else { INVALID_VALUE }
+    }
 }
 
 /// A graph in the language of Graphviz: a node for each piece of work.
@@ -551,8 +555,9 @@ fn name_of(status: Status) -> &'static CStr {
     }
 }
 
-fn sentence_of(status: Status) -> &'static CStr {
-    match status {
+/// NVIDIA's sentence, or none for a number that is no status.
+fn sentence_of(status: Status) -> Option<&'static CStr> {
+    Some(match status {
         SUCCESS => c"no error",
         INVALID_VALUE => c"invalid argument",
         OUT_OF_MEMORY => c"out of memory",
@@ -570,6 +575,7 @@ fn sentence_of(status: Status) -> &'static CStr {
         CAPTURE_INVALIDATED => c"operation failed due to a previous error during capture",
         CAPTURE_UNJOINED => c"capturing stream has unjoined work",
         CAPTURED_EVENT => c"operation not permitted on an event last recorded in a capturing stream",
-        _ => c"unknown error",
-    }
+        999 => c"unknown error",
+        _ => return None,
+    })
 }
