@@ -227,3 +227,9 @@ def test_an_empty_batch_of_another_dtype_is_normalised():
         3,
     )
     assert torch.nn.functional.batch_norm(empty, torch.zeros(3), torch.ones(3)).dtype == torch.float64
+
+
+def test_rows_that_cannot_be_counted():
+    x = torch.empty(2**31, 0, 2**32).transpose(1, 2)
+    with pytest.raises(RuntimeError, match="numel: integer multiplication overflow"):
+        torch.nn.functional.linear(x, torch.ones(3, 0))

@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::can_expand;
-use rushlight_core::layout::Shape;
+use rushlight_core::layout::{Shape, checked_numel};
 use rushlight_core::{Dims, Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::node::is_tracked;
@@ -103,9 +103,9 @@ fn needs_decomposition(args: &Args, input: &Tensor, bias: Option<&Tensor>) -> bo
 fn fits(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> bool {
     let (own, shape) = (input.sizes(), weight.sizes());
     let spreads = |bias: &Tensor| {
-        let rows = own[..own.len() - 1].iter().product::<isize>();
+        let spread = |rows: usize| bias.layout().broadcast_to(&[rows as isize, shape[0]]).is_ok();
         bias.dtype() == weight.dtype()
-            && (bias.sizes()[..] == shape[..1] || bias.layout().broadcast_to(&[rows, shape[0]]).is_ok())
+            && (bias.sizes()[..] == shape[..1] || checked_numel(&own[..own.len() - 1]).is_ok_and(spread))
     };
     own.last() == shape.get(1) && input.dtype() == weight.dtype() && bias.is_none_or(spreads)
 }
@@ -119,7 +119,7 @@ fn check_batches(input: &Tensor, weight: &Tensor) -> Result<()> {
     let last = input.rank() - 1;
     let (features, wanted) = (input.sizes()[last], weight.sizes()[1]);
     if features != wanted {
-        let count = input.sizes()[..last - 1].iter().product::<isize>();
+        let count = checked_numel(&input.sizes()[..last - 1])?;
         return Err(Error::runtime(format!(
             "Expected size for first two dimensions of batch2 tensor to be: [{count}, {features}] but got: [{count}, {wanted}]."
         ))
@@ -145,7 +145,8 @@ fn parts(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tenso
         return Args::new(&ADD, [Value::from(&product), bias.into()]).call_into(Target::InPlace)?.into_tensor();
     }
     let mut sizes = input.sizes().clone();
-    let (last, outer) = (sizes.len() - 1, sizes[..sizes.len() - 1].iter().product());
+    let last = sizes.len() - 1;
+    let outer = checked_numel(&sizes[..last])? as isize;
     let rows = VIEW.tensor([input.into(), sizes_value(&[outer, sizes[last]])])?;
     sizes[last] = weight.sizes()[0];
     VIEW.tensor([Value::Own(op!(ADDMM, bias, &rows, &across)?), sizes_value(&sizes)])
@@ -228,7 +229,7 @@ fn infer(args: &Args, [input, weight]: [Arg; 2], bias: Option<&Tensor>) -> Resul
         check_alike(input, weight, bias)?;
     }
     let last = input.rank() - 1;
-    let rows = own[..last].iter().product::<isize>();
+    let rows = checked_numel(&own[..last])? as isize;
     if own[last] != shape[1] {
         let error = shape_error(&[rows, own[last]], &[shape[1], shape[0]]).shapes([own.as_slice(), shape.as_slice()]);
         if own[last] == shape[0] && bias.is_none_or(|bias| can_expand(bias.sizes(), &[rows, shape[1]])) {
@@ -293,7 +294,7 @@ fn batched_product(batch: &BatchedCall, input: Arg, weight: Arg) -> Result<Tenso
         apart.extend([batch.size, outputs]);
         return op!(MOVEDIM, op!(RESHAPE, all, sizes_value(&apart))?, &[outer.len() as i64][..], &[0i64][..]);
     }
-    let rows: isize = outer.iter().product();
+    let rows = checked_numel(&outer)? as isize;
     let lines = op!(RESHAPE, batch.tensor(input)?, sizes_value(&[batch.size, rows, inner]))?;
     let whole = op!(BMM, lines, op!(TRANSPOSE, batch.tensor(weight)?, 1i64, 2i64)?)?;
     let mut apart = vec![batch.size];
