@@ -88,7 +88,8 @@ def test_bro_7_every_function_says_what_broadcasts():
         ):
             meeting.append(op["name"])
             function = getattr(torch, op["name"], None) or getattr(torch._C._functions, op["name"])
-            assert f"Broadcast together: {', '.join(tensors).replace('self', 'input')}." in function.__doc__
+            names = ", ".join(f"`{name.replace('self', 'input')}`" for name in tensors)
+            assert f"Broadcast together: {names}." in function.__doc__
     assert {"add", "atan2", "eq", "lerp", "maximum"} <= set(meeting)
 
 
