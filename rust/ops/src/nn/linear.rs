@@ -294,7 +294,7 @@ fn batched_product(batch: &BatchedCall, input: Arg, weight: Arg) -> Result<Tenso
         apart.extend([batch.size, outputs]);
         return op!(MOVEDIM, op!(RESHAPE, all, sizes_value(&apart))?, &[outer.len() as i64][..], &[0i64][..]);
     }
-    let rows = checked_numel(&outer)? as isize;
+    let rows = checked_numel(outer)? as isize;
     let lines = op!(RESHAPE, batch.tensor(input)?, sizes_value(&[batch.size, rows, inner]))?;
     let whole = op!(BMM, lines, op!(TRANSPOSE, batch.tensor(weight)?, 1i64, 2i64)?)?;
     let mut apart = vec![batch.size];
