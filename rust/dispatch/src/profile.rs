@@ -162,6 +162,11 @@ pub fn node<T>(op: &'static Operator, call: &BackwardCall, run: impl FnOnce() ->
     result
 }
 
+/// Whether the sizes of arguments are recorded.
+pub fn records_sizes() -> bool {
+    SHAPES.load(Ordering::Relaxed)
+}
+
 /// Begins or ends to make a range of each call and node for NVIDIA's profilers, with the sizes of arguments if `shapes`.
 pub fn emit(begins: bool, shapes: bool) {
     IN_CHILD.register();
@@ -184,7 +189,7 @@ pub fn emit(begins: bool, shapes: bool) {
 pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
     let name = Name::Operator { op: args.op, in_place: matches!(target, Target::InPlace) };
     let sizes = |value: &Value| value.as_tensor().map_or_else(Dims::new, |tensor| tensor.sizes().clone());
-    let shapes = SHAPES.load(Ordering::Relaxed);
+    let shapes = records_sizes();
     let sizes: Vec<Dims> = if shapes { args.values.iter().map(sizes).collect() } else { Vec::new() };
     let _range = Emitted::begin(|| match sizes.as_slice() {
         [] => name.text(),
@@ -254,31 +259,4 @@ pub fn stop(since: u64) -> Recording {
     let mut events = std::mem::take(&mut list.events);
     events.retain(|event| event.start >= since);
     Recording { events, dropped }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_recorded_while_anyone_asks_for_them() {
-        let asked = || SHAPES.load(Ordering::Relaxed);
-        emit(true, true);
-        assert!(asked());
-        let plain = start(false, false);
-        assert!(asked(), "a profiler that asks for none takes them from no one");
-        emit(false, true);
-        assert!(!asked(), "the last who asked has ended");
-        emit(true, false);
-        assert!(!asked());
-        let with_sizes = start(true, false);
-        stop(plain);
-        assert!(asked());
-        stop(with_sizes);
-        assert!(!asked() && is_on());
-        emit(false, false);
-        assert!(!is_on());
-        emit(false, false);
-        assert!(!is_on(), "an end without a beginning changes nothing");
-    }
 }
