@@ -192,7 +192,8 @@ pub unsafe fn put(
     let threads = rushlight_par::num_threads();
     let is_long = block >= LONG_BLOCK * threads;
     let piece = if is_long { block.div_ceil(threads).next_multiple_of(64) } else { block.max(1) };
-    let shares = Shares::new(offsets, if is_long || block == 1 { 1 } else { threads });
+    let is_shared = !is_long && block > 1 && offsets.len().saturating_mul(block) > GRAIN;
+    let shares = Shares::new(offsets, if is_shared { threads } else { 1 });
     let pieces = block.div_ceil(piece).max(1) * shares.count;
     let tasks = frame.before.numel() * pieces;
     let grain = (GRAIN / (offsets.len() * block / pieces).max(1)).max(1);
@@ -247,12 +248,19 @@ struct Shares {
 
 impl Shares {
     fn new(offsets: &[isize], count: usize) -> Shares {
+        if count == 1 {
+            return Shares { count, least: 0, width: 0 };
+        }
         let (least, most) = (offsets.iter().min().copied(), offsets.iter().max().copied());
         let (least, most) = (least.unwrap_or(0), most.unwrap_or(0));
         Shares { count, least, width: (most - least) / count as isize + 1 }
     }
 
+    /// All offsets, if there is one share.
     fn range(&self, share: usize) -> Range<isize> {
+        if self.count == 1 {
+            return isize::MIN..isize::MAX;
+        }
         let first = self.least + share as isize * self.width;
         first..first + self.width
     }
