@@ -32,10 +32,12 @@ pub(super) trait Number: Copy + Default + AddAssign + Mul<Output = Self> {}
 impl Number for f32 {}
 impl Number for f64 {}
 
-/// Instantiates a body for the common numbers of taps: those of bilinear, trilinear and bicubic sampling.
+/// Instantiates a body for the common numbers of taps: those of nearest, linear and cubic sampling, along one dimension or several.
 macro_rules! with_taps {
     ($taps:expr, $body:ident($($arg:expr),*)) => {
         match $taps {
+            1 => $body($($arg),*, 1),
+            2 => $body($($arg),*, 2),
             4 => $body($($arg),*, 4),
             8 => $body($($arg),*, 8),
             16 => $body($($arg),*, 16),
@@ -43,6 +45,7 @@ macro_rules! with_taps {
         }
     };
 }
+pub(super) use with_taps;
 
 /// `out[n, c, p]`: the mixture at each point.
 ///

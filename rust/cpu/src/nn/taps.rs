@@ -6,7 +6,7 @@ use rushlight_core::alloc::list;
 use rushlight_core::{DType, Error, Result, dispatch};
 use rushlight_par::Address;
 
-use super::interpolate::{Number, TASK, within};
+use super::interpolate::{Number, TASK, with_taps, within};
 
 /// The elements before and after the dimension, those along it in the source and in the sums, and the elements of a sum.
 #[derive(Clone, Copy)]
@@ -38,18 +38,6 @@ impl Sizes {
         }
         Ok(Some(checked))
     }
-}
-
-/// Instantiates a body for the common numbers of taps: those of linear and cubic interpolation.
-macro_rules! with_taps {
-    ($taps:expr, $body:ident($($arg:expr),*)) => {
-        match $taps {
-            1 => $body($($arg),*, 1),
-            2 => $body($($arg),*, 2),
-            4 => $body($($arg),*, 4),
-            taps => $body($($arg),*, taps),
-        }
-    };
 }
 
 /// # Safety
