@@ -374,6 +374,24 @@ impl Storage {
         block.always_accessible.then_some(block.pointer.as_ptr())
     }
 
+    /// The address for work on `stream` of the storage's device, for a caller that guarantees that the block is not replaced before
+    /// the work is enqueued; see `unpinned`. `None` if the memory is no device's, or was freed.
+    ///
+    /// # Safety
+    /// Until the work is enqueued the caller holds the GIL, or is the only thread.
+    #[inline]
+    pub unsafe fn unpinned_on(&self, stream: StreamId) -> Option<usize> {
+        // SAFETY: replacing a block requires the GIL too, so the current one stays.
+        let block = unsafe { &*self.0.block.load(Ordering::Acquire) };
+        match &block.owner {
+            Owner::Device(memory) if block.bytes != 0 => {
+                memory.record_stream(stream);
+                Some(block.pointer.addr().get())
+            }
+            _ => None,
+        }
+    }
+
     /// Replaces the current block; kernels that are running finish on the old one.
     ///
     /// # Safety

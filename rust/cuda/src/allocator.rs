@@ -2,12 +2,13 @@
 //!
 //! The driver gives out memory in segments: 2 MiB for small blocks, 20 MiB for medium ones, whole multiples of 2 MiB for large
 //! ones. A block belongs to the stream that it was allocated for, whose later work may use it again at once. Neighbours that
-//! are both free are joined. A graph has a pool of its own, whose segments no other work uses. Nothing here calls the driver:
+//! are both free are joined: a block knows its neighbours, so that only lists of free blocks are searched. A graph has a pool of its own, whose segments no other work uses. Nothing here calls the driver:
 //! `Source` does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rushlight_core::device_memory::StreamId;
+use slab::Slab;
 
 use crate::history::{Action, History};
 use crate::statistics::{Amounts, Statistics};
@@ -63,20 +64,46 @@ pub enum State {
     Waiting,
 }
 
+/// The number of a block that is in use, or that streams still use.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct BlockId(usize);
+
 #[derive(Clone, Copy)]
 struct Block {
+    address: usize,
     size: usize,
     requested: usize,
-    segment: usize,
+    segment: Segment,
     stream: StreamId,
     state: State,
+    /// The neighbours in the segment.
+    before: Option<BlockId>,
+    after: Option<BlockId>,
 }
 
 #[derive(Clone, Copy)]
 struct Segment {
+    address: usize,
     length: usize,
     small: bool,
     pool: PoolId,
+}
+
+impl Block {
+    /// Whether it is all of its segment.
+    fn is_whole(&self) -> bool {
+        self.size == self.segment.length
+    }
+
+    /// The list that it is in while it is free.
+    fn list(&self) -> ListKey {
+        (self.segment.pool, self.segment.small, self.stream.0)
+    }
+
+    /// Its entry there.
+    fn entry(&self, id: BlockId) -> Entry {
+        (self.size, self.address, id)
+    }
 }
 
 /// A block of a segment, for `torch.cuda.memory_snapshot`.
@@ -91,14 +118,17 @@ pub struct Piece {
     pub pool: PoolId,
 }
 
-/// A free block: its pool, whether its segment is for small blocks, its stream, size and address.
-type Free = (PoolId, bool, usize, usize, usize);
+/// Which free blocks are in a list: the pool, whether their segments are for small blocks, and the stream.
+type ListKey = (PoolId, bool, usize);
+/// A free block: its size, its address and its number.
+type Entry = (usize, usize, BlockId);
 
 #[derive(Default)]
 pub struct Allocator {
-    blocks: BTreeMap<usize, Block>,
-    free: BTreeSet<Free>,
-    segments: BTreeMap<usize, Segment>,
+    blocks: Slab<Block>,
+    free: BTreeMap<ListKey, BTreeSet<Entry>>,
+    /// The first block of each segment, by address.
+    segments: BTreeMap<usize, BlockId>,
     /// The pools of graphs that may run again, and of programs.
     kept: BTreeMap<PoolId, usize>,
     options: BTreeMap<PoolId, PoolOptions>,
@@ -126,34 +156,50 @@ fn segment_size(size: usize) -> usize {
 impl Allocator {
     /// A block of at least `bytes` for a stream: a free one, or part of a new segment; `None` if the source has no memory, even
     /// after all free segments were returned to it.
-    pub fn allocate(&mut self, bytes: usize, stream: StreamId, pool: PoolId, source: &mut dyn Source) -> Option<usize> {
+    pub fn allocate(
+        &mut self,
+        bytes: usize,
+        stream: StreamId,
+        pool: PoolId,
+        source: &mut dyn Source,
+    ) -> Option<BlockId> {
         let size = rounded(bytes);
-        let address = match self.free_block(size, stream, pool) {
-            Some(address) => address,
+        let id = match self.free_block(size, stream, pool) {
+            Some(id) => id,
             None => self.new_segment(size, stream, pool, source)?,
         };
-        self.take(address, size, bytes);
-        Some(address)
+        self.take(id, size, bytes);
+        Some(id)
     }
 
     /// A free block of at least `bytes` for a stream, from the pools that serve all work when memory runs out.
-    pub fn last_resort(&mut self, bytes: usize, stream: StreamId) -> Option<usize> {
+    pub fn last_resort(&mut self, bytes: usize, stream: StreamId) -> Option<BlockId> {
         let size = rounded(bytes);
         let mut pools = self.options.iter().filter(|(_, options)| options.on_oom).map(|(pool, _)| *pool);
-        let address = pools.find_map(|pool| self.free_block(size, stream, pool))?;
-        self.take(address, size, bytes);
-        Some(address)
+        let id = pools.find_map(|pool| self.free_block(size, stream, pool))?;
+        self.take(id, size, bytes);
+        Some(id)
+    }
+
+    /// Where a block begins.
+    pub fn address(&self, id: BlockId) -> usize {
+        self.blocks[id.0].address
     }
 
     /// The smallest free block of at least `size` of a pool.
-    fn free_block(&self, size: usize, stream: StreamId, pool: PoolId) -> Option<usize> {
-        let small = size <= SMALL;
-        let range = (pool, small, stream.0, size, 0)..=(pool, small, stream.0, usize::MAX, usize::MAX);
-        self.free.range(range).next().map(|&(.., address)| address)
+    fn free_block(&self, size: usize, stream: StreamId, pool: PoolId) -> Option<BlockId> {
+        let list = self.free.get(&(pool, size <= SMALL, stream.0))?;
+        list.range((size, 0, BlockId(0))..).next().map(|&(.., id)| id)
     }
 
     /// A new segment, as one free block.
-    fn new_segment(&mut self, size: usize, stream: StreamId, pool: PoolId, source: &mut dyn Source) -> Option<usize> {
+    fn new_segment(
+        &mut self,
+        size: usize,
+        stream: StreamId,
+        pool: PoolId,
+        source: &mut dyn Source,
+    ) -> Option<BlockId> {
         let (length, small) = (segment_size(size), size <= SMALL);
         let wanted = Wanted { bytes: length, stream, pool };
         let address = match self.grow_from(wanted, source) {
@@ -167,9 +213,13 @@ impl Allocator {
         self.history.note(Action::SegmentAlloc, address, length, stream, pool.0);
         self.statistics.device_allocations += 1;
         self.statistics.add(small, |all| [(&mut all.segment, 1), (&mut all.reserved_bytes, length)]);
-        self.segments.insert(address, Segment { length, small, pool });
-        self.put_free(address, Block { size: length, requested: 0, segment: address, stream, state: State::Free });
-        Some(address)
+        let segment = Segment { address, length, small, pool };
+        let (state, none) = (State::Free, None);
+        let block = Block { address, size: length, requested: 0, segment, stream, state, before: none, after: none };
+        let id = BlockId(self.blocks.insert(block));
+        self.segments.insert(address, id);
+        self.put_free(id);
+        Some(id)
     }
 
     fn grow_from(&self, wanted: Wanted, source: &mut dyn Source) -> Option<usize> {
@@ -180,90 +230,110 @@ impl Allocator {
         source.allocate(wanted)
     }
 
-    fn segment_of(&self, block: &Block) -> Segment {
-        let none = Segment { length: 0, small: false, pool: PoolId::SHARED };
-        self.segments.get(&block.segment).copied().unwrap_or(none)
-    }
-
-    fn key(&self, address: usize, block: &Block) -> Free {
-        let segment = self.segment_of(block);
-        (segment.pool, segment.small, block.stream.0, block.size, address)
-    }
-
-    fn put_free(&mut self, address: usize, block: Block) {
-        let segment = self.segment_of(&block);
-        if block.size < segment.length {
-            self.statistics
-                .add(segment.small, |all| [(&mut all.inactive_split, 1), (&mut all.inactive_split_bytes, block.size)]);
-        }
-        self.free.insert(self.key(address, &block));
-        self.blocks.insert(address, block);
-    }
-
-    fn take_free(&mut self, address: usize, block: &Block) {
-        let segment = self.segment_of(block);
-        if block.size < segment.length {
-            self.statistics.subtract(segment.small, |all| {
+    /// Puts a block into the list of free ones.
+    fn put_free(&mut self, id: BlockId) {
+        let block = self.blocks[id.0];
+        if !block.is_whole() {
+            self.statistics.add(block.segment.small, |all| {
                 [(&mut all.inactive_split, 1), (&mut all.inactive_split_bytes, block.size)]
             });
         }
-        self.free.remove(&self.key(address, block));
-        self.blocks.remove(&address);
+        self.free.entry(block.list()).or_default().insert(block.entry(id));
+    }
+
+    /// Takes a block out of the list of free ones.
+    fn take_free(&mut self, id: BlockId) {
+        let block = self.blocks[id.0];
+        if !block.is_whole() {
+            self.statistics.subtract(block.segment.small, |all| {
+                [(&mut all.inactive_split, 1), (&mut all.inactive_split_bytes, block.size)]
+            });
+        }
+        if let Some(list) = self.free.get_mut(&block.list()) {
+            list.remove(&block.entry(id));
+        }
     }
 
     /// Takes a free block into use and splits off what is not needed.
-    fn take(&mut self, address: usize, size: usize, requested: usize) {
-        let Some(mut block) = self.blocks.get(&address).copied() else { return };
-        self.take_free(address, &block);
-        let Segment { small, pool, .. } = self.segment_of(&block);
-        let rest = block.size - size;
+    fn take(&mut self, id: BlockId, size: usize, requested: usize) {
+        self.take_free(id);
+        let Block { address, size: had, segment: Segment { small, pool, .. }, stream, .. } = self.blocks[id.0];
+        let rest = had - size;
         let divides = !self.options.get(&pool).is_some_and(|options| options.no_split);
-        if divides && if small { rest >= UNIT } else { rest > SMALL } {
-            self.put_free(address + size, Block { size: rest, ..block });
-            block.size = size;
-        }
-        self.blocks.insert(address, Block { state: State::Used, requested, ..block });
-        self.history.note(Action::Alloc, address, block.size, block.stream, pool.0);
+        let taken = if divides && if small { rest >= UNIT } else { rest > SMALL } {
+            self.split(id, size);
+            size
+        } else {
+            had
+        };
+        let block = &mut self.blocks[id.0];
+        (block.state, block.requested) = (State::Used, requested);
+        self.history.note(Action::Alloc, address, taken, stream, pool.0);
         self.statistics
-            .add(small, |all| [(&mut all.allocation, 1), (&mut all.active, 1), (&mut all.allocated_bytes, block.size)]);
-        self.statistics.add(small, |all| [(&mut all.active_bytes, block.size), (&mut all.requested_bytes, requested)]);
+            .add(small, |all| [(&mut all.allocation, 1), (&mut all.active, 1), (&mut all.allocated_bytes, taken)]);
+        self.statistics.add(small, |all| [(&mut all.active_bytes, taken), (&mut all.requested_bytes, requested)]);
+    }
+
+    /// Shortens a block; what is left becomes a free one.
+    fn split(&mut self, id: BlockId, size: usize) {
+        let block = self.blocks[id.0];
+        let rest = Block { address: block.address + size, size: block.size - size, before: Some(id), ..block };
+        let rest = BlockId(self.blocks.insert(rest));
+        self.blocks[id.0] = Block { size, after: Some(rest), ..block };
+        if let Some(next) = block.after {
+            self.blocks[next.0].before = Some(rest);
+        }
+        self.put_free(rest);
+    }
+
+    /// Joins a block with the one after it.
+    fn join(&mut self, id: BlockId, next: BlockId) {
+        let Block { size, after, .. } = self.blocks.remove(next.0);
+        let block = &mut self.blocks[id.0];
+        block.size += size;
+        block.after = after;
+        if let Some(after) = after {
+            self.blocks[after.0].before = Some(id);
+        }
+    }
+
+    /// A neighbour, if it is free.
+    fn free_neighbour(&self, neighbour: Option<BlockId>) -> Option<BlockId> {
+        neighbour.filter(|id| self.blocks[id.0].state == State::Free)
     }
 
     /// Marks a block that no tensor has any more, and that other streams still use.
-    pub fn set_waiting(&mut self, address: usize) {
-        let Some(block) = self.blocks.get(&address).copied().filter(|block| block.state == State::Used) else { return };
-        let Segment { small, pool, .. } = self.segment_of(&block);
-        self.blocks.insert(address, Block { state: State::Waiting, ..block });
-        self.history.note(Action::FreeRequested, address, block.size, block.stream, pool.0);
-        self.statistics.subtract(small, |all| [(&mut all.allocation, 1), (&mut all.allocated_bytes, block.size)]);
+    pub fn set_waiting(&mut self, id: BlockId) {
+        let Some(block) = self.blocks.get_mut(id.0).filter(|block| block.state == State::Used) else { return };
+        block.state = State::Waiting;
+        let (address, size, Segment { small, pool, .. }) = (block.address, block.size, block.segment);
+        self.history.note(Action::FreeRequested, address, size, block.stream, pool.0);
+        self.statistics.subtract(small, |all| [(&mut all.allocation, 1), (&mut all.allocated_bytes, size)]);
     }
 
     /// Gives a block back and joins it with its free neighbours.
-    pub fn give_back(&mut self, address: usize) {
-        self.set_waiting(address);
-        let Some(block) = self.blocks.get(&address).copied().filter(|block| block.state == State::Waiting) else {
-            return;
-        };
-        let Segment { small, pool, .. } = self.segment_of(&block);
-        self.history.note(Action::FreeCompleted, address, block.size, block.stream, pool.0);
+    pub fn give_back(&mut self, id: BlockId) {
+        self.set_waiting(id);
+        let Some(block) = self.blocks.get_mut(id.0).filter(|block| block.state == State::Waiting) else { return };
+        let requested = std::mem::take(&mut block.requested);
+        block.state = State::Free;
+        let block = *block;
+        let Segment { small, pool, .. } = block.segment;
+        self.history.note(Action::FreeCompleted, block.address, block.size, block.stream, pool.0);
         self.statistics.subtract(small, |all| {
-            [(&mut all.active, 1), (&mut all.active_bytes, block.size), (&mut all.requested_bytes, block.requested)]
+            [(&mut all.active, 1), (&mut all.active_bytes, block.size), (&mut all.requested_bytes, requested)]
         });
-        self.blocks.remove(&address);
-        let (mut start, mut size) = (address, block.size);
-        let alike = |other: &Block| other.state == State::Free && other.segment == block.segment;
-        let after = self.blocks.range(address..).next().map(|(&at, next)| (at, *next));
-        if let Some((at, next)) = after.filter(|(_, next)| alike(next)) {
-            size += next.size;
-            self.take_free(at, &next);
+        if let Some(next) = self.free_neighbour(block.after) {
+            self.take_free(next);
+            self.join(id, next);
         }
-        let before = self.blocks.range(..address).next_back().map(|(&at, last)| (at, *last));
-        if let Some((at, last)) = before.filter(|(_, last)| alike(last)) {
-            start = at;
-            size += last.size;
-            self.take_free(at, &last);
+        let mut joined = id;
+        if let Some(last) = self.free_neighbour(block.before) {
+            self.take_free(last);
+            self.join(last, id);
+            joined = last;
         }
-        self.put_free(start, Block { size, requested: 0, state: State::Free, ..block });
+        self.put_free(joined);
     }
 
     /// Returns segments without a block in use to the source, but not those of pools that are kept.
@@ -277,20 +347,22 @@ impl Allocator {
     }
 
     fn release_where(&mut self, source: &mut dyn Source, wanted: impl Fn(&Segment) -> bool) {
-        let unused = |(address, segment): (&usize, &Segment)| {
-            let block = self.blocks.get(address)?;
-            let whole = block.state == State::Free && block.size == segment.length;
-            (whole && wanted(segment) && !self.kept.contains_key(&segment.pool)).then_some((*address, *block))
+        let unused = |id: &BlockId| {
+            let Block { state, segment, .. } = &self.blocks[id.0];
+            let whole = *state == State::Free && self.blocks[id.0].is_whole();
+            whole && wanted(segment) && !self.kept.contains_key(&segment.pool)
         };
-        let unused: Vec<(usize, Block)> = self.segments.iter().filter_map(unused).collect();
-        for (address, block) in unused {
-            self.take_free(address, &block);
-            let Some(Segment { length, small, pool }) = self.segments.remove(&address) else { continue };
-            self.history.note(Action::SegmentFree, address, length, block.stream, pool.0);
+        let unused: Vec<BlockId> = self.segments.values().copied().filter(unused).collect();
+        for id in unused {
+            self.take_free(id);
+            let Block { segment: Segment { address, length, small, pool }, stream, .. } = self.blocks.remove(id.0);
+            self.segments.remove(&address);
+            self.history.note(Action::SegmentFree, address, length, stream, pool.0);
             self.statistics.subtract(small, |all| [(&mut all.segment, 1), (&mut all.reserved_bytes, length)]);
             self.statistics.device_frees += 1;
-            source.free(address, Wanted { bytes: length, stream: block.stream, pool });
+            source.free(address, Wanted { bytes: length, stream, pool });
         }
+        self.free.retain(|_, list| !list.is_empty());
     }
 
     /// Keeps a pool that a program has made.
@@ -332,18 +404,12 @@ impl Allocator {
 
     /// All blocks, in the order of their addresses.
     pub fn pieces(&self) -> impl Iterator<Item = Piece> {
-        self.blocks.iter().map(|(&address, block)| {
-            let segment = self.segment_of(block);
-            Piece {
-                address,
-                size: block.size,
-                requested: block.requested,
-                segment: block.segment,
-                stream: block.stream,
-                state: block.state,
-                small: segment.small,
-                pool: segment.pool,
-            }
+        let next = |id: &BlockId| self.blocks[id.0].after;
+        let all = self.segments.values().flat_map(move |first| std::iter::successors(Some(*first), next));
+        all.map(|id| {
+            let Block { address, size, requested, segment, stream, state, .. } = self.blocks[id.0];
+            let Segment { address: start, small, pool, .. } = segment;
+            Piece { address, size, requested, segment: start, stream, state, small, pool }
         })
     }
 }

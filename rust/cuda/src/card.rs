@@ -58,30 +58,30 @@ pub fn set_current(index: u8) -> Result<u8> {
     Ok(CURRENT.replace(index))
 }
 
-thread_local! {
-    /// The device whose context this thread has.
-    static CONTEXT: Cell<u8> = const { Cell::new(0) };
-}
-
-/// The device that was selected last in this thread.
-pub fn current_context() -> u8 {
-    CONTEXT.get()
-}
-
-/// The device, whose context becomes that of this thread.
-pub fn select(index: u8) -> Result<&'static Card> {
+/// A device, whose context is made if this is its first use.
+#[inline]
+pub fn get(index: u8) -> Result<&'static Card> {
     let count = initialize()?;
     if usize::from(index) >= count {
-        return Err(Error::new(Class::Accelerator, "CUDA error: invalid device ordinal").hint(match count {
-            1 => "The only device is cuda:0.".to_string(),
-            _ => format!("The devices are cuda:0 to cuda:{}.", count - 1),
-        }));
+        return Err(no_such(count));
     }
-    let card = CARDS[usize::from(index)].get_or_try_init(|| Card::new(index).map(Box::new))?;
+    CARDS[usize::from(index)].get_or_try_init(|| Card::new(index).map(Box::new))
+}
+
+/// The device, whose context becomes that of this thread. Another library may have changed it since the last call.
+pub fn select(index: u8) -> Result<&'static Card> {
+    let card = get(index)?;
     // SAFETY: the context was retained and is never released.
     check(unsafe { sys::cuCtxSetCurrent(card.context) })?;
-    CONTEXT.set(index);
     Ok(card)
+}
+
+#[cold]
+fn no_such(count: usize) -> Error {
+    Error::new(Class::Accelerator, "CUDA error: invalid device ordinal").hint(match count {
+        1 => "The only device is cuda:0.".to_string(),
+        _ => format!("The devices are cuda:0 to cuda:{}.", count - 1),
+    })
 }
 
 /// The device of a tensor on CUDA.

@@ -77,28 +77,37 @@ pub fn is_initialized() -> bool {
 }
 
 /// The number of devices; an error if none can be used.
+#[inline]
 pub fn initialize() -> Result<usize> {
-    if is_in_forked_child() {
-        return Err(Error::runtime(
-            "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
-        ));
-    }
     match driver() {
-        Driver::Ready(count) => {
+        Driver::Ready(count) if LOADED_IN.load(Ordering::Relaxed) == fork::generation() => {
             USED.store(true, Ordering::Relaxed);
             Ok(count)
         }
-        Driver::Missing | Driver::Unusable(CUresult::CUDA_ERROR_NO_DEVICE) => Err(Error::runtime(
-            "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver from \
-             http://www.nvidia.com/Download/index.aspx",
-        )
-        .hint("Use device='cpu' on this machine.")),
-        Driver::TooOld(found) => Err(Error::runtime(format!(
-            "The NVIDIA driver on your system is too old (found version {found}). Please update your GPU driver by downloading and \
-             installing a new version from the URL: http://www.nvidia.com/Download/index.aspx"
-        ))
-        .hint(format!("rushlight needs a driver for CUDA {} or later.", version_name(OLDEST)))),
-        Driver::Unusable(status) => Err(failure(status)),
+        unusable => Err(unusable.error()),
+    }
+}
+
+impl Driver {
+    /// Why no device can be used.
+    #[cold]
+    fn error(self) -> Error {
+        match self {
+            Driver::Ready(_) => Error::runtime(
+                "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
+            ),
+            Driver::Missing | Driver::Unusable(CUresult::CUDA_ERROR_NO_DEVICE) => Error::runtime(
+                "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver from \
+                 http://www.nvidia.com/Download/index.aspx",
+            )
+            .hint("Use device='cpu' on this machine."),
+            Driver::TooOld(found) => Error::runtime(format!(
+                "The NVIDIA driver on your system is too old (found version {found}). Please update your GPU driver by downloading and \
+                 installing a new version from the URL: http://www.nvidia.com/Download/index.aspx"
+            ))
+            .hint(format!("rushlight needs a driver for CUDA {} or later.", version_name(OLDEST))),
+            Driver::Unusable(status) => failure(status),
+        }
     }
 }
 

@@ -62,6 +62,8 @@ const ITEMS: u64 = 4;
 /// The edge of the squares of a transposing copy (`EDGE` in the skeleton), and the least size of a loop that is worth them.
 const EDGE: u64 = 32;
 const LEAST_EDGE: usize = 8;
+/// The most operands in memory, the result among them.
+const OPERANDS: usize = 5;
 const PACKED: usize = 0;
 const STRIDED: usize = 1;
 const TRANSPOSED: usize = 2;
@@ -81,15 +83,8 @@ pub unsafe fn run<const N: usize>(
     numbers: &[[u64; 2]],
 ) -> Result<()> {
     let wide = nest.numel() > i32::MAX as usize;
-    let kernels = [c"packed", c"strided", c"transposed"];
-    let kernels = if is_copy(function, inputs) { &kernels[..] } else { &kernels[..TRANSPOSED] };
-    let program =
-        Program::find(card, key(function, memory, inputs, wide), kernels, || source(function, memory, inputs, wide))?;
-    let number = |input: &Input| match input {
-        Input::Number(bits) => Some(*bits),
-        Input::Memory => None,
-    };
-    let mut numbers = Numbers::new(numbers, inputs.iter().filter_map(number))?;
+    let program = find(card, function, memory, inputs, wide)?;
+    let mut numbers = numbers_of(numbers, inputs)?;
     let second = if is_copy(function, inputs) { transposed_loop(nest, memory) } else { None };
     let has_rows = has_packs(nest, memory);
     for offsets in outer_offsets(nest) {
@@ -117,6 +112,47 @@ pub unsafe fn run<const N: usize>(
         unsafe { launch(card, program.kernel(kernel), [grid, 1], stream, &mut arguments)? };
     }
     Ok(())
+}
+
+/// Computes `count` adjacent elements of the first operand from as many of the others.
+///
+/// # Safety
+/// The elements lie within the operands, which are held for the stream.
+pub unsafe fn run_flat(
+    card: &Card,
+    stream: StreamId,
+    function: Function,
+    count: usize,
+    memory: &[Memory],
+    inputs: &[Input],
+    numbers: &[[u64; 2]],
+) -> Result<()> {
+    let program = find(card, function, memory, inputs, false)?;
+    let mut numbers = numbers_of(numbers, inputs)?;
+    let mut pointers = [0; OPERANDS];
+    for (pointer, operand) in pointers.iter_mut().zip(memory) {
+        *pointer = operand.address as u64;
+    }
+    let mut count = count as u64;
+    let mut arguments = [argument(&mut pointers), argument(&mut numbers), argument(&mut count)];
+    // SAFETY: guaranteed by the caller; the kernel reads as many pointers as there are operands.
+    unsafe { launch(card, program.kernel(PACKED), [blocks(card, count.div_ceil(ITEMS)), 1], stream, &mut arguments) }
+}
+
+/// The program for a function and the types of its operands.
+fn find(card: &Card, function: Function, memory: &[Memory], inputs: &[Input], wide: bool) -> Result<Program> {
+    let kernels = [c"packed", c"strided", c"transposed"];
+    let kernels = if is_copy(function, inputs) { &kernels[..] } else { &kernels[..TRANSPOSED] };
+    Program::find(card, key(function, memory, inputs, wide), kernels, || source(function, memory, inputs, wide))
+}
+
+/// The numbers of a call, those in place of operands among them.
+fn numbers_of(numbers: &[[u64; 2]], inputs: &[Input]) -> Result<Numbers> {
+    let number = |input: &Input| match input {
+        Input::Number(bits) => Some(*bits),
+        Input::Memory => None,
+    };
+    Numbers::new(numbers, inputs.iter().filter_map(number))
 }
 
 /// The alignment of an operand's packs.

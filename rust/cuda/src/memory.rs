@@ -1,7 +1,6 @@
 //! The memory of tensors and of libraries' calls on devices, from one caching allocator for each device.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,9 +13,9 @@ use rushlight_core::memory_record;
 use rushlight_core::{Class, Device, Error, Result, Storage};
 use smallvec::SmallVec;
 
-use crate::allocator::{Allocator, Piece, PoolId, PoolOptions, Source, State, Wanted};
+use crate::allocator::{Allocator, BlockId, Piece, PoolId, PoolOptions, Source, State, Wanted};
 use crate::capture::{self, CaptureId};
-use crate::card;
+use crate::card::{self, Card};
 use crate::copy;
 use crate::history::{Action, Call, Entry, Frames};
 use crate::sent;
@@ -27,10 +26,11 @@ use crate::user_allocator::{self, OfPools, UserAllocator};
 /// The allocator of a device, and the blocks that other streams still use.
 #[derive(Default)]
 struct Pool {
+    device: u8,
     allocator: Allocator,
-    waiting: Vec<(usize, Vec<Event>)>,
+    waiting: Vec<(BlockId, Vec<Event>)>,
     /// Blocks that were freed while a graph was captured, when no event can be recorded, with the streams that use them.
-    deferred: Vec<(usize, Streams)>,
+    deferred: Vec<(BlockId, Streams)>,
     /// The pools of the graphs that are being captured, and their captures once they have begun.
     capturing: Vec<(PoolId, Option<CaptureId>)>,
     /// The allocators of pools whose memory a program's functions give out. They stay, because tensors may outlive their pool.
@@ -44,16 +44,37 @@ thread_local! {
     static CHOSEN: RefCell<Vec<(u8, PoolId)>> = const { RefCell::new(Vec::new()) };
 }
 
-static POOLS: ForkMutex<BTreeMap<u8, Pool>> = ForkMutex::new(Rank::Pool, BTreeMap::new());
+/// The allocators of the devices that were used.
+#[derive(Default)]
+struct Pools(Vec<Pool>);
 
-/// Memory of the driver, in the current context, or of a program's functions for its pools.
-struct Driver<'a>(&'a OfPools);
+static POOLS: ForkMutex<Pools> = ForkMutex::new(Rank::Pool, Pools(Vec::new()));
+
+impl Pools {
+    /// The allocator of a device.
+    #[inline]
+    fn of(&mut self, device: u8) -> &mut Pool {
+        let at = usize::from(device);
+        if at >= self.0.len() {
+            let new = (self.0.len()..=at).map(|device| Pool { device: device as u8, ..Pool::default() });
+            self.0.extend(new.collect::<Vec<_>>());
+        }
+        &mut self.0[at]
+    }
+}
+
+/// Memory of the driver, or of a program's functions for its pools.
+struct Driver<'a> {
+    device: u8,
+    users: &'a OfPools,
+}
 
 impl Source for Driver<'_> {
     fn allocate(&mut self, Wanted { bytes, stream, pool }: Wanted) -> Option<usize> {
         let _relaxed = capture::Relaxed::begin();
-        if let Some(user) = self.0.get(&pool) {
-            return user.allocate(bytes, card::current_context(), stream);
+        card::select(self.device).ok()?;
+        if let Some(user) = self.users.get(&pool) {
+            return user.allocate(bytes, self.device, stream);
         }
         let mut address = 0;
         // SAFETY: a context is current, and the pointer is that of a local variable.
@@ -62,10 +83,13 @@ impl Source for Driver<'_> {
     }
 
     fn free(&mut self, address: usize, Wanted { bytes, stream, pool }: Wanted) {
-        if let Some(user) = self.0.get(&pool) {
-            return user.free(address, bytes, card::current_context(), stream);
+        if card::select(self.device).is_err() {
+            return;
         }
-        // SAFETY: the segment came from `allocate`, and no block of it is in use.
+        if let Some(user) = self.users.get(&pool) {
+            return user.free(address, bytes, self.device, stream);
+        }
+        // SAFETY: a context is current, the segment came from `allocate`, and no block of it is in use.
         unsafe { sys::cuMemFree_v2(address as u64) };
     }
 }
@@ -92,12 +116,16 @@ pub fn set_caching(caches: bool) {
 
 impl Pool {
     /// Gives back the blocks whose streams have passed; with `wait`, all of them.
+    #[inline]
     fn collect(&mut self, wait: bool) {
-        if !self.capturing.is_empty() {
-            return;
+        if self.capturing.is_empty() && !(self.deferred.is_empty() && self.waiting.is_empty()) {
+            self.collect_waiting(wait);
         }
-        for (address, streams) in std::mem::take(&mut self.deferred) {
-            self.give_back_after(address, &streams);
+    }
+
+    fn collect_waiting(&mut self, wait: bool) {
+        for (id, streams) in std::mem::take(&mut self.deferred) {
+            self.give_back_after(id, &streams);
         }
         if wait && !self.waiting.is_empty() {
             self.allocator.statistics.waits += 1;
@@ -105,49 +133,59 @@ impl Pool {
         let passed = |event: &Event| {
             if wait { event.synchronize().is_ok() } else { event.query().unwrap_or(true) }
         };
-        for (address, mut events) in std::mem::take(&mut self.waiting) {
+        for (id, mut events) in std::mem::take(&mut self.waiting) {
             events.retain(|event| !passed(event));
             if events.is_empty() || wait {
-                self.give_back(address);
+                self.give_back(id);
             } else {
-                self.waiting.push((address, events));
+                self.waiting.push((id, events));
             }
         }
     }
 
     /// Gives a block back when the work that streams have now has run.
-    fn give_back_after(&mut self, address: usize, streams: &Streams) {
+    fn give_back_after(&mut self, id: BlockId, streams: &Streams) {
         if streams.is_empty() {
-            return self.give_back(address);
+            return self.give_back(id);
         }
-        self.allocator.set_waiting(address);
+        self.allocator.set_waiting(id);
         if !self.capturing.is_empty() {
-            return self.deferred.push((address, streams.clone()));
+            return self.deferred.push((id, streams.clone()));
         }
         // A device that cannot record an event runs no work any more.
-        let record = |&(device, stream): &(u8, StreamId)| {
-            let event = Event::new(device, false).ok()?;
+        let record = |&stream: &StreamId| {
+            let event = Event::new(self.device, false).ok()?;
             event.record(stream).is_ok().then_some(event)
         };
-        let device = card::current_context();
-        let events = streams.iter().filter_map(|&stream| record(&(device, stream))).collect();
-        self.waiting.push((address, events));
+        let events = streams.iter().filter_map(record).collect();
+        self.waiting.push((id, events));
     }
 
-    fn give_back(&mut self, address: usize) {
-        self.allocator.give_back(address);
+    fn give_back(&mut self, id: BlockId) {
+        self.allocator.give_back(id);
         if !is_caching() && self.capturing.is_empty() {
-            self.allocator.release(&mut Driver(&self.users));
+            self.release();
         }
+    }
+
+    /// Returns what no tensor uses to the driver.
+    fn release(&mut self) {
+        self.allocator.release(&mut Driver { device: self.device, users: &self.users });
+    }
+
+    /// A block for work of a stream.
+    fn allocate(&mut self, bytes: usize, stream: StreamId) -> Option<BlockId> {
+        let home = self.of(stream);
+        self.allocator.allocate(bytes, stream, home, &mut Driver { device: self.device, users: &self.users })
     }
 
     /// Tells the profiler how much a call has taken or given back since there were `before` bytes.
-    fn tell(&self, device: u8, address: usize, before: usize) {
+    fn tell(&self, address: usize, before: usize) {
         let amounts = self.allocator.amounts();
         let now = amounts.allocated_bytes.current;
         if memory_record::is_on() && now != before {
             let (bytes, reserved) = (now as isize - before as isize, amounts.reserved_bytes.current);
-            memory_record::changed_on(Device::Cuda(device), address, bytes, now, reserved);
+            memory_record::changed_on(Device::Cuda(self.device), address, bytes, now, reserved);
         }
     }
 
@@ -157,7 +195,8 @@ impl Pool {
     }
 
     /// The pool for an allocation on a stream.
-    fn of(&self, device: u8, stream: StreamId) -> PoolId {
+    fn of(&self, stream: StreamId) -> PoolId {
+        let device = self.device;
         let chosen = || CHOSEN.with_borrow(|all| all.iter().rev().find(|(of, _)| *of == device).map(|(_, pool)| *pool));
         if self.capturing.is_empty() {
             return chosen().unwrap_or(PoolId::SHARED);
@@ -170,6 +209,8 @@ impl Pool {
 
 /// A block of a pool.
 struct Memory {
+    /// None if it is empty, or if a program's functions give out all memory.
+    id: Option<BlockId>,
     address: usize,
     bytes: usize,
     device: u8,
@@ -227,25 +268,21 @@ impl DeviceMemory for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if self.address == 0 || self.generation != fork::generation() || card::select(self.device).is_err() {
+        if self.address == 0 || self.generation != fork::generation() {
             return;
         }
         let mut others = Streams::new();
         if self.shared.load(Ordering::Acquire) {
             others = std::mem::take(self.others.get_mut().unwrap_or_else(PoisonError::into_inner));
         }
-        if let Some(user) = user_allocator::current() {
-            // Such functions do not know which other streams use the memory.
-            others.iter().for_each(|&other| drop(stream::synchronize(self.device, other)));
-            return user.free(self.address, self.bytes, self.device, self.stream);
-        }
+        let Some(id) = self.id else { return self.give_to_user(&others) };
         let call = Call::new(false);
         let mut pools = POOLS.lock();
-        let pool = pools.entry(self.device).or_default();
+        let pool = pools.of(self.device);
         pool.allocator.history.call = call;
         let before = pool.in_use();
-        pool.give_back_after(self.address, &others);
-        pool.tell(self.device, self.address, before);
+        pool.give_back_after(id, &others);
+        pool.tell(self.address, before);
         pool.allocator.history.call = None;
     }
 }
@@ -253,13 +290,14 @@ impl Drop for Memory {
 impl Memory {
     /// A block for work on this thread's current stream.
     fn new(device: u8, bytes: usize) -> Result<Memory> {
-        card::select(device)?;
+        card::get(device)?;
         let stream = stream::current(device);
-        let address = match bytes {
-            0 => 0,
+        let (id, address) = match bytes {
+            0 => (None, 0),
             _ => take(device, bytes, stream)?,
         };
         Ok(Memory {
+            id,
             address,
             bytes,
             device,
@@ -268,6 +306,18 @@ impl Memory {
             shared: AtomicBool::new(false),
             others: Mutex::new(SmallVec::new()),
         })
+    }
+
+    /// Gives the memory to the functions of a program that gave it out.
+    #[cold]
+    fn give_to_user(&self, others: &Streams) {
+        if let Some(user) = user_allocator::current()
+            && card::select(self.device).is_ok()
+        {
+            // Such functions do not know which other streams use the memory.
+            others.iter().for_each(|&other| drop(stream::synchronize(self.device, other)));
+            user.free(self.address, self.bytes, self.device, self.stream);
+        }
     }
 }
 
@@ -305,47 +355,36 @@ impl Workspace {
     }
 }
 
-/// The address of new memory for work of a stream.
-fn take(device: u8, bytes: usize, stream: StreamId) -> Result<usize> {
+/// New memory for work of a stream: its block, and where it begins.
+fn take(device: u8, bytes: usize, stream: StreamId) -> Result<(Option<BlockId>, usize)> {
     if let Some(user) = user_allocator::current() {
+        card::select(device)?;
         let table = Table { statistics: Statistics::default(), largest: None, limit: None };
-        return user.allocate(bytes, device, stream).ok_or_else(|| out_of_memory(device, bytes, &table));
+        let address = user.allocate(bytes, device, stream).ok_or_else(|| out_of_memory(device, bytes, &table))?;
+        return Ok((None, address));
     }
-    let attempt = |wait: bool| {
-        let call = Call::new(true);
-        let mut pools = POOLS.lock();
-        let pool = pools.entry(device).or_default();
-        pool.allocator.history.call = call;
-        pool.collect(wait);
-        let home = pool.of(device, stream);
-        let before = pool.in_use();
-        let taken = pool.allocator.allocate(bytes, stream, home, &mut Driver(&pool.users));
-        taken.iter().for_each(|&address| pool.tell(device, address, before));
-        pool.allocator.history.call = None;
-        taken
-    };
-    if let Some(address) = attempt(false) {
-        return Ok(address);
+    if let Some(taken) = attempt(device, bytes, stream, false) {
+        return Ok(taken);
     }
     // Blocks that other streams or processes used may be enough.
     sent::collect();
-    if let Some(address) = attempt(true) {
-        return Ok(address);
+    if let Some(taken) = attempt(device, bytes, stream, true) {
+        return Ok(taken);
     }
-    let (call, free) = (Call::new(true), card::select(device)?.memory_info().map_or(0, |(free, _)| free));
+    let (call, free) = (Call::new(true), card::get(device)?.memory_info().map_or(0, |(free, _)| free));
     let mut pools = POOLS.lock();
-    let pool = pools.entry(device).or_default();
+    let pool = pools.of(device);
     let before = pool.in_use();
     pool.allocator.history.call = call;
-    let found = pool.allocator.last_resort(bytes, stream);
-    found.iter().for_each(|&address| pool.tell(device, address, before));
+    let found = pool.allocator.last_resort(bytes, stream).map(|id| (Some(id), pool.allocator.address(id)));
+    found.iter().for_each(|&(_, address)| pool.tell(address, before));
     let allocator = &mut pool.allocator;
     if found.is_none() {
         allocator.history.note(Action::Oom, free, bytes, stream, PoolId::SHARED.0);
     }
     allocator.history.call = None;
-    if let Some(address) = found {
-        return Ok(address);
+    if let Some(taken) = found {
+        return Ok(taken);
     }
     allocator.statistics.out_of_memory += 1;
     let table = Table {
@@ -355,6 +394,21 @@ fn take(device: u8, bytes: usize, stream: StreamId) -> Result<usize> {
     };
     drop(pools);
     Err(out_of_memory(device, bytes, &table))
+}
+
+/// The same from the blocks that are free, or from the driver; with `wait`, after the streams that still use freed blocks.
+fn attempt(device: u8, bytes: usize, stream: StreamId, wait: bool) -> Option<(Option<BlockId>, usize)> {
+    let call = Call::new(true);
+    let mut pools = POOLS.lock();
+    let pool = pools.of(device);
+    pool.allocator.history.call = call;
+    pool.collect(wait);
+    let before = pool.in_use();
+    let id = pool.allocate(bytes, stream);
+    let taken = id.map(|id| (Some(id), pool.allocator.address(id)));
+    taken.iter().for_each(|&(_, address)| pool.tell(address, before));
+    pool.allocator.history.call = None;
+    taken
 }
 
 fn in_words(bytes: usize) -> String {
@@ -376,7 +430,7 @@ struct Table {
 
 #[cold]
 fn out_of_memory(device: u8, bytes: usize, table: &Table) -> Error {
-    let (free, total) = card::select(device).and_then(|card| card.memory_info()).unwrap_or_default();
+    let (free, total) = card::get(device).and_then(Card::memory_info).unwrap_or_default();
     let all = table.statistics.all();
     let (reserved, used) = (all.reserved_bytes.current, all.allocated_bytes.current);
     let allowed = table.limit.map_or(String::new(), |limit| format!(" {} allowed;", in_words(limit)));
@@ -417,10 +471,10 @@ pub fn empty_cache() {
         if card::select(device).is_ok() {
             let call = Call::new(false);
             let mut pools = POOLS.lock();
-            let pool = pools.entry(device).or_default();
+            let pool = pools.of(device);
             pool.allocator.history.call = call;
             pool.collect(true);
-            pool.allocator.release(&mut Driver(&pool.users));
+            pool.release();
             pool.allocator.history.call = None;
         }
     }
@@ -428,7 +482,7 @@ pub fn empty_cache() {
 
 /// Runs a function on the allocator of a device.
 fn with<T>(device: u8, run: impl FnOnce(&mut Allocator) -> T) -> T {
-    run(&mut POOLS.lock().entry(device).or_default().allocator)
+    run(&mut POOLS.lock().of(device).allocator)
 }
 
 pub fn statistics(device: u8) -> Statistics {
@@ -476,7 +530,7 @@ pub fn history(device: u8) -> Vec<Entry> {
 
 /// Forgets what was recorded.
 pub fn clear_history() {
-    POOLS.lock().values_mut().for_each(|pool| pool.allocator.history.clear());
+    POOLS.lock().0.iter_mut().for_each(|pool| pool.allocator.history.clear());
 }
 
 /// The segment of an address, and its first byte's offset in it.
@@ -491,7 +545,7 @@ pub fn segment_of(device: u8, address: usize) -> Option<(usize, usize)> {
 /// two captures at once free would be used by both, so that they cannot have one pool.
 pub fn begin_capture(device: u8, pool: PoolId) -> Result<()> {
     let mut pools = POOLS.lock();
-    let own = pools.entry(device).or_default();
+    let own = pools.of(device);
     if own.capturing.iter().any(|(other, _)| *other == pool) {
         return Err(Error::runtime("beginAllocateToPool: already recording to mempool_id")
             .hint("Another graph is being recorded with this pool: record one after the other, or with a pool each."));
@@ -504,12 +558,12 @@ pub fn begin_capture(device: u8, pool: PoolId) -> Result<()> {
 /// Names the capture that has begun.
 pub fn name_capture(device: u8, pool: PoolId, capture: CaptureId) {
     let mut pools = POOLS.lock();
-    let all = pools.entry(device).or_default().capturing.iter_mut();
+    let all = pools.of(device).capturing.iter_mut();
     all.filter(|(other, _)| *other == pool).for_each(|(_, own)| *own = Some(capture));
 }
 
 pub fn end_capture(device: u8, pool: PoolId) {
-    POOLS.lock().entry(device).or_default().capturing.retain(|(other, _)| *other != pool);
+    POOLS.lock().of(device).capturing.retain(|(other, _)| *other != pool);
 }
 
 pub fn let_go_of_pool(device: u8, pool: PoolId) {
@@ -519,23 +573,20 @@ pub fn let_go_of_pool(device: u8, pool: PoolId) {
 /// Keeps the segments of a pool that a program makes on a device, until `end_pool`; `user` gives out its memory.
 pub fn make_pool(device: u8, pool: PoolId, options: PoolOptions, user: Option<UserAllocator>) {
     let mut pools = POOLS.lock();
-    let own = pools.entry(device).or_default();
+    let own = pools.of(device);
     own.users.extend(user.map(|user| (pool, user)));
     own.allocator.make_pool(pool, options);
 }
 
 /// Ends a pool: what no tensor uses goes back to the driver.
 pub fn end_pool(device: u8, pool: PoolId) {
-    let ended = card::select(device).is_ok();
     let call = Call::new(false);
     let mut pools = POOLS.lock();
-    let own = pools.entry(device).or_default();
+    let own = pools.of(device);
     own.allocator.end_pool(pool);
-    if ended {
-        own.allocator.history.call = call;
-        own.allocator.release_pool(pool, &mut Driver(&own.users));
-        own.allocator.history.call = None;
-    }
+    own.allocator.history.call = call;
+    own.allocator.release_pool(pool, &mut Driver { device, users: &own.users });
+    own.allocator.history.call = None;
 }
 
 /// How many graphs and programs keep a pool.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rushlight_core::device_memory::StreamId;
-use rushlight_cuda::allocator::{Allocator, PoolId, Source, State, Wanted, rounded};
+use rushlight_cuda::allocator::{Allocator, BlockId, PoolId, Source, State, Wanted, rounded};
 
 const SHARED: PoolId = PoolId::SHARED;
 
@@ -81,7 +81,7 @@ fn cached_segments_are_returned_before_memory_runs_out() {
 #[test]
 fn random_requests() {
     let (mut allocator, mut source) = (Allocator::default(), Addresses::new(1 << 40));
-    let mut live: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut live: BTreeMap<usize, (usize, BlockId)> = BTreeMap::new();
     let mut state = 1u64;
     let mut random = move |below: usize| {
         state ^= state << 13;
@@ -96,20 +96,21 @@ fn random_requests() {
                 1 => 1 + random(3 * MIB),
                 _ => 1 + random(30 * MIB),
             };
-            let address = allocator.allocate(bytes, StreamId(random(3)), SHARED, &mut source).unwrap();
+            let id = allocator.allocate(bytes, StreamId(random(3)), SHARED, &mut source).unwrap();
+            let address = allocator.address(id);
             let before = live.range(..=address).next_back();
-            assert!(before.is_none_or(|(start, size)| start + size <= address), "overlap at step {step}");
+            assert!(before.is_none_or(|(start, (size, _))| start + size <= address), "overlap at step {step}");
             let after = live.range(address..).next();
             assert!(after.is_none_or(|(&start, _)| address + rounded(bytes) <= start), "overlap at step {step}");
-            live.insert(address, rounded(bytes));
+            live.insert(address, (rounded(bytes), id));
         } else {
-            let (&address, _) = live.iter().nth(random(live.len())).unwrap();
+            let (&address, &(_, id)) = live.iter().nth(random(live.len())).unwrap();
             live.remove(&address);
-            allocator.give_back(address);
+            allocator.give_back(id);
         }
         let amounts = allocator.amounts();
         assert_eq!(amounts.allocation.current, live.len());
-        assert!(amounts.allocated_bytes.current >= live.values().sum());
+        assert!(amounts.allocated_bytes.current >= live.values().map(|(size, _)| size).sum());
         assert_eq!(amounts.reserved_bytes.current, source.used());
         assert_eq!(
             allocator.pieces().filter(|piece| piece.state == State::Used).map(|piece| piece.size).sum::<usize>(),
@@ -126,8 +127,8 @@ fn random_requests() {
     assert!(allocator.amounts().inactive_split_bytes.current <= split);
     let [all, small, large] = allocator.statistics.kinds;
     assert_eq!(all.active_bytes.current, small.active_bytes.current + large.active_bytes.current);
-    for address in live.into_keys() {
-        allocator.give_back(address);
+    for (_, id) in live.into_values() {
+        allocator.give_back(id);
     }
     assert_eq!((allocator.amounts().active_bytes.current, allocator.amounts().requested_bytes.current), (0, 0));
     allocator.release(&mut source);

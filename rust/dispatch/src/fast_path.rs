@@ -1,4 +1,5 @@
-//! The fast path of a call: small operands of one shape and dtype need no strides, no broadcasting and no conversion.
+//! The fast path of a call: operands of one shape and dtype need no strides, no broadcasting and no conversion. On the host
+//! they are small, so that their loop may run with the GIL held; a device has its own queue.
 //!
 //! The steps are the same, but their results are known beforehand. Everything else takes the general path
 //! (`call`).
@@ -8,11 +9,16 @@ use std::mem::MaybeUninit;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::block::Block;
-use rushlight_core::storage::Pin;
+use rushlight_core::storage::{DevicePin, Pin};
 use rushlight_core::{DType, Device, Layout, Result, Scalar, Storage};
+use rushlight_cuda::elementwise::{Function, Input, Memory};
+use rushlight_cuda::launch::ElementType;
+use rushlight_cuda::{card, elementwise, stream};
+use smallvec::SmallVec;
 
+use crate::allocate;
 use crate::node;
-use crate::operator::{Args, Operator, Pointwise, Promote};
+use crate::operator::{Args, Operator, Pointwise, Promote, Tags};
 use crate::promote::{self, is_absorbed};
 
 /// The most elements of a call on the fast path: one loop on this thread, with the GIL held.
@@ -44,8 +50,8 @@ pub fn is_unchecked(op: &Operator, operand: Operand) -> bool {
     }
 }
 
-/// The result of a pointwise operator, if all its tensors are small, row-major, on the CPU and of one shape and dtype;
-/// else `None`. An in-place call passes its arguments as `over`, and its first tensor is the result.
+/// The result of a pointwise operator, if all its tensors are row-major, on one device and of one shape and dtype, and small on the
+/// host; else `None`. An in-place call passes its arguments as `over`, and its first tensor is the result.
 #[inline]
 pub fn attempt(
     op: &'static Operator,
@@ -82,10 +88,14 @@ fn attempt_n<const N: usize>(
         Promote::ToBool if dtype.is_differentiable() => DType::Bool,
         _ => return Ok(None),
     };
-    let numel = match layout.row_major() {
-        Some(numel) if (1..=MAX_ELEMENTS).contains(&numel) => numel,
-        _ => return Ok(None),
-    };
+    let Some(numel) = layout.row_major() else { return Ok(None) };
+    if let Device::Cuda(index) = model.device() {
+        let call = OnCuda { index, op, body, model, dtype, result, numel };
+        return call.run(&operands, numbers, over, gil);
+    }
+    if !(1..=MAX_ELEMENTS).contains(&numel) {
+        return Ok(None);
+    }
     let alike = |operand: &Operand| match operand {
         Operand::Tensor(tensor) => {
             tensor.is_plain()
@@ -149,6 +159,108 @@ fn attempt_n<const N: usize>(
     unsafe { inner_loop(to.cast_mut(), inputs.as_ptr(), numel, numbers) };
     drop(pins);
     change.finish()?.into_tensor().map(Some)
+}
+
+/// A call whose first tensor is on a CUDA device.
+struct OnCuda<'a> {
+    index: u8,
+    op: &'static Operator,
+    body: &'a Pointwise,
+    /// The first tensor, and the number of its elements.
+    model: &'a Tensor,
+    numel: usize,
+    dtype: DType,
+    result: DType,
+}
+
+impl OnCuda<'_> {
+    #[inline(never)]
+    fn run<const N: usize>(
+        &self,
+        operands: &[Operand; N],
+        numbers: &[Scalar],
+        over: Option<&Args>,
+        gil: Option<GilHeld>,
+    ) -> Result<Option<Tensor>> {
+        let OnCuda { index, op, body, model, numel, dtype, result } = *self;
+        // A number next to a half type may have to be rounded first; that is left to the general path.
+        let is_narrow = dtype.compute() != dtype;
+        let keeps_numbers = dtype.is_half() && op.tags.has(Tags::UNROUNDED_NUMBERS);
+        let alike = |(at, operand): (usize, &Operand)| match operand {
+            Operand::Tensor(tensor) => {
+                tensor.is_plain()
+                    && (std::ptr::eq(*tensor, model)
+                        || tensor.dtype() == dtype
+                            && tensor.device() == model.device()
+                            && tensor.layout().same_geometry(model.layout()))
+            }
+            Operand::Number(number) => is_absorbed(*number, dtype) && (!is_narrow || at > 0 && keeps_numbers),
+        };
+        let is_counted = (1..=i32::MAX as usize).contains(&numel);
+        if !is_counted || dtype.is_float8() || !op.dtypes.has(dtype) || !operands.iter().enumerate().all(alike) {
+            return Ok(None);
+        }
+        let in_dtype = |dtype: DType| body.loops.expression(dtype);
+        let Some((expression, compute)) = in_dtype(dtype).or_else(|| in_dtype(dtype.compute())) else {
+            return Ok(None);
+        };
+        let card = card::select(index)?;
+        let stream = stream::current(index);
+        let mut pins: [Option<DevicePin>; N] = [const { None }; N];
+        let mut inputs = [Input::Memory; N];
+        // The result is the first one; there are at most three operands.
+        let mut memory = [Memory { address: 0, element: ElementType::Of(result) }; 4];
+        let mut used = 1;
+        for (n, operand) in operands.iter().enumerate() {
+            match operand {
+                Operand::Tensor(tensor) => {
+                    let start = match gil {
+                        // SAFETY: `gil` is the caller's guarantee that it holds the GIL.
+                        Some(_) => match unsafe { tensor.storage().unpinned_on(stream) } {
+                            Some(start) => start,
+                            None => return Ok(None),
+                        },
+                        None => pins[n].insert(tensor.storage().pin_on(stream)?).address(),
+                    };
+                    let address = start.wrapping_add_signed(tensor.layout().offset * dtype.size() as isize);
+                    memory[used] = Memory { address, element: ElementType::Of(dtype) };
+                    used += 1;
+                }
+                Operand::Number(number) => inputs[n] = Input::Number(promote::bits(*number, compute)),
+            }
+        }
+        let rounds = is_narrow && op.tags.has(Tags::ROUNDED_PARAMETERS);
+        let rounded = |number: Scalar| if rounds { promote::rounded(number, dtype) } else { number };
+        let numbers: SmallVec<[[u64; 2]; 4]> =
+            numbers.iter().map(|number| promote::bits(rounded(*number), compute)).collect();
+        let (count, optional) = (expression.numbers.len(), expression.optional.len());
+        let function = Function::Operator { name: op.name, dtype: compute, numbers: count, optional };
+        let bytes = numel * result.size();
+        let launch = |memory: &[Memory]| {
+            // SAFETY: every operand holds `numel` adjacent elements, and is held for the stream.
+            unsafe { elementwise::run_flat(card, stream, function, numel, memory, &inputs, &numbers) }
+        };
+        let Some(args) = over else {
+            let storage = allocate::storage(Device::Cuda(index), bytes)?;
+            memory[0].address = storage.address();
+            launch(&memory[..used])?;
+            drop(pins);
+            let layout = Layout { offset: 0, ..model.layout().clone() };
+            return Ok(Some(Tensor::new(storage, layout, result, Device::Cuda(index))));
+        };
+        // As on the host.
+        let (own, to) = (args.tensor(Arg::FIRST)?, memory[1].address);
+        let apart = |input: &Memory| input.address == to || input.address.abs_diff(to) >= bytes;
+        if !std::ptr::eq(own, model) || result != dtype || !memory[1..used].iter().all(apart) {
+            return Ok(None);
+        }
+        crate::variants::check_writable(own)?;
+        let change = node::InPlaceCall::begin(args)?;
+        memory[0].address = to;
+        launch(&memory[..used])?;
+        drop(pins);
+        change.finish()?.into_tensor().map(Some)
+    }
 }
 
 /// Writes a number's bytes `n` times, up to the size of the buffer.
