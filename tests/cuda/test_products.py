@@ -111,6 +111,37 @@ assert (library(), launches()) == (before[0] + 1, before[1])
     )
 
 
+def test_an_algorithm_is_asked_for_once():
+    """Neither other addresses nor other biases ask again; other sizes, orders, alignments and settings do."""
+    run(
+        COUNTERS
+        + """
+card.softcuda_choices.restype = ctypes.c_uint64
+def asks(call):
+    before = card.softcuda_choices()
+    result = call()
+    return card.softcuda_choices() - before, result.cpu()
+x, y = torch.randn(2, 4, 4)
+a, b = x.cuda(), y.cuda()
+assert asks(lambda: a @ b)[0] == 1
+for _ in range(3):
+    count, result = asks(lambda: a.clone() @ b.clone())
+    assert count == 0 and torch.allclose(result, x @ y)
+assert [asks(lambda: a @ b.T)[0], asks(lambda: a[:3] @ b)[0], asks(lambda: a.double() @ b.double())[0]] == [1, 1, 1]
+torch.backends.cuda.matmul.allow_tf32 = True
+assert [asks(lambda: a @ b)[0] for _ in range(2)] == [1, 0]
+torch.backends.cuda.matmul.allow_tf32 = False
+assert asks(lambda: a @ b)[0] == 0
+unaligned = torch.empty(17, device="cuda")[1:].view(4, 4).copy_(b)
+count, result = asks(lambda: a @ unaligned)
+assert count == 1 and torch.allclose(result, x @ y)
+for n, bias in enumerate(torch.randn(3, 4)):
+    count, result = asks(lambda: torch.addmm(bias.cuda(), a, b))
+    assert count == (n == 0) and torch.allclose(result, torch.addmm(bias, x, y))
+"""
+    )
+
+
 def test_the_precision_of_float32_and_of_long_sums():
     """TF32 keeps ten bits, and parts of sums are rounded, only where the program permits it."""
     run(

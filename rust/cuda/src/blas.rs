@@ -3,10 +3,12 @@
 //! It describes a matrix by columns, whose elements are adjacent. A row-major product is the product of the transposed factors
 //! in the other order. What it does not take is left to the kernel of `matmul`.
 //!
-//! Each call has a workspace of its own, so that the bits of a result do not depend on other streams.
+//! Each call has a workspace of its own, so that the bits of a result do not depend on other streams. Descriptions and the library's
+//! choice are kept: asking again takes longer than a small product.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use cudarc::cublaslt::sys::{
@@ -20,6 +22,7 @@ use rushlight_core::device_memory::StreamId;
 use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{DType, Error, Result};
+use smallvec::SmallVec;
 
 use crate::card::Card;
 use crate::launch::enqueue;
@@ -77,6 +80,7 @@ pub fn allow_reductions(dtype: DType, rounded: bool, divided: bool) {
 }
 
 /// How cuBLASLt names a dtype, what it computes in, and the dtype of the factors of the product and of the addend.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Types {
     data: Data,
     compute: Compute,
@@ -114,7 +118,7 @@ pub fn multiplies(dtype: DType) -> bool {
 }
 
 /// A matrix in memory. Distances are in elements.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct View {
     pub rows: i64,
     pub columns: i64,
@@ -140,7 +144,15 @@ impl View {
 
     /// Whether cuBLASLt can read it: by columns or by rows.
     pub fn is_readable(self) -> bool {
-        self.leading().is_some() || self.is_row_major()
+        self.as_factor().is_some()
+    }
+
+    /// The matrix by columns that cuBLASLt reads, whether that is the transposition, and the distance between columns.
+    fn as_factor(self) -> Option<(View, bool, i64)> {
+        match self.leading() {
+            Some(leading) => Some((self, false, leading)),
+            None => self.transposed().leading().map(|leading| (self.transposed(), true, leading)),
+        }
     }
 
     /// Whether it can be added to a result: it lies in the same order.
@@ -196,14 +208,6 @@ impl<H: Copy, A> Drop for Object<H, A> {
 type Call = Object<lt::cublasLtMatmulDesc_t, Operation>;
 type Place = Object<lt::cublasLtMatrixLayout_t, Placing>;
 type Wishes = Object<lt::cublasLtMatmulPreference_t, Preference>;
-
-fn call_of(types: &Types) -> Result<Call> {
-    let mut handle = std::ptr::null_mut();
-    // SAFETY: the library is present, and the pointer is that of a local variable.
-    let status = unsafe { lt::cublasLtMatmulDescCreate(&raw mut handle, types.compute, types.scale) };
-    check(status, "cublasLtMatmulDescCreate( &descriptor, compute_type, scale_type)")?;
-    Ok(Object { handle, set: lt::cublasLtMatmulDescSetAttribute, destroy: lt::cublasLtMatmulDescDestroy })
-}
 
 fn place_of(types: &Types, rows: i64, columns: i64, leading: i64, count: c_int, step: i64) -> Result<Place> {
     let mut handle = std::ptr::null_mut();
@@ -278,6 +282,7 @@ const OUT: usize = 0;
 const ADDEND: usize = 3;
 
 /// A product as cuBLASLt takes it: the result by columns, which is its transposition if it is row-major.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Plan {
     types: Types,
     /// How many products a call has, and the distances from the operands of one to those of the next.
@@ -336,8 +341,8 @@ impl Plan {
     }
 
     /// The operands in memory for each call.
-    fn starts(matrices: &Matrices, batch: &LoopNest<4>) -> Vec<[u64; 4]> {
-        let mut starts = Vec::new();
+    fn starts(matrices: &Matrices, batch: &LoopNest<4>) -> SmallVec<[[u64; 4]; 1]> {
+        let mut starts = SmallVec::new();
         batch.runs(0..batch.numel(), |offsets, _| {
             starts.push([0, 1, 2, 3].map(|n| matrices.at[n].wrapping_add_signed(offsets[n] as i64)));
         });
@@ -350,71 +355,107 @@ impl Plan {
         let stored = together(OUT) | if self.with_bias { together(ADDEND) } else { 0 };
         [together(self.order[0]), together(self.order[1]), together(self.third), stored].map(alignment)
     }
+
+    /// The description of the product. `bias` is the address of the row that is added when the result is stored.
+    fn call(&self, bias: u64) -> Result<Call> {
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the library is present, and the pointer is that of a local variable.
+        let status = unsafe { lt::cublasLtMatmulDescCreate(&raw mut handle, self.types.compute, self.types.scale) };
+        check(status, "cublasLtMatmulDescCreate( &descriptor, compute_type, scale_type)")?;
+        let call = Object { handle, set: lt::cublasLtMatmulDescSetAttribute, destroy: lt::cublasLtMatmulDescDestroy };
+        let transposed = self.factors.map(|view| view.as_factor().is_some_and(|(_, transposed, _)| transposed));
+        // SAFETY: the epilogue and whether a factor is transposed are numbers of 32 bits, the bias is an address of the device.
+        unsafe {
+            call.set(Operation::CUBLASLT_MATMUL_DESC_TRANSA, c_int::from(transposed[0]))?;
+            call.set(Operation::CUBLASLT_MATMUL_DESC_TRANSB, c_int::from(transposed[1]))?;
+            if self.with_bias {
+                call.set(Operation::CUBLASLT_MATMUL_DESC_EPILOGUE, Epilogue::CUBLASLT_EPILOGUE_BIAS)?;
+                call.set(Operation::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
+            }
+        }
+        Ok(call)
+    }
 }
 
-/// The descriptions of a call: of the product, the factors, the addend and the result.
-struct Descriptors {
+/// What the library's choice depends on: the device, the product, and the alignments of its operands.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    device: u8,
+    plan: Plan,
+    alignments: [u32; 4],
+}
+
+/// A product that was described once: itself, the factors, the addend and the result, and the algorithm that the library chose.
+struct Prepared {
     call: Call,
     left: Place,
     right: Place,
     addend: Place,
     result: Place,
+    found: lt::cublasLtMatmulHeuristicResult_t,
 }
 
-impl Descriptors {
-    /// `bias` is the address of the row that is added when the result is stored. `None` if a factor lies neither by columns nor by
-    /// rows.
-    fn of(plan: &Plan, bias: u64) -> Result<Option<Descriptors>> {
+// SAFETY: the objects are not changed any more, and any thread may use and destroy them.
+unsafe impl Send for Prepared {}
+// SAFETY: see above.
+unsafe impl Sync for Prepared {}
+
+/// The products that were described, `None` for those that the library does not take.
+static PREPARED: ForkMutex<BTreeMap<Key, Option<Arc<Prepared>>>> = ForkMutex::new(Rank::Tables, BTreeMap::new());
+/// When there are as many, all are forgotten.
+const MOST_PREPARED: usize = 4096;
+
+impl Prepared {
+    /// The product, described now if it is new.
+    fn find(card: &Card, key: Key, bias: u64) -> Result<Option<Arc<Prepared>>> {
+        if let Some(known) = PREPARED.lock().get(&key) {
+            return Ok(known.clone());
+        }
+        let made = Prepared::new(card, &key, bias)?.map(Arc::new);
+        let mut all = PREPARED.lock();
+        if all.len() >= MOST_PREPARED {
+            all.clear();
+        }
+        all.insert(key, made.clone());
+        Ok(made)
+    }
+
+    /// `None` if a factor lies neither by columns nor by rows, or if the library has no algorithm.
+    fn new(card: &Card, Key { plan, alignments, .. }: &Key, bias: u64) -> Result<Option<Prepared>> {
         let types = &plan.types;
-        let call = call_of(types)?;
-        let factor = |n: usize, side: Operation| {
-            let view = plan.factors[n];
-            let (matrix, transposed, leading) = match (view.leading(), view.transposed().leading()) {
-                (Some(leading), _) => (view, 0, leading),
-                (None, Some(leading)) => (view.transposed(), 1, leading),
-                (None, None) => return Ok(None),
-            };
-            // SAFETY: this attribute is a number of 32 bits, 1 for a transposed matrix.
-            unsafe { call.set::<c_int>(side, transposed)? };
+        let factor = |n: usize| {
+            let Some((matrix, _, leading)) = plan.factors[n].as_factor() else { return Ok(None) };
             place_of(types, matrix.rows, matrix.columns, leading, plan.count, plan.steps[plan.order[n]]).map(Some)
         };
-        let left = factor(0, Operation::CUBLASLT_MATMUL_DESC_TRANSA)?;
-        let right = factor(1, Operation::CUBLASLT_MATMUL_DESC_TRANSB)?;
-        let (Some(left), Some(right)) = (left, right) else { return Ok(None) };
+        let (Some(left), Some(right)) = (factor(0)?, factor(1)?) else { return Ok(None) };
         let summed =
             |leading: i64, n: usize| place_of(types, plan.rows, plan.columns, leading, plan.count, plan.steps[n]);
         let (addend, result) = (summed(plan.added, plan.third)?, summed(plan.leading, OUT)?);
-        if plan.with_bias {
-            // SAFETY: the epilogue is a number of 32 bits, the bias an address of the device.
-            unsafe {
-                call.set(Operation::CUBLASLT_MATMUL_DESC_EPILOGUE, Epilogue::CUBLASLT_EPILOGUE_BIAS)?;
-                call.set(Operation::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
-            }
-        }
-        Ok(Some(Descriptors { call, left, right, addend, result }))
-    }
-
-    /// The library's choice for these descriptions; `None` if it has no algorithm.
-    fn choose(&self, handle: lt::cublasLtHandle_t, wishes: &Wishes) -> Option<lt::cublasLtMatmulHeuristicResult_t> {
+        let call = plan.call(bias)?;
+        let wishes = wishes_of(workspace_limit(card), types.reductions, *alignments)?;
         let mut found: std::mem::MaybeUninit<lt::cublasLtMatmulHeuristicResult_t> = std::mem::MaybeUninit::zeroed();
         let mut count = 0;
         // SAFETY: all objects are alive, and there is room for one answer.
         let status = unsafe {
             lt::cublasLtMatmulAlgoGetHeuristic(
-                handle,
-                self.call.handle,
-                self.left.handle,
-                self.right.handle,
-                self.addend.handle,
-                self.result.handle,
+                handle_of(card)?,
+                call.handle,
+                left.handle,
+                right.handle,
+                addend.handle,
+                result.handle,
                 wishes.handle,
                 1,
                 found.as_mut_ptr(),
                 &raw mut count,
             )
         };
+        if status != Status::CUBLAS_STATUS_SUCCESS || count == 0 {
+            return Ok(None);
+        }
         // SAFETY: cuBLASLt has written an answer; before that all of it was zero.
-        (status == Status::CUBLAS_STATUS_SUCCESS && count > 0).then(|| unsafe { found.assume_init() })
+        let found = unsafe { found.assume_init() };
+        Ok(Some(Prepared { call, left, right, addend, result, found }))
     }
 }
 
@@ -435,12 +476,14 @@ pub unsafe fn multiply(
 ) -> Result<bool> {
     let Some(plan) = Plan::of(dtype, matrices, sizes, batch, beta, has_addend) else { return Ok(false) };
     let bias = matrices.at[ADDEND].wrapping_add_signed(batch.bases()[ADDEND] as i64);
-    let Some(described) = Descriptors::of(&plan, bias)? else { return Ok(false) };
     let starts = Plan::starts(matrices, batch);
-    let wishes = wishes_of(workspace_limit(card), plan.types.reductions, plan.alignments(&starts))?;
+    let key = Key { device: card.index, plan, alignments: plan.alignments(&starts) };
+    let Some(prepared) = Prepared::find(card, key, bias)? else { return Ok(false) };
+    // The description of a product with a bias has its address, so that each call has its own.
+    let own = if plan.with_bias { Some(plan.call(bias)?) } else { None };
+    let call = own.as_ref().unwrap_or(&prepared.call);
     let handle = handle_of(card)?;
-    let Some(found) = described.choose(handle, &wishes) else { return Ok(false) };
-    let workspace = Workspace::new(card.index, stream, found.workspaceSize)?;
+    let workspace = Workspace::new(card.index, stream, prepared.found.workspaceSize)?;
     // The bias is added with the factor one by the epilogue.
     let beta = if plan.third == ADDEND { beta } else { [0; 2] };
     for at in starts {
@@ -450,18 +493,18 @@ pub unsafe fn multiply(
             let status = unsafe {
                 lt::cublasLtMatmul(
                     handle,
-                    described.call.handle,
+                    call.handle,
                     alpha.as_ptr().cast(),
                     pointer(at[plan.order[0]]),
-                    described.left.handle,
+                    prepared.left.handle,
                     pointer(at[plan.order[1]]),
-                    described.right.handle,
+                    prepared.right.handle,
                     beta.as_ptr().cast(),
                     pointer(at[plan.third]),
-                    described.addend.handle,
+                    prepared.addend.handle,
                     pointer(at[OUT]),
-                    described.result.handle,
-                    &raw const found.algo,
+                    prepared.result.handle,
+                    &raw const prepared.found.algo,
                     workspace.pointer(),
                     workspace.bytes(),
                     stream::handle(stream).cast(),

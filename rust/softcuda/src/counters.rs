@@ -64,6 +64,12 @@ pub extern "C" fn softcuda_measurements() -> u64 {
     counter(|machine| machine.measurements)
 }
 
+/// How often the algorithm of a product was asked for.
+#[unsafe(no_mangle)]
+pub extern "C" fn softcuda_choices() -> u64 {
+    counter(|machine| machine.choices)
+}
+
 fn computed(library: Library) -> u64 {
     counter(|machine| machine.computed[library as usize])
 }

@@ -24,6 +24,8 @@ pub struct Machine {
     pub computed: [u64; Library::ALL],
     /// How often the algorithms for a convolution were measured.
     pub measurements: u64,
+    /// How often the algorithm of a product was asked for.
+    pub choices: u64,
     /// Whether a profiler collects.
     pub is_profiled: bool,
     random: u64,
@@ -69,6 +71,7 @@ pub fn start() -> Status {
         launches: 0,
         computed: [0; Library::ALL],
         measurements: 0,
+        choices: 0,
         is_profiled: false,
         random: number("SOFTCUDA_SEED").unwrap_or(0),
     });
