@@ -193,13 +193,7 @@ impl Allocator {
     }
 
     /// A new segment, as one free block.
-    fn new_segment(
-        &mut self,
-        size: usize,
-        stream: StreamId,
-        pool: PoolId,
-        source: &mut dyn Source,
-    ) -> Option<BlockId> {
+    fn new_segment(&mut self, size: usize, stream: StreamId, pool: PoolId, source: &mut dyn Source) -> Option<BlockId> {
         let (length, small) = (segment_size(size), size <= SMALL);
         let wanted = Wanted { bytes: length, stream, pool };
         let address = match self.grow_from(wanted, source) {

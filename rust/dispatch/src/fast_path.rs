@@ -236,8 +236,11 @@ impl OnCuda<'_> {
         let (count, optional) = (expression.numbers.len(), expression.optional.len());
         let function = Function::Operator { name: op.name, dtype: compute, numbers: count, optional };
         let bytes = numel * result.size();
+        if !elementwise::is_aligned(&memory[..used]) {
+            return Ok(None);
+        }
         let launch = |memory: &[Memory]| {
-            // SAFETY: every operand holds `numel` adjacent elements, and is held for the stream.
+            // SAFETY: every operand holds `numel` adjacent elements, and is held for the stream. New memory is aligned as well.
             unsafe { elementwise::run_flat(card, stream, function, numel, memory, &inputs, &numbers) }
         };
         let Some(args) = over else {
