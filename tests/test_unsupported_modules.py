@@ -31,14 +31,14 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_calls_are_refused_with_one_sentence(name):
     module = importlib.import_module(f"rushlight.{name}")
-    told = set()
+    reasons = set()
     for part in REFUSED[name].split():
         with pytest.raises(NotImplementedError) as caught:
             getattr(module, part)(1, some=2)
         first, separator, reason = str(caught.value).partition(": ")
         assert first == f"torch.{name}.{part} is not available" and separator and reason.endswith(".")
-        told.add(reason)
-    assert len(told) == 1 and "\n" not in told.pop()
+        reasons.add(reason)
+    assert len(reasons) == 1 and "\n" not in reasons.pop()
 
 
 def test_questions_have_answers():

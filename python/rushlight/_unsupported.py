@@ -1,4 +1,4 @@
-"""Functions and classes for what rushlight does not have: devices, compilers, file formats.
+"""Functions and classes of torch for what rushlight does not support: devices, compilers, file formats.
 
 Programs import these names and ask them whether they are available, without a guard. A module declares its names in a
 text, and `declare` makes them:
@@ -11,7 +11,7 @@ text, and `declare` makes them:
     trace replay              several functions that are refused with any arguments
     class Graph Node          several such classes
 
-A module without `_refuse` raises NotImplementedError with the reason, and what it refuses has the attribute ``__absent__``,
+A module without `_refuse` raises NotImplementedError with the reason, and what it refuses has the attribute ``__unsupported__``,
 so that lists of what exists can leave it out. A module whose names are those of another one says so: ``_PUBLIC = "torch"``.
 """
 
@@ -42,14 +42,14 @@ def declare(namespace: dict[str, Any], because: str, text: str) -> list[str]:
     public = namespace.get("_PUBLIC") or namespace["__name__"].replace("rushlight", "torch", 1)
     namespace.setdefault("_refuse", lambda name: NotImplementedError(f"{public}.{name} is not available: {because}."))
     # Refusals of a module with `_refuse` are those of torch on a machine without the device.
-    absent = namespace["_refuse"].__module__ == __name__
+    unsupported = namespace["_refuse"].__module__ == __name__
     parts, names = [], []
     for line in _single(text):
         found = _LINE.fullmatch(line)
         assert found is not None, line
-        kind, signature, name, value, told = found.groups()
+        kind, signature, name, value, torch_name = found.groups()
         names.append(name)
-        refusal = f"raise _refuse({(told or name)!r})"
+        refusal = f"raise _refuse({(torch_name or name)!r})"
         if kind == "error ":
             doc = f"An exception that is never raised, because {because}."
             parts.append(f"class {signature}:\n    {doc!r}\n")
@@ -58,11 +58,11 @@ def declare(namespace: dict[str, Any], because: str, text: str) -> list[str]:
             inside = inside if inside == ")" else f", {inside}"
             doc = f"Cannot be instantiated, because {because}."
             parts.append(
-                f"class {name}:\n    {doc!r}\n    __absent__ = {absent}\n    def __init__(self{inside}:\n        {refusal}\n"
+                f"class {name}:\n    {doc!r}\n    __unsupported__ = {unsupported}\n    def __init__(self{inside}:\n        {refusal}\n"
             )
         elif value is None:
             doc = f"Refuses every call, because {because}."
-            parts.append(f"def {signature}:\n    {doc!r}\n    {refusal}\n{name}.__absent__ = {absent}\n")
+            parts.append(f"def {signature}:\n    {doc!r}\n    {refusal}\n{name}.__unsupported__ = {unsupported}\n")
         else:
             doc = f"{'Has no effect' if value == 'None' else f'Returns ``{value}``'}, because {because}."
             if not re.search(r"[(,] ?[a-z_]+[,)]", signature):

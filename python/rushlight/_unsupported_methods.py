@@ -1,4 +1,4 @@
-"""Methods of `Tensor` about devices and forms that rushlight does not have."""
+"""Methods of `Tensor` about devices and forms that rushlight does not support."""
 
 from rushlight._C import Tensor
 from rushlight._tensor import _method

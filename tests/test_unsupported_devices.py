@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 import rushlight as torch
-from rushlight import _absent
+from rushlight import _unsupported
 from rushlight.profiler import itt
 
 
@@ -30,7 +30,7 @@ def test_there_are_no_devices(module):
 
 
 @pytest.mark.parametrize(
-    "call, error, told",
+    "call, error, sentence",
     [
         (lambda: torch.xpu.current_device(), AssertionError, "Torch not compiled with XPU enabled"),
         (lambda: torch.xpu.set_device(0), AssertionError, "Torch not compiled with XPU enabled"),
@@ -50,10 +50,10 @@ def test_there_are_no_devices(module):
         ),
     ],
 )
-def test_calls_are_refused_with_torchs_errors(call, error, told):
+def test_calls_are_refused_with_torchs_errors(call, error, sentence):
     with pytest.raises(error) as caught:
         call()
-    assert type(caught.value) is error and str(caught.value).startswith(told)
+    assert type(caught.value) is error and str(caught.value).startswith(sentence)
 
 
 def test_calls_of_cuda_are_refused_alike():
@@ -97,7 +97,7 @@ def test_streams_of_the_cpu():
     assert event.query() is True and second.wait_event(event) is None
 
 
-def test_settings_of_absent_libraries():
+def test_settings_of_unsupported_libraries():
     backends = torch.backends
     libraries = ("nnpack", "kleidiai", "cusparselt", "mkldnn", "openmp", "mps")
     assert not any(getattr(backends, name).is_available() for name in libraries)
@@ -118,7 +118,7 @@ def test_settings_of_absent_libraries():
 
 def test_declared_names_are_functions_and_classes_of_their_module():
     names = {"__name__": "rushlight.example", "_refuse": lambda text: LookupError(text)}
-    declared = _absent.declare(
+    declared = _unsupported.declare(
         names,
         "it isn't there",
         """
@@ -180,7 +180,7 @@ def test_names_of_torchs_devices_are_devices(kind):
         ("opencl", RuntimeError, "This is a grandfathered Caffe2 device type opencl, it shouldn't ever convert"),
     ],
 )
-def test_tensors_on_absent_devices_are_refused(kind, error, sentence):
+def test_tensors_on_unsupported_devices_are_refused(kind, error, sentence):
     x = torch.ones(2)
     before = torch.get_default_device()
     for call in (
@@ -214,7 +214,7 @@ def test_tensors_on_absent_devices_are_refused(kind, error, sentence):
         ("hpu", ModuleNotFoundError, "No module named 'torch.hpu'"),
     ],
 )
-def test_nothing_moves_to_absent_devices(kind, error, sentence):
+def test_nothing_moves_to_unsupported_devices(kind, error, sentence):
     x, layer = torch.ones(2), torch.nn.Linear(1, 1)
     for call in (
         x.to,
@@ -265,7 +265,7 @@ def test_nothing_moves_to_absent_devices(kind, error, sentence):
         ),
     ],
 )
-def test_what_else_is_refused_on_absent_devices(call, error, sentence):
+def test_what_else_is_refused_on_unsupported_devices(call, error, sentence):
     with pytest.raises(error) as caught:
         call()
     assert str(caught.value).startswith(sentence)

@@ -7,11 +7,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class AbsentDtype:
+class UnsupportedDtype:
     """A dtype that operators refuse. It is unequal to the dtype of every tensor."""
 
     __slots__ = ("_name", "is_complex", "is_floating_point", "is_signed", "itemsize")
-    __absent__ = True
+    __unsupported__ = True
 
     def __init__(self, name: str, itemsize: int, is_signed: bool, is_floating_point: bool = False) -> None:
         self._name = name
@@ -34,20 +34,22 @@ class AbsentDtype:
             f"\"empty\" not implemented for '{name}'\n  No tensor has this dtype: keep the bits in tensors of torch.uint8."
         )
 
-    def to_real(self) -> AbsentDtype:
+    def to_real(self) -> UnsupportedDtype:
         return self
 
 
-quint4x2 = AbsentDtype("quint4x2", 1, False)
-quint2x4 = AbsentDtype("quint2x4", 1, False)
-int1, int2, int3, int4, int5, int6, int7 = (AbsentDtype(f"int{bits}", 1, True) for bits in range(1, 8))
-uint1, uint2, uint3, uint4, uint5, uint6, uint7 = (AbsentDtype(f"uint{bits}", 1, False) for bits in range(1, 8))
-bits8, bits1x8, bits2x4, bits4x2 = (AbsentDtype(name, 1, False) for name in ("bits8", "bits1x8", "bits2x4", "bits4x2"))
-bits16 = AbsentDtype("bits16", 2, False)
+quint4x2 = UnsupportedDtype("quint4x2", 1, False)
+quint2x4 = UnsupportedDtype("quint2x4", 1, False)
+int1, int2, int3, int4, int5, int6, int7 = (UnsupportedDtype(f"int{bits}", 1, True) for bits in range(1, 8))
+uint1, uint2, uint3, uint4, uint5, uint6, uint7 = (UnsupportedDtype(f"uint{bits}", 1, False) for bits in range(1, 8))
+bits8, bits1x8, bits2x4, bits4x2 = (
+    UnsupportedDtype(name, 1, False) for name in ("bits8", "bits1x8", "bits2x4", "bits4x2")
+)
+bits16 = UnsupportedDtype("bits16", 2, False)
 bit = uint1
-float4_e2m1fn_x2 = AbsentDtype("float4_e2m1fn_x2", 1, True, True)
+float4_e2m1fn_x2 = UnsupportedDtype("float4_e2m1fn_x2", 1, True, True)
 
-__all__ = [name for name, value in list(globals().items()) if isinstance(value, AbsentDtype)]
+__all__ = [name for name, value in list(globals().items()) if isinstance(value, UnsupportedDtype)]
 
 
 def __dir__() -> list[str]:

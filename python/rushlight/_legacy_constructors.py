@@ -265,7 +265,7 @@ TYPES = {
 
 def __getattr__(name: str) -> _LegacyType:
     if name not in TYPES:
-        from rushlight._missing import missing_from
+        from rushlight._missing_names import missing_from
 
         raise missing_from("torch", name, lambda: TYPES)
     globals()[name] = made = tensor_type(name, TYPES[name])

@@ -8,7 +8,7 @@ MATRIX = torch.eye(2)
 
 
 @pytest.mark.parametrize(
-    "name, arguments, told",
+    "name, arguments, advice",
     [
         (
             "eig",
@@ -25,10 +25,10 @@ MATRIX = torch.eye(2)
         ("matrix_rank", (), "\nUse torch.linalg.matrix_rank"),
     ],
 )
-def test_removed_functions(name, arguments, told):
+def test_removed_functions(name, arguments, advice):
     with pytest.raises(RuntimeError) as caught:
         getattr(torch, name)(MATRIX, *arguments)
-    assert str(caught.value).startswith(f"This function was deprecated since version 1.9 and is now removed.{told}")
+    assert str(caught.value).startswith(f"This function was deprecated since version 1.9 and is now removed.{advice}")
     if name != "matrix_rank":
         with pytest.raises(RuntimeError, match="is now removed") as of_method:
             getattr(MATRIX, name)(*arguments)
