@@ -73,32 +73,8 @@ fn attempt_n<const N: usize>(
     over: Option<&Args>,
     gil: Option<GilHeld>,
 ) -> Result<Option<Tensor>> {
-    let tensor = |operand: &Operand<'_>| matches!(operand, Operand::Tensor(_));
-    let Some(Operand::Tensor(model)) = operands.iter().copied().find(tensor) else { return Ok(None) };
-    let (layout, dtype) = (model.layout(), model.dtype());
-    let result = match body.promote {
-        Promote::Common => dtype,
-        Promote::IntToFloat if dtype.is_differentiable() => dtype,
-        Promote::ToBool if dtype.is_differentiable() => DType::Bool,
-        _ => return Ok(None),
-    };
-    let numel = match layout.row_major() {
-        Some(numel) if (1..=MAX_ELEMENTS).contains(&numel) => numel,
-        _ => return Ok(None),
-    };
-    let alike = |operand: &Operand| match operand {
-        Operand::Tensor(tensor) => {
-            tensor.is_plain()
-                && (std::ptr::eq(*tensor, model)
-                    || tensor.dtype() == dtype
-                        && tensor.device() == Device::Cpu
-                        && tensor.layout().same_geometry(layout))
-        }
-        Operand::Number(number) => numel <= REPEATED && is_absorbed(*number, dtype),
-    };
-    if dtype.is_half() || !op.dtypes.has(dtype) || model.device() != Device::Cpu || !operands.iter().all(alike) {
-        return Ok(None);
-    }
+    let Some(Alike { model, numel, result }) = alike(op, body, &operands) else { return Ok(None) };
+    let dtype = model.dtype();
     let Some(inner_loop) = (body.loops.cpu)(dtype) else { return Ok(None) };
     let mut pins: [Option<Pin>; N] = [const { None }; N];
     let mut inputs = [std::ptr::null::<u8>(); N];
@@ -134,7 +110,7 @@ fn attempt_n<const N: usize>(
         // SAFETY: every input holds `numel` contiguous elements of the loop's dtype, and so does the block.
         unsafe { inner_loop(block.as_ptr()?, inputs.as_ptr(), numel, numbers) };
         drop(pins);
-        let layout = Layout { offset: 0, ..layout.clone() };
+        let layout = Layout { offset: 0, ..model.layout().clone() };
         return Ok(Some(Tensor::new(Storage::new(block), layout, result, Device::Cpu)));
     };
     // The first operand is the tensor that changes. An input is the same memory or does not overlap it.
@@ -149,6 +125,43 @@ fn attempt_n<const N: usize>(
     unsafe { inner_loop(to.cast_mut(), inputs.as_ptr(), numel, numbers) };
     drop(pins);
     change.finish()?.into_tensor().map(Some)
+}
+
+/// What operands of the fast path have in common: the first tensor, the number of elements, and the dtype of the result.
+struct Alike<'a> {
+    model: &'a Tensor,
+    numel: usize,
+    result: DType,
+}
+
+/// `None` if the operands are not such that the fast path takes them.
+#[inline]
+fn alike<'a>(op: &Operator, body: &Pointwise, operands: &[Operand<'a>]) -> Option<Alike<'a>> {
+    let model = operands.iter().find_map(|operand| match operand {
+        Operand::Tensor(tensor) => Some(*tensor),
+        Operand::Number(_) => None,
+    })?;
+    let (layout, dtype) = (model.layout(), model.dtype());
+    let result = match body.promote {
+        Promote::Common => dtype,
+        Promote::IntToFloat if dtype.is_differentiable() => dtype,
+        Promote::ToBool if dtype.is_differentiable() => DType::Bool,
+        _ => return None,
+    };
+    let numel = layout.row_major().filter(|numel| (1..=MAX_ELEMENTS).contains(numel))?;
+    let is_alike = |operand: &Operand| match operand {
+        Operand::Tensor(tensor) => {
+            tensor.is_plain()
+                && (std::ptr::eq(*tensor, model)
+                    || tensor.dtype() == dtype
+                        && tensor.device() == Device::Cpu
+                        && tensor.layout().same_geometry(layout))
+        }
+        Operand::Number(number) => numel <= REPEATED && is_absorbed(*number, dtype),
+    };
+    let on_host = model.device() == Device::Cpu;
+    let fits = !dtype.is_half() && op.dtypes.has(dtype) && on_host && operands.iter().all(is_alike);
+    fits.then_some(Alike { model, numel, result })
 }
 
 /// Writes a number's bytes `n` times, up to the size of the buffer.
