@@ -17,7 +17,7 @@
 //!   and `solver` factorisations to cuSOLVER.
 //! - `nccl` exchanges tensors with the devices of other processes, where NCCL is installed; `failures` are its calls that were given up.
 //! - `copy`, `elementwise`, `reduce`, `cumulative`, `softmax`, `normalize`, `matmul`, `convolution`, `indexed`, `nonzero`, `order`,
-//!   `search`, `unique`, `counts`, `mantissas`, `nll`, `ctc`, `distance`, `pool`, `ranges`, `interpolate`, `taps`, `fold`, `attention`,
+//!   `search`, `unique`, `counts`, `frexp`, `nll`, `ctc`, `distance`, `pool`, `ranges`, `mix`, `taps`, `fold`, `attention`,
 //!   `recurrent`, `random`, `rejection` and `optimizer` enqueue work. They return before it has run.
 //! - `kernels` has the sources of device functions.
 //!
@@ -41,18 +41,18 @@ pub mod failures;
 pub mod fft;
 pub mod fold;
 pub mod graph;
+pub mod frexp;
 pub mod history;
 pub mod indexed;
-pub mod interpolate;
 pub mod ipc;
 pub mod kernels;
 pub mod launch;
 pub mod library;
-pub mod mantissas;
 pub mod matmul;
 pub mod mem_pool;
 pub mod memory;
 pub mod nccl;
+pub mod mix;
 pub mod nll;
 pub mod nonzero;
 pub mod normalize;

@@ -1,5 +1,4 @@
-// Weighted sums of a few elements of each plane, as in `rust/cpu/src/nn/interpolate.rs`. All operands are row-major. See
-// `interpolate.rs`.
+// Weighted sums of a few elements of each plane, as in `rust/cpu/src/nn/mix.rs`. All operands are row-major. See `mix.rs`.
 //
 // Every result is computed by one thread, in the order of the CPU's loops.
 

@@ -1,4 +1,4 @@
-//! Numbers as mantissas and exponents. The kernel is `mantissas.cuh`.
+//! Numbers as mantissas and exponents. The kernel is `frexp.cuh`.
 
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::{DType, Result};
@@ -12,20 +12,20 @@ use crate::program::{Key, Program};
 ///
 /// # Safety
 /// The operands have as many elements without gaps, and are held for the stream.
-pub unsafe fn split(
+pub unsafe fn frexp(
     card: &Card,
     stream: StreamId,
     dtype: DType,
     [mut numbers, mut mantissas, mut exponents]: [u64; 3],
     count: usize,
 ) -> Result<()> {
-    let program = Program::find(card, Key::new("mantissas", [ElementType::Of(dtype).code()]), &[c"run"], || {
+    let program = Program::find(card, Key::new("frexp", [ElementType::Of(dtype).code()]), &[c"run"], || {
         let (element, compute) = (type_name(dtype), type_name(dtype.compute()));
         format!(
-            r#"#include "mantissas.cuh"
+            r#"#include "frexp.cuh"
 using namespace rushlight;
 extern "C" __global__ void run(const {element}* numbers, {element}* mantissas, i32* exponents, u64 count) {{
-    split<{element}, {compute}>(numbers, mantissas, exponents, count);
+    frexp<{element}, {compute}>(numbers, mantissas, exponents, count);
 }}
 "#
         )

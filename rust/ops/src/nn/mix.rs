@@ -4,8 +4,8 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Layout, Result};
-use rushlight_cpu::nn::interpolate::{Sizes, meet, mix, spread};
-use rushlight_cuda::interpolate::{self, Mix};
+use rushlight_cpu::nn::mix::{self as cpu, Sizes};
+use rushlight_cuda::mix::{self, Mix};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, plain_workplace, settle, workplace};
 use rushlight_dispatch::operator::{
@@ -89,9 +89,9 @@ fn on_cuda(
     let (from, at, to) = (held.addresses([&a, &b])?, held.address(&indices)?, held.address(&place)?);
     let order = held.optional(order.as_ref())?;
     let [items, channels, area] = [sizes.items, sizes.channels, sizes.area].map(|size| size as u64);
-    let sizes = interpolate::Sizes { items, channels, area, places: sizes.places as u64, taps: sizes.taps as u64 };
+    let sizes = mix::MixSizes { items, channels, area, places: sizes.places as u64, taps: sizes.taps as u64 };
     // SAFETY: row-major operands of the sizes that were inferred, held for the stream; the kernels check the indices.
-    unsafe { interpolate::mix(held.card, held.stream, dtype, form(from, at, order), to, sizes)? };
+    unsafe { mix::mix(held.card, held.stream, dtype, form(from, at, order), to, sizes)? };
     settle(&place, result)
 }
 
@@ -127,7 +127,7 @@ pub static MIX: Operator = Operator {
             let sizes = sizes(input, indices, last(input))?;
             // SAFETY: `run` upholds the kernel's contract.
             run(input, args.tensor(WEIGHTS)?, indices, sizes, &results[0], |dtype, s, x, w, at, out| unsafe {
-                mix(dtype, s, x, at, w, out)
+                cpu::mix(dtype, s, x, at, w, out)
             })
         },
         cuda: OnCuda::Own(|args, results| {
@@ -175,7 +175,7 @@ pub static SPREAD: Operator = Operator {
             let sizes = sizes(input, indices, args.int(AREA)? as isize)?;
             // SAFETY: `run` upholds the kernel's contract.
             run(input, args.tensor(WEIGHTS)?, indices, sizes, &results[0], |dtype, s, values, w, at, out| unsafe {
-                spread(dtype, s, values, at, w, out)
+                cpu::spread(dtype, s, values, at, w, out)
             })
         },
         cuda: OnCuda::Own(|args, results| {
@@ -225,7 +225,7 @@ pub static MEET: Operator = Operator {
             let sizes = sizes(input, indices, last(other))?;
             // SAFETY: `run` upholds the kernel's contract.
             run(input, other, indices, sizes, &results[0], |dtype, s, values, x, at, out| unsafe {
-                meet(dtype, s, values, x, at, out)
+                cpu::meet(dtype, s, values, x, at, out)
             })
         },
         cuda: OnCuda::Own(|args, results| {

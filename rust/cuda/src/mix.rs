@@ -1,4 +1,4 @@
-//! Weighted sums of a few elements of each plane. The kernels are `interpolate.cuh`.
+//! Weighted sums of a few elements of each plane. The kernels are `mix.cuh`.
 
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::{DType, Result};
@@ -11,7 +11,7 @@ use crate::program::{Key, Program};
 /// Items, channels, elements of a plane, points, and elements mixed for each point.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Sizes {
+pub struct MixSizes {
     pub items: u64,
     pub channels: u64,
     pub area: u64,
@@ -40,13 +40,13 @@ pub unsafe fn mix(
     dtype: DType,
     what: Mix,
     mut out: u64,
-    mut sizes: Sizes,
+    mut sizes: MixSizes,
 ) -> Result<()> {
     let key = Key::new("mix", [ElementType::Of(dtype).code()]);
     let program = Program::find(card, key, &[c"at", c"spread", c"meet"], || {
         let (element, compute) = (type_name(dtype), type_name(dtype.compute()));
         format!(
-            r#"#include "interpolate.cuh"
+            r#"#include "mix.cuh"
 using namespace rushlight;
 extern "C" __global__ void at(const {element}* x, const i64* indices, const {element}* weights, {element}* out, u64 count,
                               MixSizes sizes) {{

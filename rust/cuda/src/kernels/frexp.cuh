@@ -1,4 +1,4 @@
-// Numbers as mantissas and exponents. See `mantissas.rs`.
+// Numbers as mantissas and exponents. See `frexp.rs`.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace rushlight {
 
 /// Mantissas from 0.5 to 1 and powers of two; zero, infinities and NaN are themselves.
-template <class T, class C> DEVICE void split(const T* numbers, T* mantissas, i32* exponents, u64 count) {
+template <class T, class C> DEVICE void frexp(const T* numbers, T* mantissas, i32* exponents, u64 count) {
     for (u64 at = first_element(); at < count; at += element_step()) {
         f64 x = f64(convert<C>(numbers[at]));
         i32 power = 0;
