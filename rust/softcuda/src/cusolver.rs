@@ -7,11 +7,11 @@
 use std::cmp::Ordering;
 use std::ffi::{c_int, c_void};
 
-use crate::calls::{Batch, Decomposed, Reflected, are_known, factorise, place, solve};
+use crate::cusolver_calls::{Batch, Decomposed, Reflected, are_known, factorise, place, solve};
 use crate::driver::current;
+use crate::dtype::DType;
 use crate::factors::{Dense, Place, conjugate};
 use crate::library::{Enqueued, enqueue};
-use crate::products::Type;
 use crate::status::SUCCESS;
 use crate::streams::Library;
 
@@ -261,22 +261,22 @@ entries! {
     cublasStrsm_v2_64(
         handle: *const Handle, side: c_int, upper: c_int, transposed: c_int, unit: c_int, rows: i64, columns: i64,
         factor: *const f32, a: usize, a_leading: i64, b: usize, b_leading: i64
-    ) { triangular(&*handle, [side, upper, transposed, unit], [rows, columns], factor.cast(), (a, a_leading), (b, b_leading), Type::R32) }
+    ) { triangular(&*handle, [side, upper, transposed, unit], [rows, columns], factor.cast(), (a, a_leading), (b, b_leading), DType::R32) }
 
     cublasDtrsm_v2_64(
         handle: *const Handle, side: c_int, upper: c_int, transposed: c_int, unit: c_int, rows: i64, columns: i64,
         factor: *const f64, a: usize, a_leading: i64, b: usize, b_leading: i64
-    ) { triangular(&*handle, [side, upper, transposed, unit], [rows, columns], factor.cast(), (a, a_leading), (b, b_leading), Type::R64) }
+    ) { triangular(&*handle, [side, upper, transposed, unit], [rows, columns], factor.cast(), (a, a_leading), (b, b_leading), DType::R64) }
 
     cublasCtrsm_v2_64(
         handle: *const Handle, side: c_int, upper: c_int, transposed: c_int, unit: c_int, rows: i64, columns: i64,
         factor: *const [f32; 2], a: usize, a_leading: i64, b: usize, b_leading: i64
-    ) { triangular(&*handle, [side, upper, transposed, unit], [rows, columns], factor.cast(), (a, a_leading), (b, b_leading), Type::C32) }
+    ) { triangular(&*handle, [side, upper, transposed, unit], [rows, columns], factor.cast(), (a, a_leading), (b, b_leading), DType::C32) }
 
     cublasZtrsm_v2_64(
         handle: *const Handle, side: c_int, upper: c_int, transposed: c_int, unit: c_int, rows: i64, columns: i64,
         factor: *const [f64; 2], a: usize, a_leading: i64, b: usize, b_leading: i64
-    ) { triangular(&*handle, [side, upper, transposed, unit], [rows, columns], factor.cast(), (a, a_leading), (b, b_leading), Type::C64) }
+    ) { triangular(&*handle, [side, upper, transposed, unit], [rows, columns], factor.cast(), (a, a_leading), (b, b_leading), DType::C64) }
 }
 
 /// Defines the entry points of a dtype.
@@ -289,7 +289,7 @@ macro_rules! typed {
                 a_leading: c_int, tau: usize, c: usize, c_leading: c_int, elements: *mut c_int
             ) {
                 let sizes = [rows, columns, steps];
-                let known = Reflected::of([side, turned], sizes, (a, a_leading), tau, (c, c_leading), Type::$data).is_some();
+                let known = Reflected::of([side, turned], sizes, (a, a_leading), tau, (c, c_leading), DType::$data).is_some();
                 *elements = 8 + rows + columns;
                 if known && !handle.is_null() { SUCCESS } else { INVALID_VALUE }
             }
@@ -299,9 +299,9 @@ macro_rules! typed {
                 a_leading: c_int, tau: usize, c: usize, c_leading: c_int, work: usize, elements: c_int, info: usize
             ) {
                 let sizes = [rows, columns, steps];
-                let call = Reflected::of([side, turned], sizes, (a, a_leading), tau, (c, c_leading), Type::$data);
+                let call = Reflected::of([side, turned], sizes, (a, a_leading), tau, (c, c_leading), DType::$data);
                 let Some(call) = call.filter(|_| elements >= 8 + rows + columns) else { return INVALID_VALUE };
-                let space = (work, elements as u64 * Type::$data.bytes() as u64);
+                let space = (work, elements as u64 * DType::$data.bytes() as u64);
                 if !work.is_multiple_of(16) || !info.is_multiple_of(4) { return INVALID_VALUE; }
                 submit(&*handle, &[call.a, call.tau, call.c], &[space, (info, 4)], move || {
                     // SAFETY: ranges are checked when the work is enqueued, and freeing memory waits for its device.
@@ -314,7 +314,7 @@ macro_rules! typed {
                 s: usize, u: usize, u_leading: c_int, v: usize, v_leading: c_int, elements: *mut c_int, sweeps: *const u8
             ) {
                 let places = [(a, leading), (s, 1), (u, u_leading), (v, v_leading)];
-                let known = Decomposed::of([vectors, economic], [rows, columns], places, Type::$data).is_some();
+                let known = Decomposed::of([vectors, economic], [rows, columns], places, DType::$data).is_some();
                 *elements = 8 + rows + columns;
                 if known && !handle.is_null() && *sweeps == 11 { SUCCESS } else { INVALID_VALUE }
             }
@@ -325,9 +325,9 @@ macro_rules! typed {
                 sweeps: *const u8
             ) {
                 let places = [(a, leading), (s, 1), (u, u_leading), (v, v_leading)];
-                let call = Decomposed::of([vectors, economic], [rows, columns], places, Type::$data);
+                let call = Decomposed::of([vectors, economic], [rows, columns], places, DType::$data);
                 let Some(call) = call.filter(|_| elements >= 8 + rows + columns && *sweeps == 11) else { return INVALID_VALUE };
-                let space = (work, elements as u64 * Type::$data.bytes() as u64);
+                let space = (work, elements as u64 * DType::$data.bytes() as u64);
                 if !work.is_multiple_of(16) || !info.is_multiple_of(4) { return INVALID_VALUE; }
                 submit(&*handle, &[call.a, call.s, call.u, call.v], &[space, (info, 4)], move || {
                     // SAFETY: as above.
@@ -338,7 +338,7 @@ macro_rules! typed {
             $cholesky(
                 handle: *const Handle, triangle: c_int, n: c_int, list: usize, leading: c_int, infos: usize, count: c_int
             ) {
-                let batch = Batch::of(list, [n, n, leading, count], Type::$data);
+                let batch = Batch::of(list, [n, n, leading, count], DType::$data);
                 let Some(batch) = batch.filter(|_| (0..=1).contains(&triangle) && infos.is_multiple_of(4)) else { return INVALID_VALUE };
                 submit(&*handle, &[], &[batch.range(), (infos, 4 * count as u64)], move || {
                     // SAFETY: as above.
@@ -347,7 +347,7 @@ macro_rules! typed {
             }
 
             $lu(handle: *const Handle, n: c_int, list: usize, leading: c_int, pivots: usize, infos: usize, count: c_int) {
-                let Some(batch) = Batch::of(list, [n, n, leading, count], Type::$data) else { return INVALID_VALUE };
+                let Some(batch) = Batch::of(list, [n, n, leading, count], DType::$data) else { return INVALID_VALUE };
                 if !infos.is_multiple_of(4) || !pivots.is_multiple_of(4) { return INVALID_VALUE; }
                 let space = (*handle).space();
                 let others = [batch.range(), (infos, 4 * count as u64), (pivots, 4 * count as u64 * n as u64), space];
@@ -374,10 +374,10 @@ macro_rules! typed {
                 let n = if side == 0 { rows } else { columns };
                 let flags = [side, upper, transposed, unit];
                 let small = |sizes: [i64; 4]| sizes.map(|size| size as c_int);
-                let a = Batch::of(a, small([n, n, a_leading, count]), Type::$data);
-                let b = Batch::of(b, small([rows, columns, b_leading, count]), Type::$data);
+                let a = Batch::of(a, small([n, n, a_leading, count]), DType::$data);
+                let b = Batch::of(b, small([rows, columns, b_leading, count]), DType::$data);
                 let (Some(a), Some(b)) = (a, b) else { return INVALID_VALUE };
-                if !are_known(&flags, factor, Type::$data) { return INVALID_VALUE; }
+                if !are_known(&flags, factor, DType::$data) { return INVALID_VALUE; }
                 let space = (*handle).space();
                 submit(&*handle, &[], &[a.range(), b.range(), space], move || {
                     // SAFETY: as above.
@@ -410,7 +410,7 @@ fn triangular(
     factor: *const u8,
     a: (usize, i64),
     b: (usize, i64),
-    data: Type,
+    data: DType,
 ) -> Status {
     let n = if side == 0 { rows } else { columns };
     let code = data.code() as c_int;

@@ -6,7 +6,7 @@ use rushlight_core::Result;
 use rushlight_core::device_memory::StreamId;
 
 use super::triangles::{Triangle, one};
-use super::{Borrowed, Matrices, Of, Type, checked, solver, with_blas};
+use super::{Borrowed, Matrices, Of, Solver, Type, check, with_blas};
 use crate::card::Card;
 use crate::launch::enqueue;
 use crate::memory::pointer;
@@ -32,7 +32,7 @@ impl Listed {
 /// As there; the list has the addresses of the matrices when the work runs.
 pub unsafe fn cholesky(card: &Card, stream: StreamId, upper: bool, a: Listed, infos: u64) -> Result<bool> {
     let (Some(library), Some(Type { index, .. }), Some([n, _, count])) =
-        (solver(), Type::of(a.matrices.dtype), a.sizes())
+        (Solver::found(), Type::of(a.matrices.dtype), a.sizes())
     else {
         return Ok(false);
     };
@@ -42,7 +42,7 @@ pub unsafe fn cholesky(card: &Card, stream: StreamId, upper: bool, a: Listed, in
     // SAFETY: guaranteed by the caller.
     let run =
         || unsafe { (library.cholesky_batched[index])(borrowed.0.handle, upper.into(), n, list, n, infos, count) };
-    enqueue(card, name, stream, || checked(run(), name))?;
+    enqueue(card, name, stream, || check(run(), name))?;
     Ok(true)
 }
 
@@ -59,7 +59,7 @@ pub unsafe fn lu(card: &Card, stream: StreamId, a: Listed, pivots: u64, infos: u
     with_blas(card, stream, |library, handle| {
         // SAFETY: guaranteed by the caller.
         let run = || unsafe { (library.lu_batched[index])(handle, n, list, n, pivots, infos, count) };
-        enqueue(card, name, stream, || checked(run(), name))
+        enqueue(card, name, stream, || check(run(), name))
     })
 }
 
@@ -101,6 +101,6 @@ pub unsafe fn solve(
                 count as i64,
             )
         };
-        enqueue(card, name, stream, || checked(run(), name))
+        enqueue(card, name, stream, || check(run(), name))
     })
 }

@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use once_cell::race::OnceBox;
 use rushlight_core::alloc::collected;
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::fork::{ForkMutex, Rank};
@@ -24,7 +23,7 @@ use crate::card::Card;
 use crate::launch::enqueue;
 use crate::library::functions;
 use crate::memory::{Workspace, pointer};
-use crate::{blas, capture, stream};
+use crate::{capture, cublaslt, stream};
 
 /// A handle, and cuSOLVER's parameters, which all calls share.
 type Pointer = *mut c_void;
@@ -108,31 +107,21 @@ functions! {
 
 const SUCCESS: c_int = 0;
 
-fn solver() -> Option<&'static Solver> {
-    static FOUND: OnceBox<Option<Solver>> = OnceBox::new();
-    FOUND.get_or_init(|| Box::new(Solver::load())).as_ref()
-}
-
-fn products() -> Option<&'static Blas> {
-    static FOUND: OnceBox<Option<Blas>> = OnceBox::new();
-    FOUND.get_or_init(|| Box::new(Blas::load())).as_ref()
-}
-
-/// Whether factorisations are given to cuSOLVER. It is loaded by the first call.
+/// Whether factorisations are given to cuSOLVER.
 pub fn is_available() -> bool {
-    solver().is_some()
+    Solver::found().is_some()
 }
 
 /// Whether triangular systems are given to cuBLAS.
 pub fn solves_triangles() -> bool {
-    products().is_some()
+    Blas::found().is_some()
 }
 
 /// The version in words, for `python -m rushlight doctor`; `None` if the library is not installed.
 pub fn describe() -> Option<String> {
     let mut version = 0;
     // SAFETY: the pointer is that of a local variable.
-    let status = unsafe { (solver()?.version)(&raw mut version) };
+    let status = unsafe { (Solver::found()?.version)(&raw mut version) };
     (status == SUCCESS).then(|| format!("{}.{}", version / 1000, version % 1000 / 100))
 }
 
@@ -162,7 +151,7 @@ fn failure(status: c_int, call: &str) -> Error {
     Error::runtime(format!("{library} error: status {status}, when calling `{call}`"))
 }
 
-fn checked(status: c_int, call: &str) -> Result<()> {
+fn check(status: c_int, call: &str) -> Result<()> {
     if status == SUCCESS { Ok(()) } else { Err(failure(status, call)) }
 }
 
@@ -234,7 +223,7 @@ impl Handle {
         unsafe {
             match key.0 {
                 Of::Solver => {
-                    let library = solver()?;
+                    let library = Solver::found()?;
                     succeeded((library.create)(&raw mut made.handle))?;
                     succeeded((library.create_parameters)(&raw mut made.parameters))?;
                     succeeded((library.create_sweeps)(&raw mut made.sweeps))?;
@@ -242,7 +231,7 @@ impl Handle {
                     succeeded((library.set_stream)(made.handle, queue))?;
                 }
                 Of::Blas => {
-                    let library = products()?;
+                    let library = Blas::found()?;
                     succeeded((library.create)(&raw mut made.handle))?;
                     succeeded((library.set_stream)(made.handle, queue))?;
                 }
@@ -346,7 +335,7 @@ unsafe fn each(
     run: impl Fn(&Call, u64) -> c_int,
 ) -> Result<bool> {
     let Some(dtype) = Type::of(a.dtype) else { return Ok(false) };
-    let Some(library) = solver() else { return Ok(false) };
+    let Some(library) = Solver::found() else { return Ok(false) };
     if a.is_empty() {
         return Ok(true);
     }
@@ -372,16 +361,16 @@ unsafe fn each(
     let mut host = collected((0..call.host_bytes.div_ceil(size_of::<u128>())).map(|_| 0u128))?;
     (call.device, call.host) = (workspace.pointer(), host.as_mut_ptr().cast());
     for n in 0..a.count {
-        enqueue(card, name, stream, || checked(run(&call, n), name))?;
+        enqueue(card, name, stream, || check(run(&call, n), name))?;
     }
     Ok(true)
 }
 
 /// Runs a function with a handle of cuBLAS that has a workspace. False if there is none; then the function was not called.
 fn with_blas(card: &Card, stream: StreamId, run: impl FnOnce(&Blas, Pointer) -> Result<()>) -> Result<bool> {
-    let Some(library) = products() else { return Ok(false) };
+    let Some(library) = Blas::found() else { return Ok(false) };
     let Some(borrowed) = Borrowed::take(Of::Blas, card, stream) else { return Ok(false) };
-    let workspace = Workspace::new(card.index, stream, blas::workspace_limit(card) as usize)?;
+    let workspace = Workspace::new(card.index, stream, cublaslt::workspace_limit(card) as usize)?;
     // SAFETY: the workspace is held for the stream.
     let status = unsafe { (library.set_workspace)(borrowed.0.handle, workspace.pointer(), workspace.bytes()) };
     if status != SUCCESS {

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_longlong, c_void};
 
-use once_cell::race::OnceBox;
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::{Error, Result};
@@ -40,22 +39,16 @@ const SUCCESS: c_int = 0;
 const FORWARD: c_int = -1;
 const INVERSE: c_int = 1;
 
-/// The functions, if cuFFT is installed. It is loaded by the first call.
-fn library() -> Option<&'static Functions> {
-    static FOUND: OnceBox<Option<Functions>> = OnceBox::new();
-    FOUND.get_or_init(|| Box::new(Functions::load())).as_ref()
-}
-
 /// Whether transforms are given to cuFFT.
 pub fn is_available() -> bool {
-    library().is_some()
+    Functions::found().is_some()
 }
 
 /// The version in words, for `python -m rushlight doctor`; `None` if the library is not installed.
 pub fn describe() -> Option<String> {
     let mut version = 0;
     // SAFETY: the pointer is that of a local variable.
-    let status = unsafe { (library()?.version)(&raw mut version) };
+    let status = unsafe { (Functions::found()?.version)(&raw mut version) };
     (status == SUCCESS).then(|| format!("{}.{}", version / 1000, version % 1000 / 100))
 }
 
@@ -109,7 +102,7 @@ struct Plan {
 
 impl Drop for Plan {
     fn drop(&mut self) {
-        if let Some(library) = library().filter(|_| !self.captured) {
+        if let Some(library) = Functions::found().filter(|_| !self.captured) {
             let _relaxed = capture::Relaxed::begin();
             // SAFETY: this is the only owner. cuFFT frees the tables of the plan after the work that uses them.
             unsafe { (library.destroy)(self.handle) };
@@ -258,7 +251,7 @@ pub unsafe fn transform(
     forward: bool,
     addresses: impl Iterator<Item = [u64; 2]>,
 ) -> Result<bool> {
-    let Some(library) = library() else { return Ok(false) };
+    let Some(library) = Functions::found() else { return Ok(false) };
     let kept = with_cache(card.index, |cache| cache.plans.remove(shape));
     let Some(mut plan) = kept.or_else(|| shape.plan(library)) else { return Ok(false) };
     plan.captured |= capture::is_capturing(card.index, stream);

@@ -41,11 +41,11 @@ pub fn open(process: u64, file: u64) -> Option<RawFd> {
     (opened >= 0).then_some(opened)
 }
 
-pub struct Area(&'static [AtomicU64]);
+pub struct SharedMemory(&'static [AtomicU64]);
 
-impl Area {
+impl SharedMemory {
     /// The memory of an id; `None` if nobody has it.
-    pub fn of(id: &Id) -> Option<Area> {
+    pub fn of(id: &Id) -> Option<SharedMemory> {
         let &[MAGIC, process, file, ..] = &id.0 else { return None };
         let file = open(process, file)?;
         let flags = libc::PROT_READ | libc::PROT_WRITE;
@@ -57,7 +57,7 @@ impl Area {
             return None;
         }
         // SAFETY: the pages are mapped for ever and aligned.
-        Some(Area(unsafe { std::slice::from_raw_parts(pages.cast(), BYTES / 8) }))
+        Some(SharedMemory(unsafe { std::slice::from_raw_parts(pages.cast(), BYTES / 8) }))
     }
 
     /// Where a rank says that it takes part.

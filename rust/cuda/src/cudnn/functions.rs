@@ -4,7 +4,6 @@
 
 use std::ffi::{CStr, c_char, c_float, c_int, c_void};
 
-use once_cell::race::OnceBox;
 use rushlight_core::{Error, Result};
 
 use crate::library::functions;
@@ -119,10 +118,4 @@ impl Functions {
         Error::runtime(format!("cuDNN error: {}", name.to_string_lossy()))
             .hint("torch.backends.cudnn.enabled = False computes without cuDNN.")
     }
-}
-
-/// The library; `None` if it is not installed. It is loaded by the first call.
-pub fn found() -> Option<&'static Functions> {
-    static FOUND: OnceBox<Option<Functions>> = OnceBox::new();
-    FOUND.get_or_init(|| Box::new(Functions::load())).as_ref()
 }

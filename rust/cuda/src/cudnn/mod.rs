@@ -21,7 +21,7 @@ use crate::card::Card;
 use crate::launch::enqueue;
 use crate::memory::{Workspace, pointer};
 use crate::{capture, stream};
-use functions::{Answer, Functions, Object, SUCCESS, Status, found};
+use functions::{Answer, Functions, Object, SUCCESS, Status};
 
 /// The oldest version with the functions that are called, as cuDNN writes it: 9.0.0.
 const OLDEST: usize = 90_000;
@@ -60,7 +60,7 @@ pub static SETTINGS: Settings = Settings {
 /// The version, as cuDNN writes it; `None` if the library is not installed.
 pub fn version() -> Option<usize> {
     // SAFETY: the function has no parameters.
-    found().map(|library| unsafe { (library.version)() })
+    Functions::found().map(|library| unsafe { (library.version)() })
 }
 
 /// Whether cuDNN can be used.
@@ -438,7 +438,7 @@ pub unsafe fn convolve(
     geometry: &Convolution,
     [input, weight, output]: [u64; 3],
 ) -> Result<bool> {
-    let Some(library) = found().filter(|_| takes(geometry.dtype)) else { return Ok(false) };
+    let Some(library) = Functions::found().filter(|_| takes(geometry.dtype)) else { return Ok(false) };
     let at = match geometry.computed {
         Computed::Output => [input, weight, output],
         Computed::Input => [weight, output, input],

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::{DType, Result};
 
-use super::{Matrices, Type, checked, with_blas};
+use super::{Matrices, Type, check, with_blas};
 use crate::card::Card;
 use crate::launch::enqueue;
 
@@ -59,7 +59,7 @@ pub unsafe fn solve(
             // SAFETY: guaranteed by the caller.
             let run =
                 || unsafe { solve(handle, side, upper, transposed, unit, rows, columns, one, at, leading, to, apart) };
-            enqueue(card, name, stream, || checked(run(), name))
+            enqueue(card, name, stream, || check(run(), name))
         })
     })
 }

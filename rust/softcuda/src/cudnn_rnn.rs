@@ -8,12 +8,12 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use crate::dnn::{
+use crate::cudnn::{
     BAD_PARAM, FMA_MATH, Handle, MISALIGNED_POINTER, NOT_SUPPORTED, NULL_POINTER, SHAPE_MISMATCH, SIZE_INSUFFICIENT,
     SUCCESS, Status, Tensor, dense, dtype, list, on_handle,
 };
+use crate::dtype::DType;
 use crate::networks::{Kind, Network, Places};
-use crate::products::Type;
 use crate::streams::{Library, Work};
 
 const NO_BIAS: c_int = 0;
@@ -228,7 +228,7 @@ entries! {
         let network = Network {
             kind,
             data: of_data,
-            tf32: of_data == Type::R32 && math != FMA_MATH,
+            tf32: of_data == DType::R32 && math != FMA_MATH,
             biased: bias == DOUBLE_BIAS,
             directions: direction as usize + 1,
             layers: count as usize,

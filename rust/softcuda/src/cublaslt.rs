@@ -7,9 +7,10 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use crate::driver::current;
+use crate::dtype::DType;
 use crate::library::{Enqueued, enqueue};
 use crate::machine::number;
-use crate::products::{Matrix, Product, Type};
+use crate::products::{Matrix, Product};
 use crate::status::SUCCESS;
 use crate::streams::Library;
 
@@ -111,8 +112,8 @@ unsafe fn read<T: Copy>(from: *const c_void, bytes: usize, to: &mut T) -> Status
 /// Whether sums may be computed so, and the dtype of the factors of the product and of the addend belongs to it.
 fn is_known(compute: c_uint, scale: c_uint) -> bool {
     match compute {
-        COMPUTE_32F | COMPUTE_TF32 => [Type::R32, Type::C32].iter().any(|own| own.code() == scale),
-        COMPUTE_64F => [Type::R64, Type::C64].iter().any(|own| own.code() == scale),
+        COMPUTE_32F | COMPUTE_TF32 => [DType::R32, DType::C32].iter().any(|own| own.code() == scale),
+        COMPUTE_64F => [DType::R64, DType::C64].iter().any(|own| own.code() == scale),
         _ => false,
     }
 }
@@ -120,7 +121,7 @@ fn is_known(compute: c_uint, scale: c_uint) -> bool {
 impl Layout {
     fn is_valid(&self) -> bool {
         let batched = self.count > 0 && self.step >= 0;
-        Type::of(self.data).is_some()
+        DType::of(self.data).is_some()
             && self.rows > 0
             && self.columns > 0
             && self.leading >= self.rows as i64
@@ -156,13 +157,13 @@ fn length(call: &Call, [a, b, c, d]: [&Layout; 4]) -> Option<u64> {
 }
 
 /// Whether the library multiplies this dtype so.
-fn is_supported(call: &Call, data: Type) -> bool {
+fn is_supported(call: &Call, data: DType) -> bool {
     let scale = match data {
-        Type::R16 | Type::B16 => Type::R32,
+        DType::R16 | DType::B16 => DType::R32,
         other => other,
     };
     let bias = call.epilogue == EPILOGUE_DEFAULT || !data.is_complex();
-    let reduced = call.compute != COMPUTE_TF32 || matches!(data, Type::R32 | Type::C32);
+    let reduced = call.compute != COMPUTE_TF32 || matches!(data, DType::R32 | DType::C32);
     call.scale == scale.code() && bias && reduced
 }
 
@@ -237,7 +238,7 @@ entries! {
         let (call, wishes, layouts) = (&*call, &*wishes, [&*a, &*b, &*c, &*d]);
         if handle.is_null() || wanted < 1 || !layouts.iter().all(|layout| layout.is_valid()) { return INVALID_VALUE; }
         *count = 0;
-        let (Some(inner), Some(data)) = (length(call, layouts), Type::of(layouts[3].data)) else { return INVALID_VALUE };
+        let (Some(inner), Some(data)) = (length(call, layouts), DType::of(layouts[3].data)) else { return INVALID_VALUE };
         let aligned = wishes.alignments.iter().all(|&bytes| bytes as usize >= data.alignment());
         if !is_supported(call, data) || !aligned { return NOT_SUPPORTED; }
         // A long sum is two, whose parts are joined in the workspace.
@@ -271,7 +272,7 @@ entries! {
         let (call, algorithm) = (&*call, &*algorithm);
         let layouts = [&*a_layout, &*b_layout, &*c_layout, &*d_layout];
         let Ok(device) = current() else { return NOT_INITIALIZED };
-        let (Some(inner), Some(data)) = (length(call, layouts), Type::of(layouts[3].data)) else { return INVALID_VALUE };
+        let (Some(inner), Some(data)) = (length(call, layouts), DType::of(layouts[3].data)) else { return INVALID_VALUE };
         if (*handle).device != device || algorithm.digest != digest(call, layouts) { return INVALID_VALUE; }
         if c == d && layouts[2] != layouts[3] { return INVALID_VALUE; }
         let addresses = [a, b, c, d];

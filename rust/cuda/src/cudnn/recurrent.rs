@@ -13,7 +13,7 @@ use rushlight_core::device_memory::StreamId;
 use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::{DType, Result};
 
-use super::functions::{Functions, Object, SUCCESS, Status, found};
+use super::functions::{Functions, Object, SUCCESS, Status};
 use super::{Description, Handle, MOST_PLANS, is_refusal, math_of, takes, types};
 use crate::capture;
 use crate::card::Card;
@@ -149,7 +149,7 @@ fn remember(card: &Card, network: &Network, buffer: Option<Arc<Buffer>>) {
 
 /// The buffer for a network's weights; `None` if cuDNN does not take the network.
 pub fn buffer(card: &Card, stream: StreamId, network: &Network) -> Result<Option<Arc<Buffer>>> {
-    let Some(library) = found().filter(|_| takes(network.dtype)) else { return Ok(None) };
+    let Some(library) = Functions::found().filter(|_| takes(network.dtype)) else { return Ok(None) };
     if let Some(known) = BUFFERS.lock().get(&(card.index, network.clone())) {
         return Ok(known.clone());
     }
@@ -283,7 +283,7 @@ impl Call {
         training: bool,
     ) -> Result<Option<Call>> {
         let Some(buffer) = buffer(card, stream, network)? else { return Ok(None) };
-        let Some(library) = found() else { return Ok(None) };
+        let Some(library) = Functions::found() else { return Ok(None) };
         let _relaxed = capture::Relaxed::begin();
         let handle = Handle::take(library, card, stream)?;
         let mut call = Call::described(library, handle, network, sequences, training);

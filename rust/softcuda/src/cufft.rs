@@ -10,8 +10,8 @@ use std::ffi::{c_int, c_longlong};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::driver::current;
+use crate::dtype::{DType, Number, plus, times};
 use crate::library::{Enqueued, enqueue};
-use crate::products::{Number, Type, plus, times};
 use crate::status::SUCCESS;
 use crate::streams::Library;
 
@@ -28,7 +28,7 @@ const NO_WORKSPACE: Status = 13;
 /// How operand or result lie in memory. Distances are in elements.
 #[derive(Clone, PartialEq)]
 struct Placing {
-    data: Type,
+    data: DType,
     sizes: Vec<usize>,
     embed: Vec<usize>,
     stride: usize,
@@ -131,14 +131,14 @@ entries! {
             std::slice::from_raw_parts(at, rank as usize).iter().map(|&size| usize::try_from(size).ok().filter(|&size| size > 0)).collect()
         };
         let (Some(sizes), Some(from), Some(to)) = (list(sizes), list(from), list(to)) else { return INVALID_SIZE };
-        let kind = |code: c_int| Type::of(code as u32);
+        let kind = |code: c_int| DType::of(code as u32);
         let (Some(operand), Some(result), Some(computed)) = (kind(from_type), kind(to_type), kind(computed)) else { return INVALID_TYPE };
-        let real = if computed == Type::C32 { Type::R32 } else { Type::R64 };
+        let real = if computed == DType::C32 { DType::R32 } else { DType::R64 };
         let known = [(computed, computed), (real, computed), (computed, real)].contains(&(operand, result));
         if !computed.is_complex() || !known { return INVALID_TYPE; }
         let mut half = sizes.clone();
         half[rank as usize - 1] = half[rank as usize - 1] / 2 + 1;
-        let own = |data: Type, other: Type| if data.is_complex() && !other.is_complex() { half.clone() } else { sizes.clone() };
+        let own = |data: DType, other: DType| if data.is_complex() && !other.is_complex() { half.clone() } else { sizes.clone() };
         let shape = Shape {
             from: Placing { data: operand, sizes: own(operand, result), embed: from, stride: from_stride as usize, step: from_step as usize },
             to: Placing { data: result, sizes: own(result, operand), embed: to, stride: to_stride as usize, step: to_step as usize },
@@ -169,7 +169,7 @@ entries! {
         with_plan(handle, |plan| {
             let Some(shape) = plan.shape.clone() else { return INVALID_PLAN };
             if direction != -1 && direction != 1 { return INVALID_VALUE; }
-            let pair = |data: Type| if data.is_complex() { data.bytes() } else { 2 * data.bytes() };
+            let pair = |data: DType| if data.is_complex() { data.bytes() } else { 2 * data.bytes() };
             if !from.is_multiple_of(pair(shape.from.data)) || !to.is_multiple_of(pair(shape.to.data)) { return UNALIGNED_DATA; }
             let forward = direction == -1;
             match (shape.from.data.is_complex(), shape.to.data.is_complex()) {

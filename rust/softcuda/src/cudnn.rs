@@ -1,4 +1,4 @@
-//! The entry points of cuDNN that rushlight calls for convolutions; `rnn` has those for recurrent networks. NVIDIA's documentation of
+//! The entry points of cuDNN that rushlight calls for convolutions; `cudnn_rnn` has those for recurrent networks. NVIDIA's documentation of
 //! cuDNN describes them.
 //!
 //! Every call is checked: descriptions, that tensors are dense and fit each other, ranges and alignments of memory, the workspace of
@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::convolutions::{Convolution, Place, Target};
 use crate::driver::{capture_mode, current};
+use crate::dtype::DType;
 use crate::library::on_stream;
 use crate::machine::{Machine, number, with};
-use crate::products::Type;
 use crate::status;
 use crate::streams::{Library, Work};
 
@@ -82,12 +82,12 @@ pub struct Answer {
 }
 
 /// The dtype of a number of `cudnnDataType_t`.
-pub fn dtype(code: c_int) -> Option<Type> {
+pub fn dtype(code: c_int) -> Option<DType> {
     Some(match code {
-        0 => Type::R32,
-        1 => Type::R64,
-        2 => Type::R16,
-        9 => Type::B16,
+        0 => DType::R32,
+        1 => DType::R64,
+        2 => DType::R16,
+        9 => DType::B16,
         _ => return None,
     })
 }
@@ -145,7 +145,7 @@ fn described(
     if !fits {
         return Err(SHAPE_MISMATCH);
     }
-    if data == Type::R64 && weight.channels_last {
+    if data == DType::R64 && weight.channels_last {
         return Err(NOT_SUPPORTED_LAYOUT);
     }
     let place =
@@ -153,7 +153,7 @@ fn described(
     Ok(Convolution {
         target,
         data,
-        tf32: data == Type::R32 && own.math != FMA_MATH,
+        tf32: data == DType::R32 && own.math != FMA_MATH,
         input: place(&input.sizes),
         weight: place(&weight.sizes),
         output: place(&output.sizes),

@@ -1,14 +1,14 @@
-//! The arguments of calls of `solver`, and what the calls compute.
+//! The arguments of calls of `cusolver`, and what the calls compute.
 
 use std::ffi::c_int;
 
+use crate::dtype::{DType, Number};
 use crate::factors::{Dense, Place};
-use crate::products::{Number, Type};
 
 /// A matrix as calls describe it; `None` if a number is negative or the dtype has no such call.
 pub fn place(at: usize, rows: i64, columns: i64, leading: i64, data: c_int) -> Option<Place> {
     let size = |number: i64| usize::try_from(number).ok();
-    let data = Type::of(data as u32).filter(|data| !matches!(data, Type::R16 | Type::B16))?;
+    let data = DType::of(data as u32).filter(|data| !matches!(data, DType::R16 | DType::B16))?;
     Some(Place { at, rows: size(rows)?, columns: size(columns)?, leading: size(leading)?, data })
 }
 
@@ -22,7 +22,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    pub fn of(list: usize, [rows, columns, leading, count]: [c_int; 4], data: Type) -> Option<Batch> {
+    pub fn of(list: usize, [rows, columns, leading, count]: [c_int; 4], data: DType) -> Option<Batch> {
         let one = place(0, rows.into(), columns.into(), leading.into(), data.code() as c_int)?;
         one.range()?;
         let count = usize::try_from(count).ok().filter(|&count| count > 0)?;
@@ -80,7 +80,7 @@ impl Reflected {
         a: (usize, c_int),
         tau: usize,
         c: (usize, c_int),
-        data: Type,
+        data: DType,
     ) -> Option<Reflected> {
         let height = if side == 0 { rows } else { columns };
         let own = |at: usize, rows: c_int, columns: c_int, leading: c_int| {
@@ -129,13 +129,13 @@ impl Decomposed {
         [vectors, economic]: [c_int; 2],
         [rows, columns]: [c_int; 2],
         [a, s, u, v]: [(usize, c_int); 4],
-        data: Type,
+        data: DType,
     ) -> Option<Decomposed> {
         if ![vectors, economic].iter().all(|flag| (0..=1).contains(flag)) {
             return None;
         }
         let short = rows.min(columns);
-        let own = |(at, leading): (usize, c_int), rows: c_int, columns: c_int, data: Type| {
+        let own = |(at, leading): (usize, c_int), rows: c_int, columns: c_int, data: DType| {
             let place = place(at, rows.into(), columns.into(), leading.into(), data.code() as c_int)?;
             place.range().map(|_| place)
         };
@@ -167,7 +167,7 @@ impl Decomposed {
 }
 
 /// Whether flags are 0 or 1, and the factor is one.
-pub fn are_known(flags: &[c_int], factor: *const u8, data: Type) -> bool {
+pub fn are_known(flags: &[c_int], factor: *const u8, data: DType) -> bool {
     // SAFETY: callers pass a number of the dtype.
     let one = unsafe { data.load(factor.expose_provenance()) } == [1.0, 0.0];
     one && flags.iter().all(|flag| (0..=1).contains(flag))
