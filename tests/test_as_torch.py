@@ -105,11 +105,15 @@ def test_a_text_runs_as_python_runs_it(tmp_path):
     command = [sys.executable, "-m", "rushlight", "-", "a", "-b"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert done.stdout == "torch 2.0 ['-', 'a', '-b'] __main__ True\n", done.stderr
-    for arguments, told in ((["-c", "x ="], "SyntaxError"), (["-c"], "usage:"), (["-c", "raise SystemExit(3)"], "")):
+    for arguments, sentence in (
+        (["-c", "x ="], "SyntaxError"),
+        (["-c"], "usage:"),
+        (["-c", "raise SystemExit(3)"], ""),
+    ):
         done = subprocess.run(
             [sys.executable, "-m", "rushlight", *arguments], capture_output=True, text=True, timeout=60
         )
-        assert done.returncode == (1 if told else 3) and told in done.stderr
+        assert done.returncode == (1 if sentence else 3) and sentence in done.stderr
 
 
 def test_a_closed_standard_input_is_an_empty_program():

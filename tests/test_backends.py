@@ -108,7 +108,7 @@ def test_calls_that_the_mode_of_determinism_refuses():
 
 
 def test_the_processor_is_described():
-    told = torch.cpu.get_capabilities()
-    assert told["architecture"] and told["num_logical_cores"] >= told["num_sockets"] >= 1
+    capabilities = torch.cpu.get_capabilities()
+    assert capabilities["architecture"] and capabilities["num_logical_cores"] >= capabilities["num_sockets"] >= 1
     with pytest.raises(TypeError):
-        told["sse"] = True
+        capabilities["sse"] = True

@@ -79,13 +79,13 @@ def test_the_older_way_is_told():
     before = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             run("torch.addmm(2, m, 3, m, m)")
             run("a.clone().add_(2, a)")
     finally:
         torch.set_warn_always(before)
-    function, method = (str(warning.message) for warning in told)
+    function, method = (str(warning.message) for warning in caught)
     assert function.startswith(
         "This overload of addmm is deprecated:\n"
         "\taddmm(Number beta, Tensor input, Number alpha, Tensor mat1, Tensor mat2, *, Tensor out = None)\n"

@@ -109,10 +109,10 @@ def test_packets_take_numbers_and_texts():
 def test_calls_that_fit_no_schema_are_refused_in_torchs_words():
     aten, x = torch.ops.aten, torch.ones(2)
     several = "Overloaded torch operator invoked from Python failed to match any schema:\n"
-    told = "aten::add() Expected a value of type 'Tensor' for argument 'other' but instead found type 'str'."
+    mismatch = "aten::add() Expected a value of type 'Tensor' for argument 'other' but instead found type 'str'."
     for call, sentence in (
-        (lambda: aten.add(x, "b"), several + told),
-        (lambda: aten.add.Tensor(x, "b"), told),
+        (lambda: aten.add(x, "b"), several + mismatch),
+        (lambda: aten.add.Tensor(x, "b"), mismatch),
         (
             lambda: aten.add(x),
             several + "aten::add() is missing value for argument 'other'. Declaration: aten::add.Tensor(",

@@ -95,7 +95,7 @@ def resolves(name):
             found = getattr(found, part)
         except AttributeError:
             return False
-    return not getattr(found, "__absent__", False)
+    return not getattr(found, "__unsupported__", False)
 
 
 def test_the_table_of_what_works_is_honest():

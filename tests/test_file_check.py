@@ -27,7 +27,7 @@ def test_checks_that_hold(check):
 
 
 @pytest.mark.parametrize(
-    "check, told",
+    "check, sentence",
     [
         (FileCheck().check("gamma").check("alpha"), 'Expected to find "alpha" but did not find it'),
         (FileCheck().check("alpha").check_same("gamma"), 'Expected to not find "\\n" but found it'),
@@ -48,10 +48,10 @@ def test_checks_that_hold(check):
     ],
     ids=str,
 )
-def test_checks_that_fail(check, told):
+def test_checks_that_fail(check, sentence):
     with pytest.raises(RuntimeError) as caught:
         check.run(TEXT)
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(sentence)
 
 
 LINES = "alpha\nbeta gamma\ndelta\nepsilon zeta\neta\ntheta\niota"

@@ -65,7 +65,7 @@ def test_a_wrapper_refuses_unknown_arguments():
 
 
 @pytest.mark.parametrize(
-    ("call", "result", "told"),
+    ("call", "result", "sentence"),
     [
         (torch.sort, None, "Object of type 'NoneType' is not an instance of 'sequence'"),
         (torch.sort, (torch.ones(2), 1), "Unable to cast 1 to Tensor"),
@@ -79,13 +79,13 @@ def test_a_wrapper_refuses_unknown_arguments():
         (lambda x: torch.equal(x, x), "a", "Unable to cast Python instance of type <class 'str'>"),
     ],
 )
-def test_results_of_handlers_fit_the_operator(call, result, told):
+def test_results_of_handlers_fit_the_operator(call, result, sentence):
     class Mode(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             return result
 
     x = torch.ones(2)
-    with pytest.raises(RuntimeError, match=told), Mode():
+    with pytest.raises(RuntimeError, match=sentence), Mode():
         call(x)
 
 
@@ -102,16 +102,16 @@ class Changing(TorchDispatchMode):
 
 
 @pytest.mark.parametrize(
-    ("name", "call", "change", "told"),
+    ("name", "call", "change", "sentence"),
     [
         ("mul", lambda x: x * 2, lambda one: one.int(), "Int"),
         ("mul", lambda x: x * 2, lambda one: one > 0, "Bool"),
         ("max", lambda x: torch.max(x, 1), lambda both: both[::-1], "Long"),
     ],
 )
-def test_results_without_gradients_are_refused(name, call, change, told):
+def test_results_without_gradients_are_refused(name, call, change, sentence):
     x = torch.ones(2, 3, requires_grad=True)
-    with pytest.raises(RuntimeError, match=f"^Autograd not support dtype: {told}"), Changing(name, change):
+    with pytest.raises(RuntimeError, match=f"^Autograd not support dtype: {sentence}"), Changing(name, change):
         call(x)
     with torch.no_grad(), Changing(name, change):
         call(x)
@@ -124,10 +124,10 @@ def test_a_result_of_another_shape_is_told_in_backward():
     with Changing("mul", lambda one: one.sum(0)):
         y = x * 2
     assert y.shape == (3,) and y.requires_grad
-    told = re.escape(
+    sentence = re.escape(
         "Function MulBackward0 returned an invalid gradient at index 0 - got [3] but expected shape compatible"
     )
-    with pytest.raises(RuntimeError, match=told):
+    with pytest.raises(RuntimeError, match=sentence):
         y.sum().backward()
     # One that broadcasting explains is summed.
     with Changing("mul", lambda one: one[None]):
@@ -166,9 +166,9 @@ def test_the_storage_of_a_wrapper_has_no_bytes():
         "call __setitem__() on": (lambda: storage.__setitem__(0, 1),),
         "call byteswap() on": (lambda: storage.byteswap(torch.float32),),
     }
-    for told, functions in calls.items():
+    for sentence, functions in calls.items():
         for function in functions:
-            with pytest.raises(RuntimeError, match=re.escape(f"Attempted to {told} an invalid python storage.")):
+            with pytest.raises(RuntimeError, match=re.escape(f"Attempted to {sentence} an invalid python storage.")):
                 function()
     for function in (lambda: storage[0], storage.tolist):
         with pytest.raises(RuntimeError, match="but its data is not allocated yet"):
@@ -184,7 +184,7 @@ def test_wrappers_have_the_form_that_is_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("args", "kwargs", "kind", "told"),
+    ("args", "kwargs", "kind", "sentence"),
     [
         ((3, (2,)), {}, TypeError, "cls must be a type (got int)"),
         (
@@ -228,8 +228,8 @@ def test_wrappers_have_the_form_that_is_asked_for():
         ),
     ],
 )
-def test_forms_that_wrappers_refuse(args, kwargs, kind, told):
-    with pytest.raises(kind, match=re.escape(told)):
+def test_forms_that_wrappers_refuse(args, kwargs, kind, sentence):
+    with pytest.raises(kind, match=re.escape(sentence)):
         torch.Tensor._make_wrapper_subclass(*args, **kwargs)
 
 

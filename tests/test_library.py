@@ -170,7 +170,7 @@ def test_arguments_are_checked_by_the_schema(library):
     op(x, 2.0, c=False, d=[None, x], e=[1, 2], f="a")
     assert seen[0] == (float, 3, {})
     assert seen[1][2]["e"] == [1, 2]
-    told = "Declaration: tests_registry::" + schema
+    declaration = "Declaration: tests_registry::" + schema
     for args, kwargs, message in (
         (
             (x, "a"),
@@ -182,9 +182,13 @@ def test_arguments_are_checked_by_the_schema(library):
             {},
             "tests_registry::sc() Expected a value of type 'Tensor' for argument 'x' but instead found type 'int'.",
         ),
-        ((x,), {}, f"tests_registry::sc() is missing value for argument 'a'. {told}"),
-        ((x, 2, 3, 4), {}, f"tests_registry::sc() takes 3 positional argument(s) but 4 was/were given.  {told}"),
-        ((x,) * 8, {}, f"tests_registry::sc() expected at most 7 argument(s) but received 8 argument(s). {told}"),
+        ((x,), {}, f"tests_registry::sc() is missing value for argument 'a'. {declaration}"),
+        ((x, 2, 3, 4), {}, f"tests_registry::sc() takes 3 positional argument(s) but 4 was/were given.  {declaration}"),
+        (
+            (x,) * 8,
+            {},
+            f"tests_registry::sc() expected at most 7 argument(s) but received 8 argument(s). {declaration}",
+        ),
         (
             (x, 2),
             {"q": 1},
@@ -232,12 +236,12 @@ def test_derivatives_of_defined_operators(library):
 
 
 def test_what_a_library_refuses(library):
-    for arguments, error, told in (
+    for arguments, error, sentence in (
         (("tests_registry", "DEF"), RuntimeError, "Only a single TORCH_LIBRARY can be used to register the namespace"),
         (("tests_registry", "OTHER"), ValueError, "Unsupported kind: OTHER"),
         (("prim", "DEF"), ValueError, "prim is a reserved namespace"),
     ):
-        with pytest.raises(error, match=told):
+        with pytest.raises(error, match=sentence):
             Library(*arguments)
     for text in ("bad", "bad(Tensor) -> Tensor", "bad(Tensor x)"):
         with pytest.raises(RuntimeError):
@@ -276,13 +280,13 @@ def test_schemas_are_inferred_from_annotations():
 
     def odd(x: Tensor) -> dict: ...
 
-    for function, told in (
+    for function, sentence in (
         (wrong, "Parameter x has unsupported type"),
         (variadic, "We do not support positional-only args, varargs, or varkwargs."),
         (open_end, "No return type annotation was provided."),
         (odd, "Return has unsupported type"),
     ):
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=sentence):
             infer_schema(function, mutates_args=())
     with pytest.raises(ValueError, match="{'q'} in mutates_args were not found"):
         infer_schema(nothing, mutates_args={"q"})
@@ -344,8 +348,8 @@ def test_checks_of_operators():
     op.register_fake(torch.empty_like)
     assert set(opcheck(op, (x,)).values()) == {"SUCCESS"} and x.grad is None
     writes = custom_op("tests::writes", lambda x: x.add_(1).clone(), mutates_args=(), schema="(Tensor x) -> Tensor")
-    told = opcheck(writes, (torch.ones(1),), test_utils="test_schema", raise_exception=False)
-    assert told == {"test_schema": "Argument x is not defined as mutable but was mutated"}
+    outcome = opcheck(writes, (torch.ones(1),), test_utils="test_schema", raise_exception=False)
+    assert outcome == {"test_schema": "Argument x is not defined as mutable but was mutated"}
 
 
 def test_an_operator_of_a_block():

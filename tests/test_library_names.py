@@ -188,10 +188,10 @@ def test_properties_that_cannot_be_read_yet_may_be_registered():
 def test_names_for_a_compiler():
     assert not is_fake(torch.ones(1)) and not isinstance(torch.ones(1), FakeTensor)
     assert dynamo_utils.is_compile_supported("cpu") is False
-    with pytest.warns(UserWarning, match="^once$") as told:
+    with pytest.warns(UserWarning, match="^once$") as caught:
         for _ in range(2):
             dynamo_utils.warn_once("once")
-    assert len(told) == 1
+    assert len(caught) == 1
     assert parse_args("v", "f")(is_fake) is is_fake
     assert torch.onnx.register_custom_op_symbolic("tests::op", is_fake, 11) is None
     with pytest.raises(NotImplementedError, match="no graphs to export"):
@@ -259,7 +259,7 @@ def test_functions_for_classes_may_come_before_the_operator():
 
 
 @pytest.mark.parametrize(
-    ("grad", "place", "told"),
+    ("grad", "place", "sentence"),
     [
         ((2,), (0, 1), "The size of tensor a (3) must match the size of tensor b (2) at non-singleton dimension 0"),
         ((1, 3), (0, 1), "output with shape [3] doesn't match the broadcast shape [1, 3]"),
@@ -279,11 +279,11 @@ def test_functions_for_classes_may_come_before_the_operator():
         ((3,), (0, 0, 2, 0), "slice step must be positive"),
     ],
 )
-def test_gradients_of_views_fit_their_place(grad, place, told):
+def test_gradients_of_views_fit_their_place(grad, place, sentence):
     call = torch.ops.aten.select_backward if len(place) == 2 else torch.ops.aten.slice_backward
     with pytest.raises((RuntimeError, IndexError)) as raised:
         call(torch.ones(grad), [3, 3], *place)
-    assert str(raised.value).startswith(told)
+    assert str(raised.value).startswith(sentence)
 
 
 def test_gradients_of_views_fill_their_place():

@@ -77,8 +77,8 @@ class TestSchemas:
 
     def test_arguments(self):
         schema = torch.ops.aten.sum.IntList_out._schema
-        told = [(one.name, str(one.type), one.has_default_value(), one.N) for one in schema.arguments]
-        assert told == [
+        listed = [(one.name, str(one.type), one.has_default_value(), one.N) for one in schema.arguments]
+        assert listed == [
             ("self", "Tensor", False, None),
             ("dim", "Optional[List[int]]", False, 1),
             ("keepdim", "bool", True, None),

@@ -47,7 +47,7 @@ def test_classes_live_where_torch_has_them(name, home):
 
 
 @pytest.mark.parametrize(
-    "name, told",
+    "name, sentence",
     [
         ("compile", "module 'torch' has no attribute 'compile'\nNothing is compiled"),
         ("compiler.compile", "module 'torch.compiler' has no attribute 'compile'\nNothing is compiled"),
@@ -60,14 +60,14 @@ def test_classes_live_where_torch_has_them(name, home):
         ("cuda.is_availabel", "module 'torch.cuda' has no attribute 'is_availabel'\nDid you mean 'is_available'?"),
     ],
 )
-def test_missing_names_say_what_to_do(name, told):
+def test_missing_names_say_what_to_do(name, sentence):
     with pytest.raises(AttributeError) as caught:
         operator.attrgetter(name)(torch)
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(sentence)
 
 
 @pytest.mark.parametrize(
-    "statement, told",
+    "statement, sentence",
     [
         ("import rushlight.legacy.nn", "No module named 'torch.legacy'\nThe port of Lua's torch was removed"),
         ("from rushlight import legacy", "No module named 'torch.legacy'\nThe port of Lua's torch was removed"),
@@ -77,10 +77,10 @@ def test_missing_names_say_what_to_do(name, told):
         ),
     ],
 )
-def test_modules_that_are_gone_say_what_took_their_place(statement, told):
+def test_modules_that_are_gone_say_what_took_their_place(statement, sentence):
     with pytest.raises(ImportError) as caught:
         exec(statement)
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(sentence)
 
 
 @pytest.mark.parametrize("name", sorted(modules()))
@@ -133,7 +133,7 @@ def test_operators_are_functions_of_the_module_too():
 
 
 def test_hints_are_for_names_that_are_missing():
-    from rushlight._missing import REPLACEMENTS
+    from rushlight._missing_names import REPLACEMENTS
 
     def there(name):
         value = torch

@@ -336,28 +336,28 @@ def test_modules_that_cannot_be_in_a_package_are_named_with_the_reason(sources):
     save = lambda exporter: exporter.save_module("wrapped.net")
     no_action = "\n* Module did not match against any action pattern. Extern, mock, or intern it.\n    "
     assert refused(save) == f"{no_action}wrapped.tools.scales\n    helpers{debug}"
-    told = refused(lambda exporter: exporter.intern("wrapped.**"), save, debug=True)
-    assert told == f"{no_action}helpers\n      A path to helpers: wrapped.net -> helpers\n"
+    sentence = refused(lambda exporter: exporter.intern("wrapped.**"), save, debug=True)
+    assert sentence == f"{no_action}helpers\n      A path to helpers: wrapped.net -> helpers\n"
     assert refused(lambda exporter: (exporter.deny("helpers"), exporter.intern("**"), save(exporter))) == (
         f"\n* Module was denied by a pattern.\n    helpers{debug}"
     )
-    told = refused(lambda exporter: (exporter.mock("**"), exporter.save_pickle("a", "b", made(exporter))))
-    assert told == (
+    sentence = refused(lambda exporter: (exporter.mock("**"), exporter.save_pickle("a", "b", made(exporter))))
+    assert sentence == (
         "\n* Module was mocked out, but is still being used in the package. Please intern or extern the mocked modules if "
         "objects are supposed to be in the package.\n    wrapped.net\n      Context: Object(s) '['Net']' from module "
         f"`wrapped.net` was mocked out during packaging but is being used in resource - `b` in package `a`. {debug}"
     )
-    told = refused(lambda exporter: exporter.save_source_string("own", "def ("))
-    assert told.startswith("\n* Dependency resolution failed.\n    own\n      Context: invalid syntax")
-    told = refused(
+    sentence = refused(lambda exporter: exporter.save_source_string("own", "def ("))
+    assert sentence.startswith("\n* Dependency resolution failed.\n    own\n      Context: invalid syntax")
+    sentence = refused(
         lambda exporter: (exporter.intern("**"), exporter.save_source_string("own", "import sys, rushlight._C"))
     )
-    assert told.startswith(
+    assert sentence.startswith(
         "\n* Module had no __file__ defined.\n    sys\n      Note: While we usually use modules in the python"
     )
-    told = refused(lambda exporter: exporter.save_module("rushlight._C"))
+    sentence = refused(lambda exporter: exporter.save_module("rushlight._C"))
     assert (
-        told
+        sentence
         == f"\n* Module is a C extension module. torch.package supports Python modules only.\n    rushlight._C{debug}"
     )
 

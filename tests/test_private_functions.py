@@ -133,7 +133,7 @@ def test_options_of_the_export():
 def test_the_modules_that_refuse_have_no_names_of_python():
     """The statement that makes annotations texts leaves its name where it runs."""
     assert inspect.ismodule(torch.jit.annotations) and torch.jit.annotations.BroadcastingList2
-    assert not hasattr(importlib.import_module("rushlight._absent_names"), "_Feature")
+    assert not hasattr(importlib.import_module("rushlight._unsupported_classes"), "_Feature")
 
 
 def test_questions_about_devices_and_profiles():

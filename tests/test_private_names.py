@@ -30,12 +30,12 @@ UNNAMED = (
 )
 def test_checks(check, error):
     assert check(True, lambda: pytest.fail("asked for the message of a condition that holds")) is None
-    for arguments, told in (((False,), UNNAMED), ((False, lambda: "told"), "told")):
+    for arguments, sentence in (((False,), UNNAMED), ((False, lambda: "sentence"), "sentence")):
         with pytest.raises(error) as caught:
             check(*arguments)
-        assert type(caught.value) is error and str(caught.value) == told
+        assert type(caught.value) is error and str(caught.value) == sentence
     with pytest.raises(TypeError, match="message must be a callable"):
-        check(False, "told")
+        check(False, "sentence")
 
 
 def test_checks_of_other_objects():
@@ -216,11 +216,11 @@ def test_parts_of_the_engine():
 
 def test_callbacks_at_the_end_of_a_backward_pass():
     x = torch.ones(1, requires_grad=True)
-    told = []
+    called = []
     engine = torch.autograd.Variable._execution_engine
-    x.register_hook(lambda grad: engine.queue_callback(lambda: told.append(x.grad is not None)))
+    x.register_hook(lambda grad: engine.queue_callback(lambda: called.append(x.grad is not None)))
     (x * 2).sum().backward()
-    assert told == [True]
+    assert called == [True]
 
 
 def test_the_level_of_forward_mode():
@@ -316,7 +316,7 @@ def test_tensors_of_modules_can_be_swapped():
     assert swap_tensor(layer, "weight", new) is before and layer.weight is new
     set_tensor(layer, "weight", before)
     assert layer.weight is before
-    for arguments, error, told in (
+    for arguments, error, sentence in (
         ((3, "a", new), TypeError, "3 is not an instance of torch.nn.Module"),
         ((layer, "a.b", new), KeyError, "tensor name can't contain"),
         ((layer, "", new), KeyError, "tensor name can't be empty string"),
@@ -326,7 +326,7 @@ def test_tensors_of_modules_can_be_swapped():
     ):
         with pytest.raises(error) as caught:
             swap_tensor(*arguments)
-        assert caught.value.args[0].startswith(told)
+        assert caught.value.args[0].startswith(sentence)
 
 
 def test_names_of_libraries():
@@ -395,7 +395,7 @@ def test_wrappers_return_the_tensor_that_they_change():
 
 
 @pytest.mark.parametrize(
-    "order, told",
+    "order, expected",
     [
         ((0, 1, 2, 3), torch.contiguous_format),
         ((0, 2, 3, 1), torch.channels_last),
@@ -404,12 +404,12 @@ def test_wrappers_return_the_tensor_that_they_change():
         ((0, 1), torch.contiguous_format),
     ],
 )
-def test_the_memory_format_of_strides(order, told):
+def test_the_memory_format_of_strides(order, expected):
     from rushlight._prims_common import suggest_memory_format
 
     sizes = (2, 3, 4, 5, 6)[: len(order)]
     x = torch.empty([sizes[dim] for dim in order]).permute([order.index(dim) for dim in range(len(order))])
-    assert x.shape == sizes and suggest_memory_format(x) == told
+    assert x.shape == sizes and suggest_memory_format(x) == expected
     assert suggest_memory_format(x[:0]) == torch.contiguous_format
 
 

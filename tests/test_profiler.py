@@ -184,13 +184,13 @@ def test_profilers_in_each_other():
 def test_what_is_refused():
     with pytest.raises(AssertionError, match="^Profiler must be initialized before stopping trace"):
         profiler.profile().stop()
-    for name, args, told in (
+    for name, args, kind in (
         (5, None, "'str' for argument 'name' but instead found type 'int'"),
         (None, None, "'str' for argument 'name' but instead found type 'NoneType'"),
         ("a", 5, "'Optional[str]' for argument 'args' but instead found type 'int'"),
     ):
         with pytest.raises(
-            RuntimeError, match=re.escape(f"_record_function_enter_new() Expected a value of type {told}")
+            RuntimeError, match=re.escape(f"_record_function_enter_new() Expected a value of type {kind}")
         ):
             profiler.record_function(name, args).__enter__()
     with pytest.raises(AssertionError, match="Profiler must be initialized before getting key averages"):

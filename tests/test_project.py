@@ -67,7 +67,7 @@ CLOSED_TO_FORKS = {
     "py/src/entry.rs:CALLABLES": "set when the engine starts",
     "py/src/entry.rs:signatures": "set with the GIL held, so that nobody else can fork",
     "simd/src/testing.rs:TURN": "of tests",
-    "softcuda/src/fft.rs:PLANS": "of tests",
+    "softcuda/src/cufft.rs:PLANS": "of tests",
     "softcuda/src/machine.rs:MACHINE": "of tests",
     "softcuda/src/nccl.rs:ENTRIES": "of tests",
     "softcuda/src/nccl.rs:STARTED": "of tests",

@@ -495,7 +495,7 @@ def test_draws_at_the_edge_of_precision(expression):
 
 
 @pytest.mark.parametrize(
-    "dtype, bounds, told",
+    "dtype, bounds, warned",
     [
         (torch.float16, (-4096, 10), ["from is out of bounds [-(2^11), 2^11]"]),
         (torch.bfloat16, (0, 300), ["to - 1 is out of bounds [-(2^8), 2^8]"]),
@@ -504,11 +504,11 @@ def test_draws_at_the_edge_of_precision(expression):
         (torch.int32, (0, 2**30), []),
     ],
 )
-def test_whole_numbers_that_a_dtype_skips(dtype, bounds, told):
+def test_whole_numbers_that_a_dtype_skips(dtype, bounds, warned):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.zeros(2, dtype=dtype).random_(*bounds)
-    assert [str(one.message)[: len(text)] for one, text in zip(caught, told, strict=True)] == told
+    assert [str(one.message)[: len(text)] for one, text in zip(caught, warned, strict=True)] == warned
 
 
 def test_generators_have_weak_references():

@@ -260,9 +260,9 @@ def test_pinning_without_a_card_says_so():
         lambda: x.new_empty(2, pin_memory=True),
         lambda: x.new_tensor([1], pin_memory=True),
     ):
-        with pytest.warns(UserWarning, match=r"'pin_memory' argument is set as true but no accelerator") as told:
+        with pytest.warns(UserWarning, match=r"'pin_memory' argument is set as true but no accelerator") as caught:
             assert not ask().is_pinned()
-        assert told[0].filename == __file__
+        assert caught[0].filename == __file__
     assert torch.ones(2, device="meta", pin_memory=True).is_meta and not torch.ones(2, pin_memory=False).is_pinned()
 
 
@@ -468,13 +468,13 @@ def test_the_runner_says_what_is_wrong(tmp_path):
     done = run(None, "-m", "rushlight", str(tmp_path / "missing.py"))
     assert done.returncode == 1 and "can't open file" in done.stderr
     assert "usage: python -m rushlight" in run(None, "-m", "rushlight").stdout
-    for line, told in [
+    for line, sentence in [
         ("x.cuda(async=True)", "`async` is a keyword since Python 3.7: use non_blocking=True."),
         ("print(\u201ca\u201d)", "The line has typographic quotes: use ' or \"."),
     ]:
         (tmp_path / "old.py").write_text(line, encoding="utf-8")
         done = run(None, "-m", "rushlight", str(tmp_path / "old.py"))
-        assert done.returncode == 1 and done.stderr.splitlines()[-1] == told
+        assert done.returncode == 1 and done.stderr.splitlines()[-1] == sentence
 
 
 @pytest.mark.parametrize(
@@ -524,8 +524,8 @@ def test_names_that_load_late_exist(name):
 def test_names_that_load_late_are_known_to_checkers_of_types():
     tree = ast.parse(Path(torch.__file__).read_text())
     block = next(node for node in tree.body if isinstance(node, ast.If))
-    told = {alias.name for line in block.body if isinstance(line, ast.ImportFrom) for alias in line.names}
-    assert told == torch._SUBMODULES | torch._ELSEWHERE.keys()
+    named = {alias.name for line in block.body if isinstance(line, ast.ImportFrom) for alias in line.names}
+    assert named == torch._SUBMODULES | torch._ELSEWHERE.keys()
 
 
 class TestSize:

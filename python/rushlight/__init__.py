@@ -1,16 +1,16 @@
 """PyTorch's API on an engine written in Rust: ``import rushlight as torch``."""
 
 # First, because modules that load after it use it to report missing names.
-from rushlight import _missing as _missing  # isort: skip
+from rushlight import _missing_names as _missing_names  # isort: skip
 
 # Then the class of storages, which the engine does not have of itself.
 from rushlight import _untyped_storage as _untyped_storage  # isort: skip
 from rushlight import _C
-from rushlight import _absent_methods as _absent_methods
 from rushlight import _memory_methods as _memory_methods
 from rushlight import _old_methods as _old_methods
 from rushlight import _sparse_methods as _sparse_methods
 from rushlight import _tensor as _tensor
+from rushlight import _unsupported_methods as _unsupported_methods
 from rushlight._C import *  # noqa: F403
 from rushlight._C import Generator as Generator
 from rushlight._C import Tensor as Tensor
@@ -124,7 +124,7 @@ _ELSEWHERE = {
     **dict.fromkeys(
         "bit bits16 bits1x8 bits2x4 bits4x2 bits8 float4_e2m1fn_x2 int1 int2 int3 int4 int5 int6 int7 quint2x4 quint4x2 uint1 "
         "uint2 uint3 uint4 uint5 uint6 uint7".split(),
-        "_absent_dtypes",
+        "_unsupported_dtypes",
     ),
     **dict.fromkeys(
         "_assert _check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type "
@@ -136,7 +136,7 @@ _ELSEWHERE = {
         "_value_checks",
     ),
     **dict.fromkeys(
-        "PyTorchFileReader PyTorchFileWriter ScriptObject SymBool SymFloat SymInt".split(), "_absent_names"
+        "PyTorchFileReader PyTorchFileWriter ScriptObject SymBool SymFloat SymInt".split(), "_unsupported_classes"
     ),
     **dict.fromkeys(
         "cudnn_is_acceptable cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution "
@@ -205,7 +205,7 @@ _ELSEWHERE = {
         "storage",
     ),
     **dict.fromkeys(["GradScaler", "autocast"], "amp"),
-    **dict.fromkeys("eig lstsq matrix_rank range solve symeig".split(), "_removed"),
+    **dict.fromkeys("eig lstsq matrix_rank range solve symeig".split(), "_removed_functions"),
     **dict.fromkeys(
         "autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache get_autocast_cpu_dtype "
         "get_autocast_dtype get_autocast_gpu_dtype get_autocast_ipu_dtype get_autocast_xla_dtype "
@@ -237,7 +237,7 @@ _ELSEWHERE = {
     **dict.fromkeys(
         "set_default_tensor_type FloatTensor DoubleTensor HalfTensor BFloat16Tensor ByteTensor CharTensor ShortTensor "
         "IntTensor LongTensor BoolTensor".split(),
-        "_legacy",
+        "_legacy_constructors",
     ),
 }
 
@@ -298,35 +298,6 @@ if TYPE_CHECKING:
     from rushlight import utils as utils
     from rushlight import version as version
     from rushlight import xpu as xpu
-    from rushlight._absent_dtypes import bit as bit
-    from rushlight._absent_dtypes import bits1x8 as bits1x8
-    from rushlight._absent_dtypes import bits2x4 as bits2x4
-    from rushlight._absent_dtypes import bits4x2 as bits4x2
-    from rushlight._absent_dtypes import bits8 as bits8
-    from rushlight._absent_dtypes import bits16 as bits16
-    from rushlight._absent_dtypes import float4_e2m1fn_x2 as float4_e2m1fn_x2
-    from rushlight._absent_dtypes import int1 as int1
-    from rushlight._absent_dtypes import int2 as int2
-    from rushlight._absent_dtypes import int3 as int3
-    from rushlight._absent_dtypes import int4 as int4
-    from rushlight._absent_dtypes import int5 as int5
-    from rushlight._absent_dtypes import int6 as int6
-    from rushlight._absent_dtypes import int7 as int7
-    from rushlight._absent_dtypes import quint2x4 as quint2x4
-    from rushlight._absent_dtypes import quint4x2 as quint4x2
-    from rushlight._absent_dtypes import uint1 as uint1
-    from rushlight._absent_dtypes import uint2 as uint2
-    from rushlight._absent_dtypes import uint3 as uint3
-    from rushlight._absent_dtypes import uint4 as uint4
-    from rushlight._absent_dtypes import uint5 as uint5
-    from rushlight._absent_dtypes import uint6 as uint6
-    from rushlight._absent_dtypes import uint7 as uint7
-    from rushlight._absent_names import PyTorchFileReader as PyTorchFileReader
-    from rushlight._absent_names import PyTorchFileWriter as PyTorchFileWriter
-    from rushlight._absent_names import ScriptObject as ScriptObject
-    from rushlight._absent_names import SymBool as SymBool
-    from rushlight._absent_names import SymFloat as SymFloat
-    from rushlight._absent_names import SymInt as SymInt
     from rushlight._checks import _assert as _assert
     from rushlight._checks import _check as _check
     from rushlight._checks import _check_index as _check_index
@@ -361,17 +332,17 @@ if TYPE_CHECKING:
     from rushlight._fake_quantize import fake_quantize_per_tensor_affine as fake_quantize_per_tensor_affine
     from rushlight._fake_quantize import fused_moving_avg_obs_fake_quant as fused_moving_avg_obs_fake_quant
     from rushlight._higher_order_ops.while_loop import while_loop as while_loop
-    from rushlight._legacy import BFloat16Tensor as BFloat16Tensor
-    from rushlight._legacy import BoolTensor as BoolTensor
-    from rushlight._legacy import ByteTensor as ByteTensor
-    from rushlight._legacy import CharTensor as CharTensor
-    from rushlight._legacy import DoubleTensor as DoubleTensor
-    from rushlight._legacy import FloatTensor as FloatTensor
-    from rushlight._legacy import HalfTensor as HalfTensor
-    from rushlight._legacy import IntTensor as IntTensor
-    from rushlight._legacy import LongTensor as LongTensor
-    from rushlight._legacy import ShortTensor as ShortTensor
-    from rushlight._legacy import set_default_tensor_type as set_default_tensor_type
+    from rushlight._legacy_constructors import BFloat16Tensor as BFloat16Tensor
+    from rushlight._legacy_constructors import BoolTensor as BoolTensor
+    from rushlight._legacy_constructors import ByteTensor as ByteTensor
+    from rushlight._legacy_constructors import CharTensor as CharTensor
+    from rushlight._legacy_constructors import DoubleTensor as DoubleTensor
+    from rushlight._legacy_constructors import FloatTensor as FloatTensor
+    from rushlight._legacy_constructors import HalfTensor as HalfTensor
+    from rushlight._legacy_constructors import IntTensor as IntTensor
+    from rushlight._legacy_constructors import LongTensor as LongTensor
+    from rushlight._legacy_constructors import ShortTensor as ShortTensor
+    from rushlight._legacy_constructors import set_default_tensor_type as set_default_tensor_type
     from rushlight._limits import finfo as finfo
     from rushlight._limits import iinfo as iinfo
     from rushlight._lobpcg import lobpcg as lobpcg
@@ -456,12 +427,12 @@ if TYPE_CHECKING:
     from rushlight._quantized_functions import quantized_max_pool1d as quantized_max_pool1d
     from rushlight._quantized_functions import quantized_max_pool2d as quantized_max_pool2d
     from rushlight._quantized_functions import quantized_max_pool3d as quantized_max_pool3d
-    from rushlight._removed import eig as eig
-    from rushlight._removed import lstsq as lstsq
-    from rushlight._removed import matrix_rank as matrix_rank
-    from rushlight._removed import range as range
-    from rushlight._removed import solve as solve
-    from rushlight._removed import symeig as symeig
+    from rushlight._removed_functions import eig as eig
+    from rushlight._removed_functions import lstsq as lstsq
+    from rushlight._removed_functions import matrix_rank as matrix_rank
+    from rushlight._removed_functions import range as range
+    from rushlight._removed_functions import solve as solve
+    from rushlight._removed_functions import symeig as symeig
     from rushlight._shapes import (
         _nested_compute_contiguous_strides_offsets as _nested_compute_contiguous_strides_offsets,
     )
@@ -489,6 +460,35 @@ if TYPE_CHECKING:
     from rushlight._symbolic import sym_sqrt as sym_sqrt
     from rushlight._symbolic import sym_sum as sym_sum
     from rushlight._tags import Tag as Tag
+    from rushlight._unsupported_classes import PyTorchFileReader as PyTorchFileReader
+    from rushlight._unsupported_classes import PyTorchFileWriter as PyTorchFileWriter
+    from rushlight._unsupported_classes import ScriptObject as ScriptObject
+    from rushlight._unsupported_classes import SymBool as SymBool
+    from rushlight._unsupported_classes import SymFloat as SymFloat
+    from rushlight._unsupported_classes import SymInt as SymInt
+    from rushlight._unsupported_dtypes import bit as bit
+    from rushlight._unsupported_dtypes import bits1x8 as bits1x8
+    from rushlight._unsupported_dtypes import bits2x4 as bits2x4
+    from rushlight._unsupported_dtypes import bits4x2 as bits4x2
+    from rushlight._unsupported_dtypes import bits8 as bits8
+    from rushlight._unsupported_dtypes import bits16 as bits16
+    from rushlight._unsupported_dtypes import float4_e2m1fn_x2 as float4_e2m1fn_x2
+    from rushlight._unsupported_dtypes import int1 as int1
+    from rushlight._unsupported_dtypes import int2 as int2
+    from rushlight._unsupported_dtypes import int3 as int3
+    from rushlight._unsupported_dtypes import int4 as int4
+    from rushlight._unsupported_dtypes import int5 as int5
+    from rushlight._unsupported_dtypes import int6 as int6
+    from rushlight._unsupported_dtypes import int7 as int7
+    from rushlight._unsupported_dtypes import quint2x4 as quint2x4
+    from rushlight._unsupported_dtypes import quint4x2 as quint4x2
+    from rushlight._unsupported_dtypes import uint1 as uint1
+    from rushlight._unsupported_dtypes import uint2 as uint2
+    from rushlight._unsupported_dtypes import uint3 as uint3
+    from rushlight._unsupported_dtypes import uint4 as uint4
+    from rushlight._unsupported_dtypes import uint5 as uint5
+    from rushlight._unsupported_dtypes import uint6 as uint6
+    from rushlight._unsupported_dtypes import uint7 as uint7
     from rushlight._value_checks import _assert_async as _assert_async
     from rushlight._value_checks import _assert_scalar as _assert_scalar
     from rushlight._value_checks import _assert_tensor_metadata as _assert_tensor_metadata
@@ -664,7 +664,7 @@ else:
         if home is not None and hasattr(_load(f"rushlight.{home}"), name):
             value = globals()[name] = getattr(_load(f"rushlight.{home}"), name)
             return value
-        from rushlight._missing import missing_from
+        from rushlight._missing_names import missing_from
 
         raise missing_from("torch", name, __dir__)
 

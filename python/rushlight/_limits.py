@@ -59,7 +59,7 @@ class _Info:
 
 
 def _checked(name: str, type: Any) -> _C.dtype:
-    if not isinstance(type, _C.dtype) and not hasattr(type, "__absent__"):
+    if not isinstance(type, _C.dtype) and not hasattr(type, "__unsupported__"):
         raise TypeError(f"{name}(): argument 'type' (position 1) must be torch.dtype, not {type.__class__.__name__}")
     return type
 

@@ -8,25 +8,25 @@ from rushlight._warnings import warn
 @_method
 def eig(self, eigenvectors=False):
     """Removed in favour of `torch.linalg.eig`."""
-    return load("rushlight._removed").eig(self, eigenvectors)
+    return load("rushlight._removed_functions").eig(self, eigenvectors)
 
 
 @_method
 def symeig(self, eigenvectors=False):
     """Removed in favour of `torch.linalg.eigh`."""
-    return load("rushlight._removed").symeig(self, eigenvectors)
+    return load("rushlight._removed_functions").symeig(self, eigenvectors)
 
 
 @_method
 def lstsq(self, other):
     """Removed in favour of `torch.linalg.lstsq`."""
-    return load("rushlight._removed").lstsq(self, other)
+    return load("rushlight._removed_functions").lstsq(self, other)
 
 
 @_method
 def solve(self, other):
     """Removed in favour of `torch.linalg.solve`."""
-    return load("rushlight._removed").solve(self, other)
+    return load("rushlight._removed_functions").solve(self, other)
 
 
 @_method

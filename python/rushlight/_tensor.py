@@ -231,7 +231,7 @@ def set_(self, *args, **kwargs):
         storage = load("rushlight.storage")
         if isinstance(source, storage.TypedStorage):
             if source.dtype != self.dtype:
-                names = load("rushlight._legacy")
+                names = load("rushlight._legacy_constructors")
                 raise RuntimeError(
                     f"Expected a Storage of type {names.name_in_c(self.dtype)} or an UntypedStorage, but got type "
                     f"{names.storage_name(source.dtype)} for argument 1 'storage'"
@@ -325,11 +325,13 @@ def new(self, *args, **kwargs):
     tensor([1., 2.], dtype=torch.float64)
     """
     if self.layout is _C.sparse_coo:
-        return load("rushlight._legacy").build_sparse(self.dtype, args, kwargs)
+        return load("rushlight._legacy_constructors").build_sparse(self.dtype, args, kwargs)
     if self.layout in (_C.sparse_csr, _C.sparse_csc, _C.sparse_bsr, _C.sparse_bsc):
         return self.new_tensor(args)  # It refuses these layouts too.
     form = "new of the form tensor.new(tensor, device=device)"
-    return load("rushlight._legacy").build(self.dtype, args, kwargs, self.device, form, "torch.as_tensor(...)")
+    return load("rushlight._legacy_constructors").build(
+        self.dtype, args, kwargs, self.device, form, "torch.as_tensor(...)"
+    )
 
 
 @_method

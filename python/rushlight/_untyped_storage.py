@@ -350,8 +350,8 @@ def from_file(filename, shared=False, nbytes=0):
     try:
         file = os.open(filename, os.O_RDWR | os.O_CREAT if shared else os.O_RDONLY, 0o666)
     except OSError as error:
-        told = f"unable to open file <{filename}> in {kind} mode: {error.strerror} ({error.errno})"
-        raise RuntimeError(told) from None
+        sentence = f"unable to open file <{filename}> in {kind} mode: {error.strerror} ({error.errno})"
+        raise RuntimeError(sentence) from None
     try:
         found = os.fstat(file)
         size = found.st_size

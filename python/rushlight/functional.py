@@ -487,7 +487,7 @@ def __getattr__(name: str) -> Any:
 
     if name in _ELSEWHERE:
         return getattr(torch, name)
-    from rushlight._missing import missing_from
+    from rushlight._missing_names import missing_from
 
     raise missing_from("torch.functional", name, __dir__)
 

@@ -167,9 +167,9 @@ def _check_callable(name: str, callback: object) -> None:
 
 
 def _failed(error: Exception) -> RuntimeError:
-    told = RuntimeError(f"Got the following error when running the callback: {type(error).__name__}: {error}")
-    told.__cause__ = error
-    return told
+    failure = RuntimeError(f"Got the following error when running the callback: {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
 
 
 def _check_futures(futures: Any) -> list[Any]:

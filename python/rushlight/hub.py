@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 
 from rushlight._loading import load as _load
-from rushlight._missing import missing_from
+from rushlight._missing_names import missing_from
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ import weakref
 from contextlib import contextmanager
 
 import rushlight as torch
-from rushlight._absent import declare
 from rushlight._library.keys import check_key, check_runs
 from rushlight._library.opcheck import opcheck as opcheck
 from rushlight._library.operator import fallbacks
@@ -21,6 +20,7 @@ from rushlight._library.register import register_kernel as register_kernel
 from rushlight._library.register import register_torch_dispatch as register_torch_dispatch
 from rushlight._library.register import register_vmap as register_vmap
 from rushlight._library.schema import infer_schema as infer_schema
+from rushlight._unsupported import declare
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -28,11 +28,13 @@ from ._atomic_write import atomic_write
 from ._checkpoint.allowed import safe_names
 from ._checkpoint.errors import translated
 from ._checkpoint.inspect import unknown_globals
-from ._checkpoint.legacy import INT_SIZE as INT_SIZE  # as torch names them, for programs that read the old format
-from ._checkpoint.legacy import LONG_SIZE as LONG_SIZE
-from ._checkpoint.legacy import MAGIC_NUMBER as MAGIC_NUMBER
-from ._checkpoint.legacy import PROTOCOL_VERSION as PROTOCOL_VERSION
-from ._checkpoint.legacy import SHORT_SIZE as SHORT_SIZE
+from ._checkpoint.legacy_format import (
+    INT_SIZE as INT_SIZE,
+)  # as torch names them, for programs that read the old format
+from ._checkpoint.legacy_format import LONG_SIZE as LONG_SIZE
+from ._checkpoint.legacy_format import MAGIC_NUMBER as MAGIC_NUMBER
+from ._checkpoint.legacy_format import PROTOCOL_VERSION as PROTOCOL_VERSION
+from ._checkpoint.legacy_format import SHORT_SIZE as SHORT_SIZE
 from ._checkpoint.locations import (
     default_restore_location,
     location_tag,
@@ -136,10 +138,10 @@ def save(
     if not isinstance(f, (str, os.PathLike)) and not hasattr(f, "write"):
         raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
     if not _use_new_zipfile_serialization:
-        from ._checkpoint import legacy
+        from ._checkpoint import legacy_format
 
         with contextlib.nullcontext(f) if hasattr(f, "write") else atomic_write(os.fspath(f)) as target:
-            legacy.write(target, obj, pickle_protocol, compact)
+            legacy_format.write(target, obj, pickle_protocol, compact)
         return
     if hasattr(f, "write"):
         write(f, "archive", obj, pickle_protocol, compact, not _disable_byteorder_record)

@@ -392,7 +392,7 @@ def __getattr__(name: str) -> Any:
     if name == "Storage":  # the class of the default dtype, which may change
         found = TypedStorage(0).pickle_storage_type()
         return globals().get(found) or __getattr__(found)
-    from rushlight._missing import missing_from
+    from rushlight._missing_names import missing_from
 
     raise missing_from("torch.storage", name, lambda: __all__)
 

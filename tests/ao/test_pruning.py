@@ -75,16 +75,16 @@ def test_elements_of_smaller_blocks_at_the_end():
 
 
 @pytest.mark.parametrize(
-    "zeros, told",
+    "zeros, sentence",
     [(9, "Number of zeros per block cannot be more than the total number of elements in that block."),
      (-1, "Number of zeros per block should be positive.")],
 )  # fmt: skip
-def test_numbers_of_zeros_that_are_impossible(zeros, told):
+def test_numbers_of_zeros_that_are_impossible(zeros, sentence):
     sparsifier = WeightNormSparsifier(zeros_per_block=zeros)
     prepared(sparsifier)
     with pytest.raises(ValueError) as caught:
         sparsifier.step()
-    assert str(caught.value) == told
+    assert str(caught.value) == sentence
     sparsifier.enable_mask_update = False
     sparsifier.step()
 
@@ -94,12 +94,12 @@ def test_masks_near_the_diagonal():
     net = prepared(sparsifier, [{"tensor_fqn": "0.weight"}])
     sparsifier.step()
     assert net[0].weight.ne(0).int().tolist() == [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
-    for count, told in (
+    for count, sentence in (
         (2, "nearliness can only be an odd number"),
         (9, "nearliness cannot be larger than the dimensions"),
     ):
         sparsifier.groups[0]["nearliness"] = count
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=sentence):
             sparsifier.step()
     sparsifier.groups[0]["nearliness"] = 0
     sparsifier.step()
@@ -167,12 +167,12 @@ def test_modules_with_masks_are_converted():
 
 
 def test_configurations_are_checked():
-    for config, told in (
+    for config, sentence in (
         ([{}], "tensor_fqn is a required argument in the sparsity config"),
         ([nn.Linear(1, 1)], "config elements should be dicts not modules"),
         ([{"tensor_fqn": "0.weight", "module_fqn": "1"}], "Given both `module_fqn` and `tensor_fqn` in the config"),
     ):
-        with pytest.raises(AssertionError, match=told):
+        with pytest.raises(AssertionError, match=sentence):
             WeightNormSparsifier().prepare(model(), config)
     with pytest.raises(NotImplementedError, match="L-3 is not yet implemented"):
         WeightNormSparsifier(norm=3)

@@ -24,7 +24,7 @@ own, nn = torch.ao.quantization, torch.nn
 
 
 @pytest.mark.parametrize(
-    "call, error, told",
+    "call, error, sentence",
     [
         (
             lambda: own.fuse_conv_bn(False, nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1).eval()),
@@ -79,10 +79,10 @@ own, nn = torch.ao.quantization, torch.nn
         ),
     ],
 )
-def test_what_is_refused(call, error, told):
+def test_what_is_refused(call, error, sentence):
     with pytest.raises(error) as caught:
         call()
-    assert type(caught.value) is error and str(caught.value).replace("rushlight", "torch") == told
+    assert type(caught.value) is error and str(caught.value).replace("rushlight", "torch") == sentence
 
 
 def test_hooks_move_to_the_fused_layer():

@@ -461,9 +461,9 @@ def test_what_is_left_of_older_names():
         except RuntimeError as error:
             return str(error)
 
-    with pytest.warns(DeprecationWarning, match="'async' is deprecated; use 'non_blocking'") as told:
+    with pytest.warns(DeprecationWarning, match="'async' is deprecated; use 'non_blocking'") as caught:
         assert moved(**{"async": True}) == moved(non_blocking=True)
-    assert told[0].filename == __file__
+    assert caught[0].filename == __file__
     with pytest.raises(TypeError, match="unexpected keyword argument 'asynch'"):
         x.cuda(asynch=True)
     with pytest.raises(AttributeError):
@@ -612,7 +612,7 @@ def test_an_argument_that_is_returned_keeps_its_class(requires_grad):
 
 
 @pytest.mark.parametrize(
-    ("method", "error", "told"),
+    ("method", "error", "sentence"),
     [
         ("mark_dirty", RuntimeError, "mark_dirty can only accept variables, but argument "),
         ("mark_non_differentiable", RuntimeError, "mark_non_differentiable only accepts variable arguments, but got "),
@@ -620,7 +620,7 @@ def test_an_argument_that_is_returned_keeps_its_class(requires_grad):
         ("save_for_forward", AssertionError, "save_for_forward expects all arguments to be tensors; you should save"),
     ],
 )
-def test_notes_about_what_is_no_tensor(method, error, told):
+def test_notes_about_what_is_no_tensor(method, error, sentence):
     class Noting(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
@@ -629,7 +629,7 @@ def test_notes_about_what_is_no_tensor(method, error, told):
 
     with pytest.raises(error) as raised:
         Noting.apply(torch.ones(2, requires_grad=True))
-    assert str(raised.value).startswith(told)
+    assert str(raised.value).startswith(sentence)
 
 
 @pytest.mark.parametrize("value", [(), 5, None, (True,)])

@@ -55,11 +55,11 @@ def test_looking_for_nan_warns_that_it_is_slow_and_names_the_line():
             pytest.raises(
                 RuntimeError, match="Function 'SqrtBackward0' returned nan values in its 0th output"
             ) as raised,
-            pytest.warns(UserWarning) as told,
+            pytest.warns(UserWarning) as caught,
         ):
             (y * 0).sum().backward()
     assert "test_graph_tools.py" in str(raised.value)
-    (said,) = [str(warning.message) for warning in told]
+    (said,) = [str(warning.message) for warning in caught]
     assert said.startswith("Error detected in SqrtBackward0. Traceback of forward call that caused the error:\n")
     assert "y = (x * 0).sqrt()" in said
 
@@ -74,13 +74,13 @@ def test_where_warnings_are_errors_the_traceback_of_forward_goes_to_stderr(capsy
 
 
 def test_nan_in_a_backward_pass_of_a_backward_pass_names_both_calls():
-    with torch.autograd.set_detect_anomaly(True), warnings.catch_warnings(record=True) as told:
+    with torch.autograd.set_detect_anomaly(True), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         x = torch.zeros(2, requires_grad=True)
         (grad,) = torch.autograd.grad((x**1.5).sum(), x, create_graph=True)
         with pytest.raises(RuntimeError, match="Function 'PowBackward0' returned nan values"):
             torch.autograd.grad((grad * 0).sum(), x)
-    first, second = (str(warning.message) for warning in told)
+    first, second = (str(warning.message) for warning in caught)
     assert first.startswith("Error detected in PowBackward0. Traceback of forward call that caused the error:\n")
     assert second.startswith(
         "\n\nPrevious calculation was induced by PowBackward0. Traceback of forward call that induced the previous "
@@ -269,11 +269,11 @@ def test_a_mode_on_a_class_holds_while_an_instance_is_made(mode, recording):
         def __call__(self):
             return torch.is_grad_enabled()
 
-    with pytest.warns(FutureWarning, match="^Decorating classes is deprecated and will be disabled") as told:
+    with pytest.warns(FutureWarning, match="^Decorating classes is deprecated and will be disabled") as caught:
         make = mode(Model)
     made = make(3)
     assert type(made) is Model and (made.size, made.within, made()) == (3, recording, True)
-    assert told[0].filename == __file__
+    assert caught[0].filename == __file__
 
 
 def test_modes_of_programs():

@@ -100,3 +100,8 @@ def test_kernels_of_attention_are_selected_in_a_block():
             assert not cuda.flash_sdp_enabled() and not cuda.cudnn_sdp_enabled()
             assert cuda.math_sdp_enabled() and cuda.mem_efficient_sdp_enabled()
     assert cuda.flash_sdp_enabled() and cuda.cudnn_sdp_enabled()
+
+
+def test_sums_take_tensors_of_gpus_alone():
+    with pytest.raises(AssertionError, match="expects all inputs to be on GPUs, but input 0 is on CPU"):
+        torch.cuda.comm.reduce_add([torch.ones(1)], 0)

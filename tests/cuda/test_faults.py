@@ -69,11 +69,11 @@ def read(pointer, on=None):
 def free(pointer):
     ok(cuda.cuMemFree_v2(pointer))
 
-def in_child(program, seed, shown, told):
+def in_child(program, seed, shown, errors):
     signal.alarm(60)
     os.environ["SOFTCUDA_SEED"] = str(seed)
     os.dup2(shown.fileno(), 1)
-    os.dup2(told.fileno(), 2)
+    os.dup2(errors.fileno(), 2)
     try:
         ok(cuda.cuInit(0))
         ok(cuda.cuCtxSetCurrent(new(cuda.cuDevicePrimaryCtxRetain, 0)))
@@ -85,14 +85,14 @@ def in_child(program, seed, shown, told):
 source, runs = json.load(sys.stdin)
 IMAGE, answers = compiled(source), []
 for program, seed in runs:
-    with tempfile.TemporaryFile("w+") as shown, tempfile.TemporaryFile("w+") as told:
+    with tempfile.TemporaryFile("w+") as shown, tempfile.TemporaryFile("w+") as errors:
         if (child := os.fork()) == 0:
             try:
-                in_child(program, seed, shown, told)
+                in_child(program, seed, shown, errors)
             finally:
                 os._exit(sys.exc_info()[0] is not None)
         ended = os.waitpid(child, 0)[1]
-        answers.append([file.seek(0) or file.read().strip() for file in (shown, told)] + [ended])
+        answers.append([file.seek(0) or file.read().strip() for file in (shown, errors)] + [ended])
 print(json.dumps(answers))
 """
 
@@ -320,8 +320,8 @@ def answers():
 @pytest.mark.parametrize("name", REPORTED)
 def test_a_mistake_is_reported(name, answers):
     program, status, words = REPORTED[name]
-    shown, told, ended = answers[program, 0]
-    assert (shown, ended) == (f"fault {status}", 0) and words in told, told
+    shown, errors, ended = answers[program, 0]
+    assert (shown, ended) == (f"fault {status}", 0) and words in errors, errors
 
 
 @pytest.mark.parametrize("name", SILENT)

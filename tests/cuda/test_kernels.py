@@ -123,89 +123,6 @@ SKELETONS = {
             Rows::pieces(out, partial, outer, results, count, length, numbers);
         }
     """,
-    "normalize": """
-        #include "normalize.cuh"
-        #include "prelude.cuh"
-        using namespace rushlight;
-        typedef f32 C;
-        extern "C" __global__ void forward_warps(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
-                                        C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
-            const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
-            all.forward<WARP>();
-        }
-        extern "C" __global__ void forward_blocks(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
-                                        C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
-            const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
-            all.forward<THREADS>();
-        }
-        extern "C" __global__ void forward_parts(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
-                                        C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
-            const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
-            all.forward_parts(piece, (Moments<C>*)parts);
-        }
-        extern "C" __global__ void forward_joined(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
-                                        C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
-            const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
-            all.forward_joined(piece, (const Moments<C>*)parts);
-        }
-        extern "C" __global__ void backward_warps(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
-                                        C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
-            const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
-            all.backward<WARP>(to_weight, to_bias);
-        }
-        extern "C" __global__ void backward_blocks(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
-                                        C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
-            const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
-            all.backward<THREADS>(to_weight, to_bias);
-        }
-        extern "C" __global__ void backward_parts(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
-                                        C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
-            const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
-            all.backward_parts(piece, (Sums<C>*)parts);
-        }
-        extern "C" __global__ void backward_joined(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
-                                        C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
-            const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
-            all.backward_joined(piece, (const Sums<C>*)parts, to_weight, to_bias);
-        }
-        extern "C" __global__ void parameters(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
-                                        C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
-            const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
-            all.parameters(piece, (Sums<C>*)parts);
-        }
-        extern "C" __global__ void join_parameters(View view, f64 eps, const u8* input, const u8* grad, const C* weight, const C* bias,
-                                        C* mean, C* variance, u8* out, C* to_weight, C* to_bias, u64 piece, void* parts) {
-            const Normalize<bf16, C> all{view, C(eps), input, grad, weight, bias, mean, variance, out};
-            all.join_parameters(piece, (const Sums<C>*)parts, to_weight, to_bias);
-        }
-    """,
-    "softmax": """
-        #include "softmax.cuh"
-        #include "prelude.cuh"
-        using namespace rushlight;
-        typedef Softmax<SoftmaxForward<f32, true>, f32, bf16, bf16> Forward;
-        typedef Softmax<SoftmaxBackward<f64, false>, f64, f64, f64> Backward;
-        extern "C" __global__ void warps(u8* out, const u8* x, const u8* y, u64 lines, u64 n, u64 inner) {
-            Forward{out, x, y}.kept<WARP, 8>(lines, n);
-        }
-        extern "C" __global__ void lines(u8* out, const u8* x, const u8* y, u64 lines, u64 n, u64 inner) {
-            Backward{out, x, y}.lines(lines, n);
-        }
-        extern "C" __global__ void blocks(u8* out, const u8* x, const u8* y, u64 lines, u64 n, u64 inner) {
-            Backward{out, x, y}.kept<THREADS, 16>(lines, n);
-        }
-        extern "C" __global__ void columns(u8* out, const u8* x, const u8* y, u64 lines, u64 n, u64 inner) {
-            Forward{out, x, y}.columns(lines, n, inner);
-        }
-    """,
-    "matmul": """
-        #include "matmul.cuh"
-        using namespace rushlight;
-        extern "C" __global__ void multiply(Matrices matrices, Loops<4> batch, u64 batches, Sizes sizes, u32 has_addend,
-                                            Numbers numbers) {
-            rushlight::multiply<f16, f32>(matrices, batch, batches, sizes, has_addend, numbers);
-        }
-    """,
     **{
         f"lines of {what}": f"""
         #include "cumulative.cuh"
@@ -296,48 +213,41 @@ SKELETONS = {
             ("f16", "f32", 8),
         ]
     },
-    "rejection": """
-        #include "rejection.cuh"
-        using namespace rushlight;
-        extern "C" __global__ void gamma(Pointers<3> operands, u64 count, Loops<3> loops, random::Place place, u64* outside) {
-            random::reject<random::StandardGamma, f32>(operands, count, loops, place, outside);
-        }
-        extern "C" __global__ void poisson(Pointers<3> operands, u64 count, Loops<3> loops, random::Place place, u64* outside) {
-            random::reject<random::Poisson, bf16>(operands, count, loops, place, outside);
-        }
-        extern "C" __global__ void binomial(Pointers<3> operands, u64 count, Loops<3> loops, random::Place place, u64* outside) {
-            random::reject<random::Binomial, f64>(operands, count, loops, place, outside);
-        }
-    """,
-    "optimizer": """
-        #include "optimizer.cuh"
-        using namespace rushlight;
-        extern "C" __global__ void step(f16* param, const f16* grad, f16* mean, f16* square, f16* largest, u64 count,
-                                        Numbers numbers, u32 flags) {
-            sgd<f16, f32>(param, grad, mean, count, numbers, flags);
-            adam<f16, f32>(param, grad, mean, square, largest, count, numbers, flags);
-        }
-    """,
 }
 
-#: Sources of the engine whose kernels are compiled as they are, with the dtypes of their elements and of what they compute in.
+#: Files of the engine whose programs are compiled as they are. For each program: the dtypes of its elements and of what it computes in,
+#: and what else stands for placeholders in its text.
 ENGINE = {
     "convolution": [("f16", "f32"), ("f32", "f32"), ("c128", "c128"), ("i64", "i64")],
     "counts": [("bf16", "f32")],
     "ctc": [("f32", "f32"), ("f64", "f64")],
     "distance": [("f32", "f32"), ("f64", "f64")],
     "fold": [("bf16", "f32"), ("f64", "f64")],
-    "interpolate": [("bf16", "f32"), ("f64", "f64")],
-    "mantissas": [("f16", "f32")],
+    "frexp": [("f16", "f32")],
+    "matmul": [("f16", "f32")],
+    "mix": [("bf16", "f32"), ("f64", "f64")],
     "nll": [("bf16", "f32"), ("f64", "f64")],
     "nonzero": [("bf16", "f32")],
+    "normalize": [("bf16", "f32")],
+    "optimizer": [("f16", "f32", "sgd"), ("f16", "f32", "adam")],
     "pool": [("bf16", "f32"), ("i64", "i64")],
     "recurrent": [("f16", "f32"), ("f64", "f64")],
+    "rejection": [("f32", "f32", "StandardGamma"), ("bf16", "f32", "Poisson"), ("f64", "f64", "Binomial")],
     "search": [("f16", "f32"), ("i64", "i64")],
+    "softmax": [
+        (element, compute, title, call)
+        for element, compute, title, calls in [
+            ("bf16", "f32", "SoftmaxForward", ["kept<WARP, 8>(lines, n)", "columns(lines, n, inner)"]),
+            ("f64", "f64", "SoftmaxBackward", ["kept<THREADS, 16>(lines, n)", "lines(lines, n)"]),
+        ]
+        for call in calls
+    ],
     "taps": [("bf16", "f32"), ("f64", "f64")],
     "unique": [("bf16", "f32")],
 }
-#: What else their texts leave open.
+#: The placeholders of a file that its rows fill, after the dtypes.
+FILLED = {"optimizer": ["name"], "rejection": ["name"], "softmax": ["title", "call"]}
+#: What stands for the others.
 OPEN = {
     "0": "u16",
     "index": "i32",
@@ -346,22 +256,51 @@ OPEN = {
     "operands": "input, output",
     "halves": "false",
     "place": "u32",
+    "logarithm": "true",
 }
 
 
-def texts(file, element, compute):
-    """The sources of programs in a file of the engine."""
-    for text in re.findall(r'r#"(#include.*?)"#', (KERNELS.parent / f"{file}.rs").read_text(), re.DOTALL):
-        for name, value in {"element": element, "compute": compute, **OPEN}.items():
-            text = text.replace(f"{{{name}}}", value)
-        yield text.replace("{{", "{").replace("}}", "}")
+def programs(file):
+    """The texts of the programs in a file of the engine, with placeholders."""
+    source = (KERNELS.parent / f"{file}.rs").read_text()
+    texts = re.findall(r'r#"(.*?)"#', source, re.DOTALL)
+    if file == "normalize":
+        # A head, and a kernel for each of these calls.
+        head, kernel = texts
+        calls = re.findall(r'\(c"(\w+)", "(.+)"\),', source)
+        return [head + "".join(kernel.replace("{name}", name).replace("{call}", call) for name, call in calls)]
+    return [text for text in texts if text.startswith("#include")]
+
+
+def parameters_of(algorithm):
+    """The parameters of an optimizer's kernel, and the values that it passes on."""
+    source = (KERNELS.parent / "optimizer.rs").read_text()
+    [(parameters, values)] = re.findall(rf'"{algorithm}", "(.+?)", "(.+?)"', source)
+    return {"parameters": parameters, "values": values}
+
+
+def filled(text, file, element, compute, *more):
+    """The text of a program without placeholders."""
+    values = {
+        **OPEN,
+        "element": element,
+        "compute": compute,
+        "sum": compute,
+        **dict(zip(FILLED.get(file, ()), more, strict=True)),
+    }
+    values |= {"to": compute, "first": element, "second": element}
+    if file == "optimizer":
+        values |= parameters_of(*more)
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text.replace("{{", "{").replace("}}", "}")
 
 
 SKELETONS.update(
-    (f"{file} {number} {element}", text)
-    for file, dtypes in ENGINE.items()
-    for element, compute in dtypes
-    for number, text in enumerate(texts(file, element, compute))
+    (" ".join([file, str(number), row[0], *row[2:]]), filled(text, file, *row))
+    for file, rows in ENGINE.items()
+    for row in rows
+    for number, text in enumerate(programs(file))
 )
 
 # With products of matrices by warps.

@@ -356,10 +356,8 @@ def killed(rank, size, place):
         torch.cuda.synchronize()
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.3)
-    begun = time.monotonic()
     work = dist.all_reduce(tensor, async_op=True)
     errors = [error_of(lambda: (work.wait(), tensor.tolist())), error_of(lambda: dist.barrier())]
-    assert 1.5 < time.monotonic() - begun < 15
     assert work.is_completed() and not work.is_success() and isinstance(work.exception(), dist.DistBackendError)
     errors.append(error_of(torch.cuda.synchronize))
     dist.destroy_process_group()

@@ -59,8 +59,8 @@ class Network:
                 _carry(self._names, self.addresses, theirs)
             os._exit(0)
         theirs.close()
-        told = self._orders.recv(1000).decode() or "the network did not begin"
-        return None if told == "ready" else told
+        answer = self._orders.recv(1000).decode() or "the network did not begin"
+        return None if answer == "ready" else answer
 
     def enter(self, host):
         """Moves this process to a host."""
@@ -114,10 +114,10 @@ def _carry(names, addresses, orders):
         patience = max(0.0, waiting[0][0] - time.monotonic()) if waiting else None
         for end in select.select([orders, *ends], [], [], patience)[0]:
             if end is orders:
-                told = orders.recv(1000)
-                if not told:
+                order = orders.recv(1000)
+                if not order:
                     return
-                delay, loss, far = json.loads(told)
+                delay, loss, far = json.loads(order)
                 apart = set(far)
                 continue
             with contextlib.suppress(OSError):

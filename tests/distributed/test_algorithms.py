@@ -227,9 +227,9 @@ def _futures(rank):
     while not polled.done():
         pass
     assert polled.value()[0].item() == 2
-    told = torch.multiprocessing.get_context("fork").Event()
-    dist.all_reduce(torch.ones(1), async_op=True).get_future().add_done_callback(lambda done: told.set())
-    assert told.wait(20)
+    called = torch.multiprocessing.get_context("fork").Event()
+    dist.all_reduce(torch.ones(1), async_op=True).get_future().add_done_callback(lambda done: called.set())
+    assert called.wait(20)
     dist.barrier()
     if rank == 1:
         dist.destroy_process_group()

@@ -153,7 +153,7 @@ def _from_one_file(rank, file):
         dcp.load(state, storage_reader=reader, planner=planner, checkpoint_id=file)
         assert torch.equal(state["model"]["rows"].full_tensor(), _whole()) and state["copy"].tolist() == [1, 1]
         assert state["model"]["row"].full_tensor().tolist() == [[2.0] * 5]
-        for wrong, told in (
+        for wrong, sentence in (
             ({"none": torch.zeros(1)}, "has no tensor none"),
             ({"copy": torch.zeros(3)}, r"copy has shape \(2,\) in the file, and \(3,\) in the state"),
             (
@@ -161,7 +161,7 @@ def _from_one_file(rank, file):
                 "Non-tensor value identified at x. At this time DynamicMetaLoadPlanner only supports loading Tensors.",
             ),
         ):
-            with pytest.raises(dcp.CheckpointException, match=told):
+            with pytest.raises(dcp.CheckpointException, match=sentence):
                 dcp.load(wrong, storage_reader=reader, planner=DynamicMetaLoadPlanner(), checkpoint_id=file)
 
 

@@ -334,15 +334,15 @@ def test_objects(ranks):
 
 
 def _mismatch(rank, calls):
-    told = ""
+    answer = ""
     try:
         calls[rank]()
     except RuntimeError as error:
-        told = str(error).splitlines()[0]
+        answer = str(error).splitlines()[0]
     # A rank that had all its bytes before another one noticed learns of it in the next call.
     with pytest.raises(RuntimeError, match="cannot be used after an error|gave up"):
         dist.barrier()
-    return told
+    return answer
 
 
 @pytest.mark.parametrize(
@@ -367,8 +367,8 @@ def _mismatch(rank, calls):
     ],
 )
 def test_ranks_that_disagree_raise(ranks, calls, sentence):
-    told = ranks(_mismatch, 2, calls, timeout=10 * PATIENCE)  # who waited for it would be taken for a hang
-    assert any(sentence in one for one in told), told
+    answers = ranks(_mismatch, 2, calls, timeout=10 * PATIENCE)  # who waited for it would be taken for a hang
+    assert any(sentence in one for one in answers), answers
 
 
 def _dies(rank, size, when):
@@ -386,9 +386,9 @@ def _dies(rank, size, when):
 
 @pytest.mark.parametrize("when", ["killed", "left"])
 def test_a_rank_that_is_gone_is_named(ranks, when):
-    told = ranks(_dies, 3, 3, when, timeout=10 * PATIENCE)
-    assert told[2] is None
-    for one in told[:2]:
+    answers = ranks(_dies, 3, 3, when, timeout=10 * PATIENCE)
+    assert answers[2] is None
+    for one in answers[:2]:
         assert "rank 2" in one
         assert ("has left the group" if when == "left" else "has died") in one
 
@@ -405,9 +405,9 @@ def _late(rank):
 
 
 def test_a_late_rank_is_named(ranks):
-    told = ranks(_late, 2, timeout=0.5)[0]
+    answer = ranks(_late, 2, timeout=0.5)[0]
     expected = "Timed out waiting 500ms for all_reduce operation to complete: rank 1 did not call it"
-    assert told == expected + (", or cannot be reached" if ranks.machines > 1 else "")
+    assert answer == expected + (", or cannot be reached" if ranks.machines > 1 else "")
 
 
 def _interrupted(rank):
@@ -461,14 +461,14 @@ def _refusals(rank):
         dist.all_gather([torch.ones(1)], torch.ones(1))
     # Sizes that do not fit on this rank alone leave the group as it was.
     large, small = [torch.ones(3), torch.ones(3)], [torch.ones(2), torch.ones(2)]
-    told = rf"::{{}}: invalid tensor size at index {rank} \(expected \(2\), got \(3\)\)"
-    with pytest.raises(RuntimeError, match=told.format("allgather")):
+    sentence = rf"::{{}}: invalid tensor size at index {rank} \(expected \(2\), got \(3\)\)"
+    with pytest.raises(RuntimeError, match=sentence.format("allgather")):
         dist.all_gather(large, small[0])
-    with pytest.raises(RuntimeError, match=told.format("reduce_scatter")):
+    with pytest.raises(RuntimeError, match=sentence.format("reduce_scatter")):
         dist.reduce_scatter(small[0], large)
-    with pytest.raises(RuntimeError, match=told.format("gather")):
+    with pytest.raises(RuntimeError, match=sentence.format("gather")):
         dist.gather(small[0], large, rank)
-    with pytest.raises(RuntimeError, match=told.format("scatter")):
+    with pytest.raises(RuntimeError, match=sentence.format("scatter")):
         dist.scatter(small[0], large, rank)
     with pytest.raises(RuntimeError, match="alltoall: input and output tensors must have the same size"):
         dist.all_to_all(large, small)

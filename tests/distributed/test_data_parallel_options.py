@@ -136,15 +136,15 @@ def _buffers(rank):
     def net(**options):
         net = nn.BatchNorm1d(2)
         net.running_mean.fill_(rank)
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             net = DistributedDataParallel(net, **options)
-        return net, [str(one.message)[:60] for one in told if one.category is FutureWarning]
+        return net, [str(one.message)[:60] for one in caught if one.category is FutureWarning]
 
     older = "`broadcast_buffers` is deprecated. Use `forward_sync_buffers"
     both = "Both `broadcast_buffers` and `forward_sync_buffers` were spe"
     x = torch.tensor([[0.0, 1.0], [2.0, 3.0]]) * (rank + 1)
-    for options, told, begins_alike, stays_alike in (
+    for options, warned, begins_alike, stays_alike in (
         ({}, [], True, True),
         ({"forward_sync_buffers": True}, [], True, True),
         ({"forward_sync_buffers": False}, [], True, False),
@@ -154,7 +154,7 @@ def _buffers(rank):
         ({"broadcast_buffers": False, "forward_sync_buffers": False}, [both], True, False),
     ):
         made, found = net(**options)
-        assert found == told, options
+        assert found == warned, options
         mean = made.module.running_mean
         assert torch.equal(*_everyone(mean)) == begins_alike, options
         made(x)

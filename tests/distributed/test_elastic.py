@@ -164,7 +164,7 @@ def test_a_process_of_a_node_dies(job):
     job.end()
     results = _results(first, second)
     assert [code for code, _ in results] == [0, 0], results
-    assert all("failed with signal SIGKILL; restart 1 of 3" in told for _, told in results)
+    assert all("failed with signal SIGKILL; restart 1 of 3" in output for _, output in results)
 
 
 def test_the_node_of_the_store_leaves(job):
@@ -173,11 +173,11 @@ def test_the_node_of_the_store_leaves(job):
     second = job.start("--node-rank=1", nnodes="2")
     job.until(2)
     first.kill()
-    ((code, told),) = _results(second)
-    assert code == 1 and told.splitlines()[-1 if "torchrun: " in told.splitlines()[-1] else -2].startswith(
+    ((code, output),) = _results(second)
+    assert code == 1 and output.splitlines()[-1 if "torchrun: " in output.splitlines()[-1] else -2].startswith(
         "torchrun: "
-    ), told
-    assert "Traceback" not in told.split("torchrun: ")[-1]
+    ), output
+    assert "Traceback" not in output.split("torchrun: ")[-1]
 
 
 def _run(folder, program, *options, **variables):
@@ -203,8 +203,8 @@ def test_processes_get_the_signal(tmp_path):
     node = _run(tmp_path, program, "--standalone", "--nproc-per-node=2")
     assert [node.stdout.readline() for _ in range(2)] == ["begun\n"] * 2
     node.send_signal(signal.SIGTERM)
-    told, _ = node.communicate(timeout=PATIENCE)
-    assert told == "saved 15\n" * 2 and node.returncode == 128 + signal.SIGTERM
+    output, _ = node.communicate(timeout=PATIENCE)
+    assert output == "saved 15\n" * 2 and node.returncode == 128 + signal.SIGTERM
 
 
 def test_a_signal_while_processes_are_started(tmp_path):
@@ -256,12 +256,12 @@ def test_options_from_the_environment(tmp_path):
         "CUDA_VISIBLE_DEVICES": "4,7",
     }
     node = _run(tmp_path, program, **given)
-    told, errors = node.communicate(timeout=PATIENCE)
-    assert sorted(told.splitlines()) == ["0 4", "0 7"] and node.returncode == 0, errors
+    output, errors = node.communicate(timeout=PATIENCE)
+    assert sorted(output.splitlines()) == ["0 4", "0 7"] and node.returncode == 0, errors
 
 
 def test_refused_options(tmp_path):
-    for options, told in (
+    for options, sentence in (
         (["--max-restarts=-1"], "max_restarts must be >= 0"),
         (["--rdzv-backend", "zz"], "The rendezvous backend 'zz' is not registered. Did you forget to call `register`?"),
         (["--rdzv-endpoint", "here:x"], "the rendezvous endpoint 'here:x' must be an integer between 0 and 65536."),
@@ -281,4 +281,4 @@ def test_refused_options(tmp_path):
     ):
         node = _run(tmp_path, "", *options, CUDA_VISIBLE_DEVICES="")
         _, errors = node.communicate(timeout=PATIENCE)
-        assert node.returncode == 1 and errors.startswith("torchrun: error: ") and told in errors
+        assert node.returncode == 1 and errors.startswith("torchrun: error: ") and sentence in errors

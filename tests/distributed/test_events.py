@@ -132,8 +132,8 @@ def test_torchrun(tmp_path, code, ends):
     )
     assert done.returncode == bool(code), done.stderr
     found = [events.Event.deserialize(line) for line in done.stderr.splitlines() if line.startswith('{"name"')]
-    told = [f"{one.metadata['state']} {one.metadata['global_rank']}".removesuffix(" None") for one in found]
-    assert told == ["RENDEZVOUS", "START 0", "START 1", *ends, "SUCCEEDED"]
+    states = [f"{one.metadata['state']} {one.metadata['global_rank']}".removesuffix(" None") for one in found]
+    assert states == ["RENDEZVOUS", "START 0", "START 1", *ends, "SUCCEEDED"]
     assert all(one.name == f"torchelastic.worker.status.{one.metadata['state']}" for one in found)
     last = found[-2].metadata
     assert json.loads(last["metadata"])["exit_code"] == [code or None] and last["rdzv_backend"] == "c10d"

@@ -76,8 +76,8 @@ def test_the_error_of_a_function_is_told():
     with pytest.raises(ChildFailedError) as found:
         elastic_launch(_config(), _fail)()
     assert found.value.name == "_fail" and list(found.value.failures) == [1]
-    told = str(found.value).splitlines()
-    assert told[0] == "_fail FAILED" and told[-1] == "    ValueError: no data"
+    lines = str(found.value).splitlines()
+    assert lines[0] == "_fail FAILED" and lines[-1] == "    ValueError: no data"
     assert found.value.failures[1].message["message"] == "ValueError: no data"
 
 
@@ -225,12 +225,12 @@ def test_parameters():
         made.get_as_int("truth")
     with pytest.raises(ValueError, match="'number' does not represent a valid boolean value."):
         made.get_as_bool("number")
-    for arguments, told in (
+    for arguments, sentence in (
         (("", "", "job", 1, 1), "name must be a non-empty string"),
         (("c10d", "", "job", 0, 1), r"nodes \(0\) must be greater than zero"),
         (("c10d", "", "job", 3, 2), r"nodes \(2\) must be greater than or equal to the minimum"),
     ):
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=sentence):
             rendezvous.RendezvousParameters(*arguments)
     texts = ("", "node0", "node0:12", "[::1]:12", ":12")
     expected = [("localhost", 7), ("node0", 7), ("node0", 12), ("::1", 12), ("localhost", 12)]
@@ -253,8 +253,8 @@ def test_where_output_goes(tmp_path, capfd):
         "name", "sh", {0: ("-c", "echo out; echo err >&2"), 1: ("-c", "echo out; echo err >&2")}, envs, specs
     )
     assert not made.wait().is_failed() and set(made.pids()) == {0, 1}
-    told = capfd.readouterr()
-    assert (told.out, told.err) == ("", "[name0]:err\n")
+    captured = capfd.readouterr()
+    assert (captured.out, captured.err) == ("", "[name0]:err\n")
     files = {
         str(path.relative_to(tmp_path)).partition("/")[2]: path.read_text() for path in tmp_path.glob("job_*/**/*.log")
     }

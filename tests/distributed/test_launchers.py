@@ -104,8 +104,8 @@ def test_variables(program, names):
         )
         for rank in range(2)
     ]
-    told = [rank.communicate(timeout=60) for rank in ranks]
-    assert [out.splitlines() for out, _ in told] == [[f"{rank} of 2: 3.0 mpi"] * 2 for rank in range(2)], told
+    outputs = [rank.communicate(timeout=60) for rank in ranks]
+    assert [out.splitlines() for out, _ in outputs] == [[f"{rank} of 2: 3.0 mpi"] * 2 for rank in range(2)], outputs
 
 
 def test_without_an_address(program):

@@ -84,9 +84,7 @@ def _background(rank):
     else:
         tensor = torch.zeros(2_000_000)
         work = dist.irecv(tensor, 0)
-        deadline = time.monotonic() + 10
         while not work.is_completed():
-            assert time.monotonic() < deadline
             time.sleep(0.001)
         assert (tensor == 1).all()
 
@@ -157,10 +155,10 @@ def _monitored(rank, absent, wait_all_ranks):
 )
 def test_a_monitored_barrier_names_the_missing_ranks(ranks, absent, wait_all_ranks, sentence):
     """Rank 0 does. Ranks that came, and those that come too late, hear that it has given up."""
-    told = ranks(_monitored, 4, absent, wait_all_ranks)
-    assert told[0] == f"[Rank 0]: {sentence} failed to pass monitoredBarrier in 400 ms"
+    answers = ranks(_monitored, 4, absent, wait_all_ranks)
+    assert answers[0] == f"[Rank 0]: {sentence} failed to pass monitoredBarrier in 400 ms"
     for rank in (1, 2, 3):
-        first, *_, last = told[rank].splitlines()
+        first, *_, last = answers[rank].splitlines()
         assert first.startswith(_REACHED.format(rank)) and last == "rank 0 has given up"
 
 

@@ -186,17 +186,17 @@ def test_bro_12_reductions_without_a_dimension(reductions):
         flat.sum,
         lambda: nn.functional.mse_loss(x, x),
     )
-    told = (x.sum, x.mean, x.unsqueeze(0).squeeze, lambda: torch.max(x), lambda: torch.all(x, dim=None), x.norm)
+    calls = (x.sum, x.mean, x.unsqueeze(0).squeeze, lambda: torch.max(x), lambda: torch.all(x, dim=None), x.norm)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for call in told:
+        for call in calls:
             call()
     reductions.enabled = True
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for call in silent:
             call()
-        for call in told:
+        for call in calls:
             with pytest.raises(torch.AmbiguousReduction, match="reduces all dimensions of a tensor of shape"):
                 call()
 
@@ -249,10 +249,10 @@ def test_bro_17_warnings_with_a_stack(old_programs, monkeypatch, capsys):
         warnings.simplefilter("always")
         monkeypatch.setattr(warnings, "showwarning", warn_with_traceback)
         torch.add(torch.ones(4, 1), torch.ones(4))  # the mistake
-    told = capsys.readouterr().err
+    written = capsys.readouterr().err
     line = sys._getframe().f_lineno - 2
-    assert f'File "{__file__}", line {line}, in test_bro_17' in told
-    assert f"{__file__}:{line}: UserWarning: self and other do not have the same shape" in told
+    assert f'File "{__file__}", line {line}, in test_bro_17' in written
+    assert f"{__file__}:{line}: UserWarning: self and other do not have the same shape" in written
 
 
 def test_bro_18_keepdim_decides():

@@ -242,9 +242,9 @@ def test_dat_9_pinning_without_a_device():
     """Without a GPU memory is not pinned, with one warning, and batches of any structure are unchanged."""
     Point = collections.namedtuple("Point", "x y")
     samples = [{"a": torch.ones(1), "b": (torch.zeros(1), Point(torch.ones(1), 2))}] * 2
-    with pytest.warns(UserWarning, match="'pin_memory' argument is set as true but no accelerator is found") as told:
+    with pytest.warns(UserWarning, match="'pin_memory' argument is set as true but no accelerator is found") as caught:
         (batch,) = DataLoader(samples, batch_size=2, pin_memory=True)
-    assert len(told) == 1
+    assert len(caught) == 1
     assert batch["a"].shape == (2, 1) and isinstance(batch["b"][1], Point) and batch["b"][1].y.tolist() == [2, 2]
 
 

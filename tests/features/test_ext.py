@@ -33,7 +33,7 @@ def test_ext_1_apply_save_and_twice():
 
 def test_ext_1_needs_input_grad():
     """The context has a flag for each argument that says whether its gradient is needed."""
-    told = []
+    needed = []
 
     class Two(Function):
         @staticmethod
@@ -42,11 +42,11 @@ def test_ext_1_needs_input_grad():
 
         @staticmethod
         def backward(ctx, grad):
-            told.append(ctx.needs_input_grad)
+            needed.append(ctx.needs_input_grad)
             return grad, None, None
 
     Two.apply(torch.ones(1, requires_grad=True), torch.ones(1), "text").backward()
-    assert told == [(True, False, False)]
+    assert needed == [(True, False, False)]
 
 
 def test_ext_1_mark_dirty():

@@ -81,10 +81,10 @@ def test_fun_4_cosine_similarity():
 def test_fun_5_upsample():
     """The deprecated name works with a warning that contains the new one."""
     x = torch.arange(4.0).reshape(1, 1, 2, 2)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         y = F.upsample(x, scale_factor=2, mode="bilinear")
-    assert [str(w.message) for w in told if "upsample" in str(w.message)] == [
+    assert [str(w.message) for w in caught if "upsample" in str(w.message)] == [
         "`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead."
     ]
     assert torch.equal(y, F.interpolate(x, scale_factor=2, mode="bilinear"))
@@ -135,9 +135,9 @@ def test_fun_7_weight_norm():
     ):
         layer = nn.Linear(3, 2)
         weight = layer.weight.detach().clone()
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             wrap(layer)
-        assert [w.category for w in told] == ([FutureWarning] if names else [])
+        assert [w.category for w in caught] == ([FutureWarning] if names else [])
         assert names is None or [name for name, _ in layer.named_parameters()] == names
         torch.testing.assert_close(layer.weight, weight)

@@ -268,9 +268,9 @@ print((x + 1).tolist())
 @needs_soft_card
 def test_mul_12_gpus_in_a_forked_child():
     """The error names the start method that works; the parent goes on."""
-    told = run_on_card(IN_A_CHILD)
-    assert told.startswith("Cannot re-initialize CUDA in forked subprocess.") and "'spawn'" in told
-    assert told.endswith("[2.0, 2.0]\n")
+    output = run_on_card(IN_A_CHILD)
+    assert output.startswith("Cannot re-initialize CUDA in forked subprocess.") and "'spawn'" in output
+    assert output.endswith("[2.0, 2.0]\n")
 
 
 def test_mul_13_empty_tensors():

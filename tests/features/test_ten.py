@@ -34,10 +34,10 @@ def test_ten_2_tensor_from_data():
     chosen = torch.tensor([1, 2], dtype=torch.float64, device="cpu", requires_grad=True)
     assert (chosen.dtype, chosen.device.type, chosen.requires_grad) == (torch.float64, "cpu", True)
     source = torch.ones(2)
-    with pytest.warns(UserWarning, match="To copy construct from a tensor") as told:
+    with pytest.warns(UserWarning, match="To copy construct from a tensor") as caught:
         leaf = torch.tensor(source, requires_grad=True)
     source[0] = 5
-    assert len(told) == 1 and leaf.requires_grad and leaf.is_leaf and leaf.tolist() == [1, 1]
+    assert len(caught) == 1 and leaf.requires_grad and leaf.is_leaf and leaf.tolist() == [1, 1]
 
 
 def test_ten_3_sizes_as_a_list_or_one_by_one():

@@ -271,9 +271,9 @@ def test_errors_in_generated_code_show_its_lines(capsys):
     gm = fx.symbolic_trace(lambda x: x.missing(1))
     with pytest.raises(AttributeError, match="has no attribute 'missing'") as caught:
         gm(torch.ones(1))
-    told = capsys.readouterr().err
-    assert "Call using an FX-traced Module, line 5 of the traced Module's generated forward function:" in told
-    assert "    missing = x.missing(1);  x = None\n\n~" in told and " <--- HERE\n" in told
+    written = capsys.readouterr().err
+    assert "Call using an FX-traced Module, line 5 of the traced Module's generated forward function:" in written
+    assert "    missing = x.missing(1);  x = None\n\n~" in written and " <--- HERE\n" in written
     assert caught.type is AttributeError
     outer = fx.symbolic_trace(lambda x: x + 1)
     try:

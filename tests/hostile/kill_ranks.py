@@ -182,11 +182,15 @@ def play(work, draw):
         lines.wait(lambda found: all(len(found[end]) >= 3 for end in others), 2 * PATIENCE)
         errors, longest = [], 0.0
         for end in others:
-            told = lines.found[end]
-            if len(told) < 3 or not told[1].startswith("raised") or told[2] != f"total {SIZE - 1}":
-                faults.append(f"rank {[one for _, one in ranks].index(end)}: {told}")
+            lines_of_rank = lines.found[end]
+            if (
+                len(lines_of_rank) < 3
+                or not lines_of_rank[1].startswith("raised")
+                or lines_of_rank[2] != f"total {SIZE - 1}"
+            ):
+                faults.append(f"rank {[one for _, one in ranks].index(end)}: {lines_of_rank}")
                 continue
-            _, when, error = told[1].split(" ", 2)
+            _, when, error = lines_of_rank[1].split(" ", 2)
             errors.append(error)
             longest = max(longest, float(when) - death)
             # A survivor may leave before another one has noticed the death.

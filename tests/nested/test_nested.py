@@ -320,8 +320,8 @@ def test_offsets_that_the_values_do_not_have():
         ((0, -1, 5), (5, 0)),
         ((-1, 5), (5, 0)),
     ):
-        told = f"^The size of tensor a .{sizes[0]}. must match the size of tensor b .{sizes[1]}. at non-singleton dimension 0"
-        with pytest.raises(RuntimeError, match=told):
+        sentence = f"^The size of tensor a .{sizes[0]}. must match the size of tensor b .{sizes[1]}. at non-singleton dimension 0"
+        with pytest.raises(RuntimeError, match=sentence):
             made(*offsets).to_padded_tensor(0)
     for offsets in ((0, 2**40), (0, 3, 2, 5), (0, -1, 5), (-1, 5), (5, 0)):
         for call in (lambda x: x.unbind(), lambda x: x[0], lambda x: [*x]):

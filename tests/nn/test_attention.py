@@ -271,11 +271,11 @@ def test_a_causal_hint_says_more_than_a_mask_where_keys_are_added():
     ],
 )
 def test_why_sequences_would_not_be_nested(layer, reason):
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         encoder = nn.TransformerEncoder(layer(), 1)
         quiet = nn.TransformerEncoder(layer(), 1, enable_nested_tensor=False)
     sentence = f"enable_nested_tensor is True, but self.use_nested_tensor is False because {reason}"
-    assert [str(warning.message) for warning in told] == ([] if reason is None else [sentence])
-    assert all(warning.filename == __file__ for warning in told)
+    assert [str(warning.message) for warning in caught] == ([] if reason is None else [sentence])
+    assert all(warning.filename == __file__ for warning in caught)
     assert (encoder.use_nested_tensor, quiet.use_nested_tensor) == (reason is None, False)

@@ -131,7 +131,7 @@ def test_combined_masks():
 
 def test_refusals(tensors):
     query, key, value = tensors
-    for arguments, error, told in (
+    for arguments, error, sentence in (
         ((query[0], key[0], value[0]), NotImplementedError, "NYI: query, key, and value must be 4D tensors"),
         ((query, key[..., :3], value), ValueError, "same embedding dimension but got E=4 and E=3."),
         ((query, key[:, :1], value[:, :1]), ValueError, "but got Hq=2 and Hkv=1. Try setting enable_gqa=True for GQA."),
@@ -143,7 +143,7 @@ def test_refusals(tensors):
     ):
         with pytest.raises(error) as caught:
             flex(*arguments)
-        assert told in str(caught.value)
+        assert sentence in str(caught.value)
 
 
 def test_block_masks_are_made_of_truth_values():
@@ -214,11 +214,11 @@ def test_functions_of_scores_as_masks():
 def test_the_old_way_to_ask_for_logarithms_of_sums_warns_once(tensors, monkeypatch):
     monkeypatch.setattr(_warnings, "_told", set())
     query, key, value = tensors
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(2):
             _, sums = flex(query, key, value, return_lse=True)
-    assert [one.category for one in told] == [FutureWarning]
+    assert [one.category for one in caught] == [FutureWarning]
     _, other = flex(query, key, value, return_aux=flex_attention.AuxRequest(lse=True))
     assert torch.equal(sums, other.lse) and other.max_scores is None
     with pytest.raises(ValueError, match="Cannot specify both return_lse and return_aux. return_lse is deprecated"):

@@ -130,7 +130,7 @@ def test_integers_of_eight_bits_are_summed_in_32():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "sentence"),
     [
         (lambda x, y: (x.float(), y), "Expected self dtype to be int8 or uint8 but got float"),
         (lambda x, y: (x, y.int()), "Expected mat2 dtype to be of type int8 but got int"),
@@ -138,9 +138,9 @@ def test_integers_of_eight_bits_are_summed_in_32():
         (lambda x, y: (x[0], y), "Expected self to be of dimension 2 but got 1"),
     ],
 )
-def test_products_of_other_integers_are_refused(change, told):
+def test_products_of_other_integers_are_refused(change, sentence):
     x, y = torch.ones(2, 3, dtype=torch.int8), torch.ones(3, 2, dtype=torch.int8)
-    with pytest.raises(RuntimeError, match=f"^int_mm_out_cpu: {told}"):
+    with pytest.raises(RuntimeError, match=f"^int_mm_out_cpu: {sentence}"):
         torch._int_mm(*change(x, y))
     with pytest.raises(RuntimeError, match="Expected result dtype to be of type kInt but got long int"):
         torch._int_mm(x, y, out=torch.empty(2, 2, dtype=torch.int64))

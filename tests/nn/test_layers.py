@@ -103,9 +103,9 @@ def test_old_reduction_arguments():
         UserWarning, match="size_average and reduce args will be deprecated, please use reduction='sum' instead"
     ):
         assert nn.MSELoss(size_average=False).reduction == "sum"
-    with pytest.warns(UserWarning, match="please use reduction='sum' instead") as told:
+    with pytest.warns(UserWarning, match="please use reduction='sum' instead") as caught:
         assert nn.CrossEntropyLoss(None, torch.zeros(())).reduction == "sum"
-    assert told[0].filename == __file__
+    assert caught[0].filename == __file__
     with pytest.raises(RuntimeError, match="Boolean value of Tensor with more than one value is ambiguous"):
         nn.CrossEntropyLoss(torch.ones(2), torch.zeros(2))
     with pytest.warns(UserWarning, match="please use reduction='none' instead"):

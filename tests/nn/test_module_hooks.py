@@ -134,9 +134,9 @@ def test_backward_hook_errors():
     module.register_full_backward_hook(lambda m, grad_in, grad_out: seen.append(grad_in))
     with pytest.warns(
         UserWarning, match="Full backward hook is firing when gradients are computed with respect to module outputs"
-    ) as told:
+    ) as caught:
         module(torch.ones(2)).sum().backward()
-    assert seen == [(None,)] and told[0].filename == __file__
+    assert seen == [(None,)] and caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("register", ["register_full_backward_hook", "register_full_backward_pre_hook"])
@@ -167,11 +167,11 @@ def test_an_output_without_use_gives_zeros(register, seen):
         def forward(self, x, y):
             return x * 2, y * 3
 
-    module, told = Two(), []
-    getattr(module, register)(lambda module, *grads: told.append(grads))
+    module, called = Two(), []
+    getattr(module, register)(lambda module, *grads: called.append(grads))
     a, b = (torch.ones(1, requires_grad=True) for _ in range(2))
     module(a, b)[0].sum().backward()
-    assert told == [seen] and (a.grad, b.grad) == (torch.tensor([2.0]), torch.tensor([0.0]))
+    assert called == [seen] and (a.grad, b.grad) == (torch.tensor([2.0]), torch.tensor([0.0]))
 
 
 @pytest.mark.parametrize("register", ["register_full_backward_hook", "register_full_backward_pre_hook"])

@@ -139,8 +139,8 @@ def test_the_parts_of_synchronised_normalisation_are_refused_as_in_torch(device)
     }
     for name, args in calls.items():
         backend = "Meta" if device == "meta" else "CPU"
-        told = f"^Could not run 'aten::{name}' with arguments from the '{backend}' backend"
-        with pytest.raises(NotImplementedError, match=told):
+        sentence = f"^Could not run 'aten::{name}' with arguments from the '{backend}' backend"
+        with pytest.raises(NotImplementedError, match=sentence):
             getattr(torch, name)(*args)
     with pytest.raises(TypeError, match=r"batch_norm_stats\(\) missing 2 required positional argument"):
         torch.batch_norm_stats()

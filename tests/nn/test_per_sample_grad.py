@@ -39,7 +39,7 @@ def test_parameters_without_gradients_and_samples_in_the_second_dimension():
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "sentence"),
     [
         (
             lambda m: call_for_per_sample_grads(m, loss_reduction="q"),
@@ -58,7 +58,7 @@ def test_parameters_without_gradients_and_samples_in_the_second_dimension():
         ),
     ],
 )
-def test_errors(call, told):
+def test_errors(call, sentence):
     with pytest.raises(RuntimeError) as caught:
         call(nn.Linear(3, 2))
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(sentence)

@@ -152,12 +152,12 @@ def test_subclasses_see_the_states_pass(kind):
             return super().permute_hidden(hx, permutation)
 
     module, x = Watched(3, 4), torch.ones(2, 1, 3)
-    for given, told in ((False, [None]), (True, [None, None])):
+    for given, expected in ((False, [None]), (True, [None, None])):
         seen = []
         state = module(x)[1]
         seen.clear()
         module(x, *[state] * given)
-        assert seen == told
+        assert seen == expected
     seen.clear()
     module(rnn.pack_sequence(sequences(torch.float32), enforce_sorted=False))
     assert seen == [[2, 0, 3, 1]]

@@ -215,7 +215,7 @@ def test_repeats_of_a_scalar_along_a_dimension_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "sentence"),
     [
         (lambda x: x.repeat(4, 1), "maximum size for tensor at dimension 0 is 0 but size is 4611686018427387904"),
         (
@@ -230,11 +230,11 @@ def test_repeats_of_a_scalar_along_a_dimension_are_refused():
         (lambda x: torch.broadcast_to(x[:, None], (2**62, 4, 0)), "numel: integer multiplication overflow"),
     ],
 )
-def test_sizes_of_more_than_64_bits(call, told):
+def test_sizes_of_more_than_64_bits(call, sentence):
     x = torch.empty(2**62, 0)
     with pytest.raises(RuntimeError) as raised:
         call(x)
-    assert str(raised.value).startswith(told or "numel: integer multiplication overflow")
+    assert str(raised.value).startswith(sentence or "numel: integer multiplication overflow")
 
 
 def test_joined_dimensions_of_more_than_64_bits():

@@ -192,9 +192,9 @@ def test_out(op, thorough):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 run(wrong)
-            told = [str(w.message) for w in caught if re.search(RESIZED, str(w.message))]
-            if bool(told) == (op.name in SILENT or (op.is_factory() and op.name not in COUNTED)):
-                return f"of an out of the wrong size it says {told or 'nothing'}"
+            warned = [str(w.message) for w in caught if re.search(RESIZED, str(w.message))]
+            if bool(warned) == (op.name in SILENT or (op.is_factory() and op.name not in COUNTED)):
+                return f"of an out of the wrong size it says {warned or 'nothing'}"
             text = difference(wrong, results)
             if text:
                 return f"resized out: {text}"

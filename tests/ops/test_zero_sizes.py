@@ -93,7 +93,7 @@ def bound(index, size):
 
 
 @pytest.mark.parametrize(
-    ("shape", "dim", "index", "told"),
+    ("shape", "dim", "index", "expected"),
     [
         ((0, 3), 0, 0, EMPTY),
         ((0, 3), 1, 5, bound(5, 3)),
@@ -107,19 +107,19 @@ def bound(index, size):
         ((3,), 0, -1, SELF),
     ],
 )
-def test_slices_that_are_not_there(shape, dim, index, told):
-    kind, sentence = told
+def test_slices_that_are_not_there(shape, dim, index, expected):
+    kind, sentence = expected
     with pytest.raises(kind) as caught:
         torch.index_select(torch.ones(shape), dim, torch.tensor([index]))
     assert str(caught.value).split("\n")[0] == sentence
 
 
 @pytest.mark.parametrize(
-    ("shape", "index", "told"),
+    ("shape", "index", "expected"),
     [((0, 3), [0], EMPTY), ((0, 2), 0, EMPTY), ((3, 0), [5], bound(5, 3)), ((3, 2), [[5]], SELF)],
 )
-def test_rows_that_a_table_has_not(shape, index, told):
-    kind, sentence = told
+def test_rows_that_a_table_has_not(shape, index, expected):
+    kind, sentence = expected
     with pytest.raises(kind) as caught:
         F.embedding(torch.tensor(index), torch.ones(shape))
     assert str(caught.value).split("\n")[0] == sentence
@@ -188,21 +188,21 @@ ADAPTIVE = [
 ]
 
 
-@pytest.mark.parametrize("kind, dims, shape, size, told", ADAPTIVE)
-def test_gradients_of_pooling_to_nothing(kind, dims, shape, size, told):
+@pytest.mark.parametrize("kind, dims, shape, size, sizes", ADAPTIVE)
+def test_gradients_of_pooling_to_nothing(kind, dims, shape, size, sizes):
     x = torch.ones(shape, requires_grad=True)
     result = getattr(F, f"adaptive_{kind}_pool{dims}d")(x, size)
     with pytest.raises(RuntimeError) as caught:
         result.sum().backward()
     assert str(caught.value).startswith(
         f"adaptive_{kind}_pool{max(dims, 2)}d_backward(): Expected grad_output to have non-zero size for non-batch "
-        f"dimensions, but grad_output has sizes {told} being empty"
+        f"dimensions, but grad_output has sizes {sizes} being empty"
     )
 
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate"])
 @pytest.mark.parametrize(
-    "shape, widths, told",
+    "shape, widths, expected",
     [
         ((3, 0, 10), 1, "2D or 3D"),
         ((0, 10), 1, "2D or 3D"),
@@ -210,11 +210,11 @@ def test_gradients_of_pooling_to_nothing(kind, dims, shape, size, told):
         ((2, 3, 0, 10), 2, "3D or 4D"),
     ],
 )
-def test_padding_of_empty_channels(shape, widths, told, mode):
+def test_padding_of_empty_channels(shape, widths, expected, mode):
     with pytest.raises(RuntimeError) as caught:
         F.pad(torch.ones(shape), (1, 1) * widths, mode=mode)
     assert str(caught.value).startswith(
-        f"Expected {told} (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but got: "
+        f"Expected {expected} (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but got: "
         f"{list(shape)}"
     )
     assert F.pad(torch.ones(0, *[3] * (widths + 1)), (1, 1) * widths, mode=mode).shape[0] == 0

@@ -224,10 +224,10 @@ def test_optimizers_that_wrap_another_one():
     for in_order in (True, False):
         optimizer = Wrapper(torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0))
         schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             if in_order:
                 optimizer.step()
             schedule.step()
-        assert ["before `optimizer.step()`" in str(one.message) for one in told] == ([] if in_order else [True])
+        assert ["before `optimizer.step()`" in str(one.message) for one in caught] == ([] if in_order else [True])
         assert schedule.get_last_lr() == [0.1]

@@ -473,8 +473,8 @@ def test_an_optimizer_lends_its_place():
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), before))
     assert not any(torch.equal(a, b) for a, b in zip(other.parameters(), before[2:]))
     assert optimizer.state[model.weight]["step"] == 1 and other.weight not in optimizer.state
-    for parameters, given, told in (({"a": before[0]}, state, "to match"), ({}, {}, "NoneType")):
-        with pytest.raises(RuntimeError, match=told), swap(optimizer, parameters, given):
+    for parameters, given, sentence in (({"a": before[0]}, state, "to match"), ({}, {}, "NoneType")):
+        with pytest.raises(RuntimeError, match=sentence), swap(optimizer, parameters, given):
             pass
 
 

@@ -247,7 +247,7 @@ def test_sparse_resize_and_clear_removes_the_elements():
 
 
 @pytest.mark.parametrize(
-    ("size", "sparse", "dense", "told"),
+    ("size", "sparse", "dense", "sentence"),
     [
         (
             (2, 2),
@@ -265,9 +265,9 @@ def test_sparse_resize_and_clear_removes_the_elements():
         ),
     ],
 )
-def test_sparse_resize_refuses_sizes_that_lose_elements(size, sparse, dense, told):
+def test_sparse_resize_refuses_sizes_that_lose_elements(size, sparse, dense, sentence):
     x = torch.eye(3).to_sparse()
-    with pytest.raises(RuntimeError, match=f"^{told}"):
+    with pytest.raises(RuntimeError, match=f"^{sentence}"):
         x.sparse_resize_(size, sparse, dense)
     assert torch.equal(x.to_dense(), torch.eye(3))
 
@@ -277,8 +277,8 @@ def test_sparse_resize_is_for_coordinates_and_not_for_leaves():
         NotImplementedError, match="^Could not run 'aten::sparse_resize_' with arguments from the 'CPU' backend"
     ):
         torch.eye(3).sparse_resize_((4, 4), 2, 0)
-    told = "^Could not run 'aten::sparse_resize_and_clear_' with arguments from the 'SparseCsrCPU' backend"
-    with pytest.raises(NotImplementedError, match=told):
+    sentence = "^Could not run 'aten::sparse_resize_and_clear_' with arguments from the 'SparseCsrCPU' backend"
+    with pytest.raises(NotImplementedError, match=sentence):
         torch.eye(3).to_sparse_csr().sparse_resize_and_clear_((4, 4), 2, 0)
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
         torch.eye(3).to_sparse().requires_grad_().sparse_resize_((4, 4), 2, 0)

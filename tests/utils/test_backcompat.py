@@ -15,7 +15,7 @@ from rushlight.testing.strategies import broadcastable_shapes
 backcompat = torch.utils.backcompat
 
 
-def told(call, level):
+def warnings_of(call, level):
     """The warning of `strict_broadcast` for a call."""
     with backcompat.strict_broadcast(level), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -59,7 +59,7 @@ def test_each_pair_is_named_from_its_level_on(a, b, level):
     x, y = torch.ones(a), torch.ones(b)
     for asked in range(4):
         for call in (lambda: x - y, lambda: y * x, lambda: torch.where(x > 0, y, y), lambda: x.atan2(y)):
-            assert bool(told(call, asked)) == (level is not None and level <= asked)
+            assert bool(warnings_of(call, asked)) == (level is not None and level <= asked)
 
 
 @given(broadcastable_shapes(2))
@@ -74,7 +74,7 @@ def test_the_levels_agree_with_a_slow_specification(shapes):
     elif a != b and 1 not in (math.prod(a), math.prod(b)):
         level = 3
     for asked in range(4):
-        assert bool(told(lambda: torch.ones(a) + torch.ones(b), asked)) == (level <= asked)
+        assert bool(warnings_of(lambda: torch.ones(a) + torch.ones(b), asked)) == (level <= asked)
 
 
 def test_the_warning_shows_the_shapes_and_the_line():
@@ -110,9 +110,9 @@ def test_blocks_nest_and_derivatives_are_nobodys_slip():
             z = x * y
         z.sum().backward()
 
-    assert told(meant, 3) == []
-    assert len(told(lambda: x * y, 3)) == 1
-    assert told(lambda: x * y, 0) == []
+    assert warnings_of(meant, 3) == []
+    assert len(warnings_of(lambda: x * y, 3)) == 1
+    assert warnings_of(lambda: x * y, 0) == []
     with pytest.raises(ValueError, match="the level must be 0, 1, 2 or 3"):
         backcompat.strict_broadcast(4)
 
@@ -158,6 +158,6 @@ def test_strictness_is_switched_as_its_siblings_are():
     ],
 )
 def test_functions_that_expand_their_operands_warn_once(call):
-    (said,) = told(lambda: call(torch.ones(3, 1), torch.ones(3)), 1)
+    (said,) = warnings_of(lambda: call(torch.ones(3, 1), torch.ones(3)), 1)
     assert "[3, 1] and [3] make [3, 3]" in said or "[3] and [3, 1] make [3, 3]" in said
-    assert told(lambda: call(torch.ones(3, 3), torch.ones(3)), 2) == []
+    assert warnings_of(lambda: call(torch.ones(3, 3), torch.ones(3)), 2) == []

@@ -27,7 +27,7 @@ def test_parameters_are_within_their_limits():
 
 
 @pytest.mark.parametrize(
-    "options, told",
+    "options, sentence",
     [
         ({"distribution": {1: 0.5}}, "Distribution is not normalized"),
         ({"minval": 1, "distribution": {1: 1.0}}, "must be None"),
@@ -35,8 +35,8 @@ def test_parameters_are_within_their_limits():
         ({"distribution": "uniform"}, "must be given"),
     ],
 )
-def test_parameters_that_do_not_fit(options, told):
-    with pytest.raises(AssertionError, match=told):
+def test_parameters_that_do_not_fit(options, sentence):
+    with pytest.raises(AssertionError, match=sentence):
         FuzzedParameter("n", **options)
 
 

@@ -99,7 +99,7 @@ def test_equal_structures():
 
 
 @pytest.mark.parametrize(
-    "other, told",
+    "other, sentence",
     [
         ([1], "Node arity mismatch; expected 2, but got 1."),
         ((1, {"a": 1}), "Node type mismatch; expected <class 'list'>, but got <class 'tuple'>."),
@@ -108,14 +108,14 @@ def test_equal_structures():
         ([1, {"a": 1, "c": 2}], "Node arity mismatch; expected 1, but got 2."),
     ],
 )
-def test_trees_that_do_not_begin_like_a_structure(other, told):
+def test_trees_that_do_not_begin_like_a_structure(other, sentence):
     for attempt in (
         lambda: pytree.tree_structure([1, {"a": 2}]).flatten_up_to(other),
         lambda: pytree.tree_map(lambda x, y: x, [1, {"a": 2}], other),
     ):
         with pytest.raises(ValueError) as caught:
             attempt()
-        assert str(caught.value) == told
+        assert str(caught.value) == sentence
 
 
 def test_what_fits_a_structure():
@@ -239,7 +239,7 @@ def test_structures_as_text():
     assert pytree.treespec_loads(text) == spec
     assert '"default_factory_module": "builtins", "default_factory_name": "list", "dict_context": [1]' in text
     assert '\\"__enum__\\": true, \\"fqn\\": \\"' in text
-    for attempt, error, told in (
+    for attempt, error, sentence in (
         (lambda: pytree.treespec_dumps(spec, protocol=7), ValueError, "Unknown protocol 7. Available protocols: [1]"),
         (lambda: pytree.treespec_loads("[2, {}]"), ValueError, "Unknown protocol 2. Available protocols: [1]"),
         (
@@ -256,7 +256,7 @@ def test_structures_as_text():
     ):
         with pytest.raises(error) as caught:
             attempt()
-        assert str(caught.value) == told
+        assert str(caught.value) == sentence
     pytree._register_namedtuple(Placed, serialized_type_name="tests.Placed")
     placed = pytree.tree_structure(Placed(1, 2))
     assert pytree.treespec_loads(pytree.treespec_dumps(placed)) == placed

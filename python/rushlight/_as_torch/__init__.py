@@ -67,7 +67,7 @@ def _compile(model=None, **options):
     return model
 
 
-_compile.__absent__ = True  # type: ignore[attr-defined]
+_compile.__unsupported__ = True  # type: ignore[attr-defined]
 
 
 def install():

@@ -16,7 +16,7 @@ from rushlight.storage import TypedStorage
 from rushlight.utils.serialization import config
 
 from .errors import translated
-from .legacy import part
+from .legacy_format import part
 from .options import LoadEndianness, skipping_data
 from .pickler import Global
 from .rebuild import find_known, home
@@ -130,7 +130,7 @@ class Checkpoint:
         if self._open():
             data = translated(lambda: self._reader.read("data.pkl"))
             return Unpickler(io.BytesIO(data), **options).load()
-        from .legacy import execute
+        from .legacy_format import execute
 
         found, length = execute(self._source.data(), pickle_module, options, self._restore)
         self._source.end(length)

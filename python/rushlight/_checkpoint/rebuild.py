@@ -131,4 +131,4 @@ def find_known(module: str, name: str):
         return globals()[name]
     own, name = home("builtins" if module == "__builtin__" else module, name)
     found = getattr(importlib.import_module(own), name, None)
-    return None if getattr(found, "__absent__", False) else found
+    return None if getattr(found, "__unsupported__", False) else found

@@ -1,6 +1,6 @@
 """`torch._inductor`: a compiler, which rushlight does not have. Programs set its settings and register with it."""
 
-from rushlight._absent import declare
+from rushlight._unsupported import declare
 
 from . import config, decomposition
 

@@ -70,11 +70,11 @@ def _test_faketensor(op: Operator, args: Any, kwargs: Any) -> None:
     for place, (ours, theirs) in enumerate(zip(tensors_in(real), tensors_in(fake))):
         for what in ("shape", "dtype"):
             if getattr(ours, what) != getattr(theirs, what):
-                told = f"{getattr(theirs, what)}, but the real one {getattr(ours, what)}"
-                raise OpCheckError(f"the result {place} of the fake impl has the {what} {told}")
+                difference = f"{getattr(theirs, what)}, but the real one {getattr(ours, what)}"
+                raise OpCheckError(f"the result {place} of the fake impl has the {what} {difference}")
         if ours.stride() != theirs.stride() and ours.numel() > 1:
-            told = f"{theirs.stride()}, but the real one {ours.stride()}"
-            raise OpCheckError(f"the result {place} of the fake impl has the strides {told}")
+            difference = f"{theirs.stride()}, but the real one {ours.stride()}"
+            raise OpCheckError(f"the result {place} of the fake impl has the strides {difference}")
 
 
 def _test_aot_dispatch_dynamic(op: Operator, args: Any, kwargs: Any) -> None:

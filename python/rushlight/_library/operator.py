@@ -224,8 +224,8 @@ class Operator(Registered):
                     f"Trying to backward through {op.overload()} but no autograd formula was registered. Please use "
                     "register_autograd to add one."
                 )
-            told = pytree.tree_unflatten(gradients[: ctx._count], ctx._structure)
-            results = op.backward(ctx, *(told if isinstance(told, tuple) else (told,)))
+            grads = pytree.tree_unflatten(gradients[: ctx._count], ctx._structure)
+            results = op.backward(ctx, *(grads if isinstance(grads, tuple) else (grads,)))
             results = results if isinstance(results, tuple) else (results,)
             # One gradient for each leaf: None stands for all leaves of an argument.
             arguments, keywords = spec.children()

@@ -179,10 +179,10 @@ def custom_op(
     """
 
     def make(function: Callable[..., Any]) -> CustomOpDef:
-        told = infer_schema(function, mutates_args=mutates_args) if schema is None else schema
+        declared = infer_schema(function, mutates_args=mutates_args) if schema is None else schema
         if name.count("::") != 1:
             raise ValueError(f"Expected name to be of the form 'namespace::name', got {name}")
-        parsed = parse(f"{name}{told}")
+        parsed = parse(f"{name}{declared}")
         changed = {parameter.name for parameter in parsed.parameters if parameter.mutated}
         if schema is not None and set(mutates_args) != changed:
             raise ValueError(
@@ -195,7 +195,7 @@ def custom_op(
                 "custom_op with kwarg-only Tensor args. Please make your tensors not kwarg-only. Got: "
                 f"{str(parsed).rpartition('::')[2]}"
             )
-        return CustomOpDef(name, function, device_types, told)
+        return CustomOpDef(name, function, device_types, declared)
 
     return make if fn is None else make(fn)
 

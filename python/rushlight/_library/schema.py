@@ -252,7 +252,7 @@ def parse(text: str) -> Schema:
         if "(" not in text:
             raise RuntimeError("Tried to parse a function schema but only the operator name was given")
         raise RuntimeError(f"expected a schema such as 'name(Tensor x) -> Tensor' but got {text!r}")
-    name, overload, told, returns = found.groups()
+    name, overload, arguments, returns = found.groups()
     short = name.rpartition("::")[2]
     if not short.isidentifier():
         met = "number" if short else "("
@@ -260,7 +260,7 @@ def parse(text: str) -> Schema:
     if "->" in returns:
         raise RuntimeError(f"expected eof but found 'arrow' here:\n{text}\n{' ' * text.rfind('->')}~~ <--- HERE")
     parameters, shown, keyword_only = [], [], False
-    for part in split(told):
+    for part in split(arguments):
         if part == "*":
             keyword_only = True
             shown.append(part)
@@ -403,8 +403,8 @@ def infer_schema(
             "'unknown'. "
         )
 
-    def refuse(told: str) -> typing.NoReturn:
-        raise ValueError(f"infer_schema(func): {told} Got func with signature {signature})")
+    def refuse(reason: str) -> typing.NoReturn:
+        raise ValueError(f"infer_schema(func): {reason} Got func with signature {signature})")
 
     try:
         hints = typing.get_type_hints(prototype_function)
@@ -447,8 +447,10 @@ def infer_schema(
     kinds = [] if result in (None, types.NoneType) else [_type_of(one) for one in several]
     if any(kind not in ("Tensor", "Tensor[]", "SymInt", "float", "bool", "Scalar") for kind in kinds):
         refuse(f"Return has unsupported type {result}.")
-    told = kinds[0] if len(kinds) == 1 and typing.get_origin(result) is not tuple else f"({', '.join(map(str, kinds))})"
-    return f"{op_name or ''}({', '.join(parts)}) -> {told}"
+    returns = (
+        kinds[0] if len(kinds) == 1 and typing.get_origin(result) is not tuple else f"({', '.join(map(str, kinds))})"
+    )
+    return f"{op_name or ''}({', '.join(parts)}) -> {returns}"
 
 
 infer_schema.__module__ = "rushlight.library"

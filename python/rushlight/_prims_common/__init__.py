@@ -72,17 +72,17 @@ def alert_not_deterministic(caller: str) -> None:
     """
     if not torch.are_deterministic_algorithms_enabled():
         return
-    told = (
+    sentence = (
         f"{caller} does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms(True"
     )
     if torch.is_deterministic_algorithms_warn_only_enabled():
         warn(
-            f"{told}, warn_only=True)'. You can file an issue at https://github.com/pytorch/pytorch/issues to help us prioritize "
+            f"{sentence}, warn_only=True)'. You can file an issue at https://github.com/pytorch/pytorch/issues to help us prioritize "
             "adding deterministic support for this operation."
         )
         return
     raise RuntimeError(
-        f"{told})'. You can turn off determinism just for this operation, or you can use the 'warn_only=True' option, if "
+        f"{sentence})'. You can turn off determinism just for this operation, or you can use the 'warn_only=True' option, if "
         "that's acceptable for your application. You can also file an issue at https://github.com/pytorch/pytorch/issues to help "
         "us prioritize adding deterministic support for this operation."
     )

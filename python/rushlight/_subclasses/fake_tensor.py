@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from rushlight._absent import declare
+from rushlight._unsupported import declare
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

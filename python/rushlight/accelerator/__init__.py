@@ -325,7 +325,7 @@ def __getattr__(name: str) -> Any:
         from rushlight._loading import load
 
         return load("rushlight.accelerator.memory")
-    from rushlight._missing import missing_from
+    from rushlight._missing_names import missing_from
 
     raise missing_from("torch.accelerator", name, lambda: __all__)
 

@@ -92,7 +92,7 @@ if not TYPE_CHECKING:
         from rushlight._loading import load
 
         if name not in _LAZY:
-            from rushlight._missing import missing_from
+            from rushlight._missing_names import missing_from
 
             raise missing_from("torch.autograd", name, lambda: [*__all__, *_LAZY])
         module, attribute = _LAZY[name]

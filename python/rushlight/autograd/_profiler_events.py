@@ -23,13 +23,13 @@ _SCOPES = (0, 1, USER_SCOPE)
 
 
 def nested(
-    told: Iterable[tuple[Any, int]], since: int, frames: Iterable[_python_frames.Interval], with_flops: bool
+    recorded: Iterable[tuple[Any, int]], since: int, frames: Iterable[_python_frames.Interval], with_flops: bool
 ) -> list[FunctionEvent]:
     """The recorded calls in the order in which they began, with the event that each is in."""
     # An event contains another one if it began earlier or ended later. If both are equal, a Python function contains an operator, and
     # what was recorded later contains what was recorded earlier.
     order: list[tuple[float, float, int, FunctionEvent]] = []
-    for place, ((name, thread, start, end, sizes, result, sequence), kind) in enumerate(told, 1):
+    for place, ((name, thread, start, end, sizes, result, sequence), kind) in enumerate(recorded, 1):
         event = FunctionEvent(0, name, thread, (start - since) / 1000, (end - since) / 1000, sizes)
         event.scope = _SCOPES[kind]
         event.sequence_nr = -1 if sequence is None else sequence
@@ -135,7 +135,7 @@ def add_work(places: _Places, work: Iterable[tuple[Any, ...]], since: int) -> li
 
 
 def read(
-    told: Iterable[tuple[Any, int]],
+    recorded: Iterable[tuple[Any, int]],
     since: int,
     *,
     work: Iterable[tuple[Any, ...]] = (),
@@ -147,7 +147,7 @@ def read(
     """The events of a profile that began at a time of the engine's clock.
 
     Args:
-        told: the calls that the engine has recorded, and what each is.
+        recorded: the calls that the engine has recorded, and what each is.
         since: the time.
         work: the work of GPUs.
         changes: the changes of memory, if they were recorded.
@@ -155,7 +155,7 @@ def read(
         with_flops: whether to count floating point operations.
         use_device: the type of the GPUs that were recorded.
     """
-    events: Sequence[FunctionEvent] = nested(told, since, frames, with_flops)
+    events: Sequence[FunctionEvent] = nested(recorded, since, frames, with_flops)
     add_stacks(events)
     events = without_repetitions(events)
     places = _Places(events)

@@ -37,19 +37,19 @@ def write_trace(path: str, events: Sequence[FunctionEvent], memory: Iterable[Mem
     process = os.getpid()
     threads = sorted({event.thread for event in events if not event.on_device})
     streams = sorted({(event.device_index, event.device_resource_id) for event in events if event.on_device})
-    told: list[dict[str, Any]] = [
+    entries: list[dict[str, Any]] = [
         {"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": f"thread {thread}"}}
         for thread in threads
     ]
-    told += [
+    entries += [
         {"ph": "M", "name": "thread_name", "pid": card, "tid": stream, "args": {"name": f"stream {stream}"}}
         for card, stream in streams
     ]
     # Changes of memory have entries of their own, whether a call made them or not.
-    told += [_interval(event, process) for event in events if event.name != "[memory]"]
-    told += [_change(change, process) for change in memory]
+    entries += [_interval(event, process) for event in events if event.name != "[memory]"]
+    entries += [_change(change, process) for change in memory]
     with open(path, "w", encoding="utf-8") as file:
-        json.dump({"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": told}, file)
+        json.dump({"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": entries}, file)
 
 
 def _interval(event: FunctionEvent, process: int) -> dict[str, Any]:

@@ -134,9 +134,9 @@ class profile:
         until, _ = _C._profile_moment()
         work = _C._profile_stop_devices(self._since) if self._on_devices else []
         changes, dropped_changes = _C._profile_stop_memory(self._since) if self.profile_memory else (None, 0)
-        told, dropped = _C._profile_stop(self._since)
+        recorded, dropped = _C._profile_stop(self._since)
         self.function_events = _profiler_events.read(
-            told if self._on_host else [],
+            recorded if self._on_host else [],
             self._since,
             work=work,
             changes=changes,

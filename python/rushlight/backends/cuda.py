@@ -7,7 +7,7 @@ from enum import IntEnum
 
 import rushlight as torch
 from rushlight import _C
-from rushlight._absent import declare
+from rushlight._unsupported import declare
 from rushlight._warnings import warn
 from rushlight.cuda._devices import index_of
 

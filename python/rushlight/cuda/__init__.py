@@ -288,12 +288,12 @@ def __getattr__(name: str) -> Any:
         if name.removesuffix("Storage") in storage._DTYPES:
             globals()[name] = storage.legacy_storage(name, "cuda")
             return globals()[name]
-    from rushlight._legacy import TYPES, cuda_type
+    from rushlight._legacy_constructors import TYPES, cuda_type
 
     if name in TYPES:
         globals()[name] = made = cuda_type(name)
         return made
-    from rushlight._missing import missing_from
+    from rushlight._missing_names import missing_from
 
     raise missing_from("torch.cuda", name, lambda: __all__)
 

@@ -28,12 +28,12 @@ _DTYPES = {
 }
 
 
-def tensor_over(owner: Any, told: Any) -> Tensor:
+def tensor_over(owner: Any, interface: Any) -> Tensor:
     """A tensor over an object's memory on a GPU, which the object keeps.
 
     Args:
         owner: the object.
-        told: what it tells of itself. If it names a stream, the current stream waits for that stream's work.
+        interface: what it tells of itself. If it names a stream, the current stream waits for that stream's work.
 
     Raises:
         TypeError: an entry is missing or of another kind, or the memory is read-only.
@@ -42,18 +42,18 @@ def tensor_over(owner: Any, told: Any) -> Tensor:
     """
     import rushlight as torch
 
-    if not isinstance(told, dict):
+    if not isinstance(interface, dict):
         raise TypeError("`__cuda_array_interface__` must be a dict")
     for entry in ("shape", "typestr"):
-        if told.get(entry) is None:
+        if interface.get(entry) is None:
             raise TypeError(f"attribute `{entry}` must exist")
-    if told.get("data") is None:
+    if interface.get("data") is None:
         raise TypeError("attribute `shape` data exist")
-    shape, code = tuple(told["shape"]), str(told["typestr"])
-    address, read_only = told["data"]
+    shape, code = tuple(interface["shape"]), str(interface["typestr"])
+    address, read_only = interface["data"]
     if read_only:
         raise TypeError("the read only flag is not supported, should always be False")
-    if told.get("mask") is not None:
+    if interface.get("mask") is not None:
         raise TypeError("an array with a mask is not supported")
     if code[1:] not in _DTYPES:
         raise TypeError(f"there is no dtype for elements of type {code!r}")
@@ -64,7 +64,7 @@ def tensor_over(owner: Any, told: Any) -> Tensor:
             "given numpy array has byte order different from the native byte order. Conversion between byte orders is "
             "currently not supported."
         )
-    steps = told.get("strides")
+    steps = interface.get("strides")
     if steps is None:
         strides, step = [], 1
         for size in reversed(shape):
@@ -86,7 +86,7 @@ def tensor_over(owner: Any, told: Any) -> Tensor:
     # The memory begins at the lowest element, which is not the first one if strides are negative.
     reach = [(size - 1) * step for size, step in zip(shape, strides, strict=True)]
     low, high = sum(min(step, 0) for step in reach), sum(max(step, 0) for step in reach)
-    stream = told.get("stream")
+    stream = interface.get("stream")
     if stream == 0:
         raise ValueError("__cuda_array_interface__: the stream 0 is ambiguous; 1 is the default stream")
     if stream is not None:

@@ -30,8 +30,8 @@ def need_driver() -> None:
         try:
             _C._cuda_current_device()
         except RuntimeError as reason:
-            told = "CUDA error: CUDA driver version is insufficient for CUDA runtime version"
-            raise AcceleratorError(f"{told}\n{reason}") from None
+            sentence = "CUDA error: CUDA driver version is insufficient for CUDA runtime version"
+            raise AcceleratorError(f"{sentence}\n{reason}") from None
 
 
 def device_count() -> int:

@@ -14,8 +14,8 @@ def report() -> list[tuple[bool, str, str]]:
         (True, f"rushlight {torch.__version__}, Python {platform.python_version()}, {platform.machine()}", ""),
         (True, f"CPU: {torch.get_num_threads()} threads", ""),
     ]
-    usable, told = _C._cuda_describe()
-    lines.append((usable, f"driver: {told}", "" if usable else _about_driver(told)))
+    usable, driver = _C._cuda_describe()
+    lines.append((usable, f"driver: {driver}", "" if usable else _about_driver(driver)))
     libraries = _C._cuda_libraries()
     nvrtc = libraries["nvrtc"]
     if nvrtc is None:
@@ -52,12 +52,12 @@ def _about(library: str, found: tuple[str, bool] | None, without: str) -> tuple[
     return usable, f"{library}: {version}", remedy
 
 
-def _about_driver(told: str) -> str:
-    if "older" in told:
+def _about_driver(driver: str) -> str:
+    if "older" in driver:
         return "install a newer driver: https://www.nvidia.com/drivers"
-    if "no GPU" in told:
+    if "no GPU" in driver:
         return "unset CUDA_VISIBLE_DEVICES, if it hides the GPU"
-    if "no driver" in told:
+    if "no driver" in driver:
         return "install NVIDIA's driver, if the machine has a GPU: https://www.nvidia.com/drivers"
     return "nvidia-smi shows whether the driver works"
 

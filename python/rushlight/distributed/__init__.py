@@ -7,7 +7,7 @@ through which they find each other also work between machines.
 from sys import _getframe
 
 from rushlight._loading import load as _load
-from rushlight._missing import missing_from
+from rushlight._missing_names import missing_from
 from rushlight._set_module import set_module, set_public_module
 from rushlight.distributed import distributed_c10d
 from rushlight.distributed._coalescing import _coalescing_manager as _coalescing_manager

@@ -303,12 +303,12 @@ _COUNTED = {
 def _check_count(group, tensors, name, what):
     if len(tensors) == group.size():
         return
-    told = f"\n{name}: {what} list of {len(tensors)} tensors for {group.size()} ranks"
+    sizes = f"\n{name}: {what} list of {len(tensors)} tensors for {group.size()} ranks"
     if name == "reduce_scatter":
-        raise RuntimeError("invalid input tensor list size, must be world size" + told)
+        raise RuntimeError("invalid input tensor list size, must be world size" + sizes)
     kind = tensors[0].device.type if tensors else group._object_device().type
     problem = _COUNTED[name].format(len(tensors), group.size(), what)
-    raise _refused(group, kind, name.replace("_", "") if name.startswith("all") else name, problem + told)
+    raise _refused(group, kind, name.replace("_", "") if name.startswith("all") else name, problem + sizes)
 
 
 def _check_own_size(group, name, tensors, tensor):

@@ -9,8 +9,8 @@ import operator
 import sys
 
 from rushlight import _C
-from rushlight._absent import declare
 from rushlight._C import _Future as Future
+from rushlight._unsupported import declare
 from rushlight._warnings import warn
 from rushlight.jit import annotations as annotations
 from rushlight.jit._state import _enabled as _enabled
@@ -361,7 +361,7 @@ def __getattr__(name):
 
         globals()[name] = ScriptModule
         return ScriptModule
-    from rushlight._missing import missing_from
+    from rushlight._missing_names import missing_from
 
     raise missing_from("torch.jit", name, lambda: __all__)
 

@@ -7,7 +7,7 @@ mask broadcasts to the input. Without a mask, all elements are used. `MaskedTens
 from __future__ import annotations
 
 from rushlight._loading import load as _load
-from rushlight._missing import missing_from as _missing_from
+from rushlight._missing_names import missing_from as _missing_from
 from rushlight._set_module import set_public_module as _set_public_module
 
 from ._ops import amax as amax

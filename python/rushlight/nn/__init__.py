@@ -37,7 +37,7 @@ else:
             from rushlight._loading import load
 
             return load(f"rushlight.nn.{name}")
-        from rushlight._missing import missing_from
+        from rushlight._missing_names import missing_from
 
         raise missing_from("torch.nn", name, lambda: __all__)
 

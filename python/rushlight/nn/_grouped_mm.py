@@ -188,9 +188,9 @@ def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor
             [20000, 20000]], dtype=torch.int32)
     """
 
-    def expect(holds: bool, told: str) -> None:
+    def expect(holds: bool, sentence: str) -> None:
         if not holds:
-            raise RuntimeError(f"int_mm_out_cpu: {told}")
+            raise RuntimeError(f"int_mm_out_cpu: {sentence}")
 
     expect(input.dim() == 2, f"Expected self to be of dimension 2 but got {input.dim()}")
     expect(mat2.dim() == 2, f"Expected mat2 to be of dimension 2 but got {mat2.dim()}")

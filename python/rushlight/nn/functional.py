@@ -11,7 +11,7 @@ from operator import index
 import rushlight as torch
 from rushlight._functions import nn_functional as _nn
 from rushlight._functions.nn_functional import *  # noqa: F403
-from rushlight._missing import missing_from
+from rushlight._missing_names import missing_from
 from rushlight._overridable import call_override as _call_override
 from rushlight._overridable import mark_overridable as _mark_overridable
 from rushlight._overridable import overridable

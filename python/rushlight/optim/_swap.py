@@ -43,11 +43,11 @@ def swap_in_optimizer_params_and_state(
     needs = "swap_in_optimizer_params_and_state requires"
     if not optimizer.state:
         raise RuntimeError(f"{needs} initialized optimizer state.")
-    told = swapin_optim_state.get("state")
-    if not isinstance(told, dict):
+    states = swapin_optim_state.get("state")
+    if not isinstance(states, dict):
         raise RuntimeError(
             f"{needs} swapin_optim_state['state'] to be a dict mapping packed parameter ids to per-param state dicts, got "
-            f"{type(told).__name__}."
+            f"{type(states).__name__}."
         )
     if len(swapin_parameters) != sum(len(group["params"]) for group in optimizer.param_groups):
         raise RuntimeError(f"{needs} the explicit parameter state to match optimizer.param_groups ordering.")

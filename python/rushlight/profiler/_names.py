@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from rushlight._absent import declare
 from rushlight._set_module import set_module
+from rushlight._unsupported import declare
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -689,10 +689,10 @@ def __getattr__(name: str) -> Any:
     if name in _SEMI_STRUCTURED:
         return getattr(load("rushlight._sparse_semi_structured"), name)
     if name not in _TYPES:
-        from rushlight._missing import missing_from
+        from rushlight._missing_names import missing_from
 
         raise missing_from("torch.sparse", name, __dir__)
-    globals()[name] = made = load("rushlight._legacy").sparse_type(name)
+    globals()[name] = made = load("rushlight._legacy_constructors").sparse_type(name)
     return made
 
 

@@ -29,14 +29,14 @@ def _excerpt(text: str, start: int, end: int) -> str:
     for _ in range(_CONTEXT):
         last = text.find("\n", last + 1) if last < len(text) else last
         last = len(text) if last < 0 else last
-    told, place = text[first:start], start
+    shown, place = text[first:start], start
     while place < end:
         line_end = text.find("\n", place)
         line_end = len(text) if line_end < 0 else line_end
-        told += text[place:line_end] + "\n" + _mark(text, start, place, min(end, line_end), end)
+        shown += text[place:line_end] + "\n" + _mark(text, start, place, min(end, line_end), end)
         place = line_end + 1
     rest = text[place:last]
-    return told + rest + ("\n" if rest and not rest.endswith("\n") else "")
+    return shown + rest + ("\n" if rest and not rest.endswith("\n") else "")
 
 
 def _mark(text: str, start: int, place: int, stop: int, end: int) -> str:
@@ -143,10 +143,10 @@ class FileCheck:
         text = checks_file
         if test_file is not None:
             text = test_file
-            for kind, count, told in _COMMENT.findall(checks_file):
+            for kind, count, pattern in _COMMENT.findall(checks_file):
                 if (kind or None) not in _KINDS:
-                    raise RuntimeError(f"Could not parse check at:\nCHECK-{kind}: {told}\nCheck for bad input.")
-                self._add(kind or None, told.strip(), int(count or 1))
+                    raise RuntimeError(f"Could not parse check at:\nCHECK-{kind}: {pattern}\nCheck for bad input.")
+                self._add(kind or None, pattern.strip(), int(count or 1))
         if not self._checks:
             raise RuntimeError("No checks have been added to this instance ofFilecheck! Check for bad input.")
         place = 0
@@ -204,8 +204,8 @@ class FileCheck:
                 failed = start
                 break
             start = text.find(check.text, start + 1)
-        told = _excerpt(text, failed, len(check.text))
-        raise RuntimeError(f"Expected to find {_quoted(check.text)}highlighted but it is not.\n{told}")
+        excerpt = _excerpt(text, failed, len(check.text))
+        raise RuntimeError(f"Expected to find {_quoted(check.text)}highlighted but it is not.\n{excerpt}")
 
     def _find(self, text: str, check: _Check, place: int) -> tuple[int, int]:
         if check.kind == "REGEX":
@@ -222,8 +222,8 @@ class FileCheck:
     def _not_found(self, text: str, word: str, check: _Check, place: int) -> NoReturn:
         # torch counts the end of the excerpt's subject from the beginning of the text.
         is_regex = check.kind == "REGEX"
-        kind, told = ("regex ", "") if is_regex else ("", _excerpt(text, place, len(word)))
-        self._fail(f"Expected to find {kind}{_quoted(word)} but did not find it\nSearched string:\n{told}", check)
+        kind, excerpt = ("regex ", "") if is_regex else ("", _excerpt(text, place, len(word)))
+        self._fail(f"Expected to find {kind}{_quoted(word)} but did not find it\nSearched string:\n{excerpt}", check)
 
     def _refuse(self, text: str, absent: list[_Check], start: int, end: int) -> None:
         for check in absent:
@@ -232,9 +232,9 @@ class FileCheck:
     def _refuse_text(self, text: str, word: str, check: _Check, start: int, end: int) -> None:
         found = text.find(word, start, end)
         if found >= 0:
-            told = _excerpt(text, found, found + len(word))
-            self._fail(f"Expected to not find {_quoted(word)} but found it\n{told}", check)
+            excerpt = _excerpt(text, found, found + len(word))
+            self._fail(f"Expected to not find {_quoted(word)} but found it\n{excerpt}", check)
 
     @staticmethod
-    def _fail(told: str, check: _Check) -> NoReturn:
-        raise RuntimeError(f"{told}From {check}\n")
+    def _fail(sentence: str, check: _Check) -> NoReturn:
+        raise RuntimeError(f"{sentence}From {check}\n")

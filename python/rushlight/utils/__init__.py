@@ -45,7 +45,7 @@ else:
         if name == "swap_tensors":
             globals()[name] = found = _load(f"{__name__}._swap").swap_tensors
             return found
-        from rushlight._missing import missing_from
+        from rushlight._missing_names import missing_from
 
         raise missing_from("torch.utils", name, __dir__)
 

@@ -240,8 +240,8 @@ def _row_heads(rows: list[tuple[int, str, str]]) -> list[str]:
     width = 4 + max(len(env) for _, env, _ in rows) if several else 4
     heads, before = [], None
     for _, env, name in rows:
-        told = f"({env})" if several and env != before else ""
-        heads.append(f"  {told.ljust(width)}{name}")
+        shown = f"({env})" if several and env != before else ""
+        heads.append(f"  {shown.ljust(width)}{name}")
         before = env
     return heads
 

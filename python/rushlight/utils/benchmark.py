@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import rushlight as torch
-from rushlight._absent import declare
 from rushlight._set_module import set_public_module
+from rushlight._unsupported import declare
 
 from . import _benchmark_counts, _benchmark_fuzzer
 from ._benchmark_compare import (

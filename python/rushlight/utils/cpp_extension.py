@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rushlight._absent import declare
+from rushlight._unsupported import declare
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -93,7 +93,7 @@ def __getattr__(name: str) -> Any:
         BackwardHook.__module__ = __name__
         globals()[name] = BackwardHook
         return BackwardHook
-    from rushlight._missing import missing_from
+    from rushlight._missing_names import missing_from
 
     raise missing_from("torch.utils.hooks", name, __dir__)
 

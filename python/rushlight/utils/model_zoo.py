@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rushlight._missing import missing_from
+from rushlight._missing_names import missing_from
 from rushlight.hub import load_state_dict_from_url as load_url
 
 TYPE_CHECKING = False

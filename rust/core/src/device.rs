@@ -12,14 +12,14 @@ pub enum Device {
     Cpu,
     Cuda(u8),
     Meta,
-    Absent(Absent),
+    Unsupported(Unsupported),
 }
 
 /// A device type that rushlight does not support: its place in `KINDS`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Absent(u8);
+pub struct Unsupported(u8);
 
-impl Absent {
+impl Unsupported {
     pub fn kind(self) -> &'static str {
         KINDS[usize::from(self.0)]
     }
@@ -126,7 +126,7 @@ impl Device {
                 return Err(Error::runtime(format!("Invalid device string: '{text}'")));
             }
             _ => match KINDS.iter().position(|known| *known == kind) {
-                Some(place) => Device::Absent(Absent(place as u8)),
+                Some(place) => Device::Unsupported(Unsupported(place as u8)),
                 None => {
                     return Err(Error::runtime(format!(
                         "Expected one of {} device type at start of device string: {kind}",
@@ -143,7 +143,7 @@ impl Device {
             Device::Cpu => "cpu",
             Device::Cuda(_) => "cuda",
             Device::Meta => "meta",
-            Device::Absent(absent) => absent.kind(),
+            Device::Unsupported(unsupported) => unsupported.kind(),
         }
     }
 }

@@ -378,9 +378,9 @@ mod tests {
             assert!(map.check().is_ok());
             file.set_len(4096).unwrap();
             assert_eq!((read(0), read(3 * 4096 - 1), read(5000)), (1, 0, 0));
-            let told = map.check_reads().unwrap_err();
+            let error = map.check_reads().unwrap_err();
             assert_eq!(
-                told.sentence(),
+                error.sentence(),
                 "the file ones was changed while it was mapped: it has 4096 bytes now, 12288 were mapped"
             );
             // Lost pages stay lost.

@@ -1,4 +1,4 @@
-//! Convolutions that cuDNN (`dnn`) does not compute, and their gradients, without a copy of the windows. The kernels are
+//! Convolutions that cuDNN (`cudnn`) does not compute, and their gradients, without a copy of the windows. The kernels are
 //! `convolution.cuh`.
 
 use rushlight_core::convolution::{Computed, Geometry};
@@ -18,32 +18,32 @@ pub struct Operand {
     pub strides: [i64; 5],
 }
 
-/// `ConvolutionOperand` in the kernels.
+/// Where an operand lies, for one group of channels.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Place {
+struct ConvolutionOperand {
     first_byte: u64,
     group: i64,
     steps: [i64; 3],
     sizes: [i64; 3],
 }
 
-/// `ConvolutionAxis` in the kernels.
+/// A dimension of space.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Axis {
+struct ConvolutionAxis {
     padding: i64,
     stride: i64,
     dilation: i64,
     phases: i64,
 }
 
-/// The parameter of the kernels.
+/// The parameter of the kernels, where it is called `Convolution`.
 #[repr(C)]
 struct Parameters {
     /// The factor, the windows and the result.
-    operands: [Place; 3],
-    axes: [Axis; 3],
+    operands: [ConvolutionOperand; 3],
+    axes: [ConvolutionAxis; 3],
     rows: Loops<8>,
     columns: Loops<8>,
     inner: Loops<8>,
@@ -129,7 +129,7 @@ impl Convolution {
         operands: [Operand; 3],
         bias: Option<(u64, i64)>,
     ) -> Convolution {
-        let axes = geometry.space.each_ref().map(|dim| Axis::of(dim, computed));
+        let axes = geometry.space.each_ref().map(|dim| ConvolutionAxis::of(dim, computed));
         let digit = |count: usize, moved| Digit::new(count, &operands, moved);
         let features = digit(geometry.features, [(WEIGHT, 0, 1), (OUTPUT, 1, 1)]);
         let channels = digit(geometry.channels, [(WEIGHT, 1, 1), (INPUT, 1, 1)]);
@@ -161,7 +161,7 @@ impl Convolution {
         let sizes = [geometry.input(), geometry.kernel(), geometry.output()];
         // The dimension of an operand that groups divide, and the length of a part.
         let groups = [(1, geometry.channels), (0, geometry.features), (1, geometry.features)];
-        let place = |role: usize| Place {
+        let place = |role: usize| ConvolutionOperand {
             first_byte: operands[role].first_byte,
             group: groups[role].1 as i64 * operands[role].strides[groups[role].0],
             steps: [2, 3, 4].map(|dim| operands[role].strides[dim]),
@@ -317,13 +317,13 @@ impl Parameters {
     }
 }
 
-impl Axis {
-    fn of(dim: &WindowDim, computed: Computed) -> Axis {
+impl ConvolutionAxis {
+    fn of(dim: &WindowDim, computed: Computed) -> ConvolutionAxis {
         // What one window or tap does not use may be any number.
         let stride = if dim.output == 1 { dim.stride.min(1 << 30) } else { dim.stride } as i64;
         let dilation = if dim.kernel == 1 { 1 } else { dim.dilation as i64 };
         let apart = if computed == Computed::Input { stride } else { 1 };
-        Axis { padding: dim.padding as i64, stride, dilation, phases: apart.min(dim.input as i64) }
+        ConvolutionAxis { padding: dim.padding as i64, stride, dilation, phases: apart.min(dim.input as i64) }
     }
 
     /// The distance between the taps of a phase, and that of the elements which they read.

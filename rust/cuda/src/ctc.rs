@@ -12,7 +12,7 @@ use crate::program::{Key, Program};
 /// how many labels. Then the sizes of logarithms `(time, items, classes)` and of sums `(items, time, width)`, and the blank.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Batch {
+pub struct CtcBatch {
     pub labels: u64,
     pub bounds: u64,
     pub time: u64,
@@ -55,7 +55,7 @@ extern "C" __global__ void labelled(const {element}* logs, const {element}* alph
 }
 
 /// A block for each sequence.
-fn grid(card: &Card, batch: Batch) -> [u32; 2] {
+fn grid(card: &Card, batch: CtcBatch) -> [u32; 2] {
     [batch.items.clamp(1, card.properties.multiprocessors.max(1) as u64 * 32) as u32, 1]
 }
 
@@ -70,7 +70,7 @@ pub unsafe fn losses(
     stream: StreamId,
     dtype: DType,
     [mut logs, mut losses, mut alphas]: [u64; 3],
-    mut batch: Batch,
+    mut batch: CtcBatch,
     mut outside: u64,
 ) -> Result<()> {
     let mut arguments = [
@@ -103,7 +103,7 @@ pub unsafe fn gradients(
     dtype: DType,
     [mut logs, mut out]: [u64; 2],
     mut known: Known,
-    mut batch: Batch,
+    mut batch: CtcBatch,
     zero_infinity: bool,
 ) -> Result<()> {
     let program = program(card, dtype)?;

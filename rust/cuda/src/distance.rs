@@ -8,7 +8,7 @@ use crate::kernels::type_name;
 use crate::launch::{ElementType, argument, blocks, launch};
 use crate::program::{Key, Program};
 
-/// How the differences of two rows become their distance.
+/// How the differences of two rows become their distance: torch's `p` is 0, 1, 2 or infinite.
 #[derive(Clone, Copy)]
 pub enum Norm {
     Count,
@@ -32,7 +32,7 @@ impl Norm {
 /// Matrices of `rows` and of `others` rows, which are `width` long.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Sizes {
+pub struct PairSizes {
     pub batch: u64,
     pub rows: u64,
     pub others: u64,
@@ -69,7 +69,7 @@ pub unsafe fn between(
     stream: StreamId,
     (norm, dtype): (Norm, DType),
     [mut rows, mut columns, mut out]: [u64; 3],
-    mut sizes: Sizes,
+    mut sizes: PairSizes,
     pairs: bool,
 ) -> Result<()> {
     let program = program(card, norm, dtype)?;
@@ -96,7 +96,7 @@ pub unsafe fn gradient(
     (norm, dtype): (Norm, DType),
     mut operands: [u64; 4],
     mut out: u64,
-    mut sizes: Sizes,
+    mut sizes: PairSizes,
     pairs: bool,
 ) -> Result<()> {
     let program = program(card, norm, dtype)?;

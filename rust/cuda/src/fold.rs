@@ -7,15 +7,15 @@ use rushlight_core::{DType, Result};
 use crate::card::Card;
 use crate::kernels::type_name;
 use crate::launch::{ElementType, argument, blocks, launch};
-use crate::pool::Axis;
+use crate::pool::PoolAxis;
 use crate::program::{Key, Program};
 
 /// Windows over rows and columns of images.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Blocks {
-    high: Axis,
-    wide: Axis,
+    high: PoolAxis,
+    wide: PoolAxis,
 }
 
 /// Enqueues the blocks of `count` images as columns of elements of `width` bytes.
@@ -42,7 +42,7 @@ extern "C" __global__ void run(const {0}* images, {0}* columns, u64 count, Block
             element.name()
         )
     })?;
-    let mut sizes = Blocks { high: Axis::of(&axes[0]), wide: Axis::of(&axes[1]) };
+    let mut sizes = Blocks { high: PoolAxis::of(&axes[0]), wide: PoolAxis::of(&axes[1]) };
     let mut count = axes.iter().fold(count as u64, |all, dim| all * (dim.output * dim.kernel) as u64);
     let mut arguments = [argument(&mut images), argument(&mut columns), argument(&mut count), argument(&mut sizes)];
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.
@@ -72,7 +72,7 @@ extern "C" __global__ void run(const {element}* columns, {element}* images, u64 
 "#
         )
     })?;
-    let mut sizes = Blocks { high: Axis::of(&axes[0]), wide: Axis::of(&axes[1]) };
+    let mut sizes = Blocks { high: PoolAxis::of(&axes[0]), wide: PoolAxis::of(&axes[1]) };
     let mut count = axes.iter().fold(count as u64, |all, dim| all * dim.input as u64);
     let mut arguments = [argument(&mut columns), argument(&mut images), argument(&mut count), argument(&mut sizes)];
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.

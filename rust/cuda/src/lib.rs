@@ -13,11 +13,11 @@
 //!   devices are.
 //! - `library` finds NVIDIA's other libraries, and their functions.
 //! - `program` compiles the source of a kernel and keeps the result, in memory and on disk; `launch` launches it; `user_kernel` launches those of programs.
-//! - `blas` gives products of matrices to cuBLASLt, where it is installed, `dnn` convolutions to cuDNN, `fft` transforms to cuFFT,
-//!   and `solver` factorisations to cuSOLVER.
+//! - `cublaslt`, `cudnn`, `cufft`, `cusolver` and `nccl` call the libraries of these names, where they are installed: for products of matrices,
+//!   convolutions and recurrent networks, transforms, factorisations, and the exchange of tensors with other processes.
 //! - `nccl` exchanges tensors with the devices of other processes, where NCCL is installed; `failures` are its calls that were given up.
 //! - `copy`, `elementwise`, `reduce`, `cumulative`, `softmax`, `normalize`, `matmul`, `convolution`, `indexed`, `nonzero`, `order`,
-//!   `search`, `unique`, `counts`, `mantissas`, `nll`, `ctc`, `distance`, `pool`, `ranges`, `interpolate`, `taps`, `fold`, `attention`,
+//!   `search`, `unique`, `counts`, `frexp`, `nll`, `ctc`, `distance`, `pool`, `ranges`, `mix`, `taps`, `fold`, `attention`,
 //!   `recurrent`, `random`, `rejection` and `optimizer` enqueue work. They return before it has run.
 //! - `kernels` has the sources of device functions.
 //!
@@ -25,33 +25,34 @@
 
 pub mod allocator;
 pub mod attention;
-pub mod blas;
 pub mod capture;
 pub mod card;
 pub mod convolution;
 pub mod copy;
 pub mod counts;
 pub mod ctc;
+pub mod cublaslt;
+pub mod cudnn;
+pub mod cufft;
 pub mod cumulative;
+pub mod cusolver;
 pub mod distance;
-pub mod dnn;
 pub mod driver;
 pub mod elementwise;
 pub mod failures;
-pub mod fft;
 pub mod fold;
+pub mod frexp;
 pub mod graph;
 pub mod history;
 pub mod indexed;
-pub mod interpolate;
 pub mod ipc;
 pub mod kernels;
 pub mod launch;
 pub mod library;
-pub mod mantissas;
 pub mod matmul;
 pub mod mem_pool;
 pub mod memory;
+pub mod mix;
 pub mod nccl;
 pub mod nll;
 pub mod nonzero;
@@ -74,7 +75,6 @@ pub mod runtime;
 pub mod search;
 pub mod sent;
 pub mod softmax;
-pub mod solver;
 pub mod statistics;
 pub mod stream;
 pub mod taps;

@@ -65,9 +65,9 @@ impl Library {
     }
 }
 
-/// Defines a struct with functions of a library, and its `load`, which is `None` if the library or a function is missing.
-/// They return a status unless something else is written. A list of names is a function for each of several dtypes or operands,
-/// in an array.
+/// Defines a struct with functions of a library, and its `found`, which is `None` if the library or a function is missing.
+/// The first call loads the library. The functions return a status unless something else is written. A list of names is a function
+/// for each of several dtypes or operands, in an array.
 macro_rules! functions {
     (
         $(#[$about:meta])* $visibility:vis struct $table:ident from $names:expr;
@@ -81,7 +81,12 @@ macro_rules! functions {
         }
 
         impl $table {
-            $visibility fn load() -> Option<$table> {
+            $visibility fn found() -> Option<&'static $table> {
+                static FOUND: once_cell::race::OnceBox<Option<$table>> = once_cell::race::OnceBox::new();
+                FOUND.get_or_init(|| Box::new($table::load())).as_ref()
+            }
+
+            fn load() -> Option<$table> {
                 let library = $crate::library::Library::find($names)?;
                 // SAFETY: NVIDIA declares the functions of these names with these parameters and results.
                 unsafe {

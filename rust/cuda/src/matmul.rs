@@ -1,4 +1,4 @@
-//! Products of matrices that cuBLASLt (`blas`) does not compute. The kernel is `matmul.cuh`.
+//! Products of matrices that cuBLASLt (`cublaslt`) does not compute. The kernel is `matmul.cuh`.
 
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::loop_nest::LoopNest;

@@ -509,11 +509,11 @@ pub fn limit(device: u8) -> Option<usize> {
 /// The blocks of a device, free ones included, each with the lines that asked for it if they were recorded.
 pub fn snapshot(device: u8) -> Vec<(Piece, Frames)> {
     with(device, |allocator| {
-        let told = |piece: Piece| {
+        let with_frames = |piece: Piece| {
             let frames = allocator.history.of_block(piece.address);
             (piece, frames)
         };
-        allocator.pieces().map(told).collect()
+        allocator.pieces().map(with_frames).collect()
     })
 }
 

@@ -12,7 +12,7 @@ use crate::program::{Key, Program};
 /// targets, of classes and of targets of a sample, and the target that counts nothing.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Targets {
+pub struct NllTargets {
     pub targets: u64,
     pub weights: u64,
     pub count: u64,
@@ -52,7 +52,7 @@ pub unsafe fn losses(
     dtype: DType,
     mut scores: u64,
     [mut losses, mut weights]: [u64; 2],
-    mut targets: Targets,
+    mut targets: NllTargets,
     mut outside: u64,
 ) -> Result<()> {
     let mut arguments = [
@@ -79,7 +79,7 @@ pub unsafe fn gradients(
     mut out: u64,
     (mut grads, each): (u64, bool),
     mut total: u64,
-    mut targets: Targets,
+    mut targets: NllTargets,
 ) -> Result<()> {
     let mut each = u32::from(each);
     let grid = [blocks(card, targets.count * targets.classes), 1];

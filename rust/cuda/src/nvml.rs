@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
 
-use once_cell::race::OnceBox;
+use once_cell::race::OnceBool;
 use rushlight_core::{Error, Result};
 
 use crate::card::Card;
@@ -54,12 +54,10 @@ functions! {
 
 /// The library after its initialisation; `None` if there is none.
 fn library() -> Option<&'static Functions> {
-    static LIBRARY: OnceBox<Option<Functions>> = OnceBox::new();
-    let made = LIBRARY.get_or_init(|| {
-        // SAFETY: the function takes nothing.
-        Box::new(Functions::load().filter(|library| unsafe { (library.init)() } == SUCCESS))
-    });
-    made.as_ref()
+    static STARTED: OnceBool = OnceBool::new();
+    let library = Functions::found()?;
+    // SAFETY: the function takes nothing.
+    STARTED.get_or_init(|| unsafe { (library.init)() } == SUCCESS).then_some(library)
 }
 
 /// Whether the library can be used.
@@ -92,11 +90,11 @@ fn device(card: &Card) -> Result<(&'static Functions, Device)> {
     let name = CString::new(format!("GPU-{}", parts.join("-"))).unwrap_or_default();
     let mut device = null_mut();
     // SAFETY: the string ends with a zero byte, and the pointer is that of a local variable.
-    succeeded(unsafe { (library.by_uuid)(name.as_ptr(), &raw mut device) })?;
+    check(unsafe { (library.by_uuid)(name.as_ptr(), &raw mut device) })?;
     Ok((library, device))
 }
 
-fn succeeded(status: c_int) -> Result<()> {
+fn check(status: c_int) -> Result<()> {
     match status {
         SUCCESS => Ok(()),
         _ => Err(Error::runtime(format!("NVML error: status {status}"))),
@@ -107,7 +105,7 @@ pub fn ask(card: &Card, question: Question) -> Result<u64> {
     let (library, device) = device(card)?;
     let (mut rates, mut memory, mut number) = (Rates::default(), Memory::default(), 0u32);
     // SAFETY: the device was just found, and the pointers are those of local variables of the types that NVML writes.
-    succeeded(unsafe {
+    check(unsafe {
         match question {
             Question::Busy | Question::MemoryBusy => (library.rates)(device, &raw mut rates),
             Question::Temperature => (library.temperature)(device, 0, &raw mut number),
@@ -136,7 +134,7 @@ pub fn processes(card: &Card) -> Result<Vec<Process>> {
             // New ones may begin meanwhile.
             INSUFFICIENT_SIZE => found.resize(count as usize + 16, Process::default()),
             status => {
-                succeeded(status)?;
+                check(status)?;
                 found.truncate(count as usize);
                 return Ok(found);
             }

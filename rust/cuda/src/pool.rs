@@ -12,7 +12,7 @@ use crate::program::{Key, Program};
 /// Windows along one dimension; without a size they cover the input evenly.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Axis {
+pub(crate) struct PoolAxis {
     input: i64,
     output: i64,
     kernel: i64,
@@ -21,9 +21,9 @@ pub(crate) struct Axis {
     dilation: i64,
 }
 
-impl Axis {
-    pub(crate) fn of(dim: &WindowDim) -> Axis {
-        Axis {
+impl PoolAxis {
+    pub(crate) fn of(dim: &WindowDim) -> PoolAxis {
+        PoolAxis {
             input: dim.input as i64,
             output: dim.output as i64,
             kernel: dim.kernel as i64,
@@ -36,7 +36,7 @@ impl Axis {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Axes([Axis; 3]);
+struct PoolAxes([PoolAxis; 3]);
 
 /// Windows of planes, and the number of planes.
 #[derive(Clone, Copy)]
@@ -46,8 +46,8 @@ pub struct Planes<'a> {
 }
 
 impl Planes<'_> {
-    fn axes(&self) -> Axes {
-        Axes(self.axes.each_ref().map(Axis::of))
+    fn axes(&self) -> PoolAxes {
+        PoolAxes(self.axes.each_ref().map(PoolAxis::of))
     }
 
     fn inputs(&self) -> u64 {

@@ -46,14 +46,14 @@ pub unsafe fn draw(
     let mut loops = checked(nest)?;
     let key = Key::new("rejection", [ElementType::Of(dtype).code(), what as u8]);
     let program = Program::find(card, key, &[c"fill"], || {
+        let (name, element) = (format!("{what:?}"), type_name(dtype));
         format!(
             r#"#include "rejection.cuh"
 using namespace rushlight;
 extern "C" __global__ void fill(Pointers<3> operands, u64 count, Loops<3> loops, random::Place place, u64* outside) {{
-    random::reject<random::{what:?}, {}>(operands, count, loops, place, outside);
+    random::reject<random::{name}, {element}>(operands, count, loops, place, outside);
 }}
-"#,
-            type_name(dtype)
+"#
         )
     })?;
     let mut count = nest.numel() as u64;

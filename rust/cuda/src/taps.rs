@@ -11,7 +11,7 @@ use crate::program::{Key, Program};
 /// The elements after a dimension, those along it, points, and elements summed for each point.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Sizes {
+pub struct TapsSizes {
     pub inner: u64,
     pub area: u64,
     pub places: u64,
@@ -31,7 +31,7 @@ pub unsafe fn taps(
     order: Option<u64>,
     mut out: u64,
     count: usize,
-    mut sizes: Sizes,
+    mut sizes: TapsSizes,
 ) -> Result<()> {
     let key = Key::new("taps", [ElementType::Of(dtype).code()]);
     let program = Program::find(card, key, &[c"at", c"spread"], || {

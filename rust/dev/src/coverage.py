@@ -9,7 +9,7 @@ for name in sys.stdin.read().split():
     try:
         for part in name.removeprefix("torch.").split("."):
             place = getattr(place, part)
-        if getattr(place, "__absent__", False):
+        if getattr(place, "__unsupported__", False):
             print(name)
     except (AttributeError, ImportError):
         print(name)

@@ -13,7 +13,7 @@ pub fn storage(device: Device, bytes: usize) -> Result<Storage> {
         Device::Cpu => Storage::heap(bytes),
         Device::Meta => Ok(Storage::new(Block::meta(bytes))),
         Device::Cuda(index) => rushlight_cuda::memory::allocate(index, bytes),
-        Device::Absent(absent) => Err(absent.refusal("empty.memory_format")),
+        Device::Unsupported(unsupported) => Err(unsupported.refusal("empty.memory_format")),
     }
 }
 

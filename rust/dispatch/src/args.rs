@@ -140,8 +140,8 @@ impl<'a> Args<'a> {
     pub fn real(&self, arg: Arg, kind: &str) -> Result<f64> {
         match self.scalar(arg)? {
             Scalar::Complex(number) if number.im != 0.0 => {
-                let told = format!("value cannot be converted to type {kind} without overflow");
-                Err(Error::runtime(told).hint("The number must be real."))
+                let sentence = format!("value cannot be converted to type {kind} without overflow");
+                Err(Error::runtime(sentence).hint("The number must be real."))
             }
             number => Ok(number.f64()),
         }

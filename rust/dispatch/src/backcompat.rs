@@ -76,8 +76,9 @@ fn warn_of_broadcast(checks: u8, operator: &'static str, a: &[isize], b: &[isize
             }
             _ => "One is expanded to the other's shape. Use `with strict_broadcast(0):` if that is intended.",
         };
-        let told = Error::runtime(sentence).operator(operator).shapes([a, b]).from_right().axis(info.axis).hint(hint);
-        warn(&told.to_string())?;
+        let warning =
+            Error::runtime(sentence).operator(operator).shapes([a, b]).from_right().axis(info.axis).hint(hint);
+        warn(&warning.to_string())?;
     }
     Ok(())
 }

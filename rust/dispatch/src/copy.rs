@@ -168,7 +168,7 @@ pub fn on_host(tensor: &Tensor) -> Result<Tensor> {
 pub fn from_host(tensor: &Tensor, write: impl FnOnce(&Tensor) -> Result<()>) -> Result<()> {
     match tensor.device() {
         Device::Cpu => write(tensor),
-        Device::Meta | Device::Absent(_) => Ok(()),
+        Device::Meta | Device::Unsupported(_) => Ok(()),
         Device::Cuda(_) => {
             let spec =
                 TensorSpec { layout: Layout::contiguous(tensor.sizes()), dtype: tensor.dtype(), device: Device::Cpu };

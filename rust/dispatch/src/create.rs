@@ -33,7 +33,7 @@ pub fn fill(tensor: &Tensor, value: Scalar) -> Result<()> {
     let Some((low, _)) = layout.span() else { return Ok(()) };
     match tensor.device() {
         Device::Cpu => {}
-        Device::Meta | Device::Absent(_) => return Ok(()),
+        Device::Meta | Device::Unsupported(_) => return Ok(()),
         Device::Cuda(_) if tensor.is_plain() => return device_loops::fill(tensor, value),
         Device::Cuda(_) => return crate::copy::copy(tensor, &scalar_of(value, dtype, tensor.device())?),
     }
@@ -64,7 +64,7 @@ pub fn scalar_of(value: Scalar, dtype: DType, device: Device) -> Result<Tensor> 
             });
         }
         Device::Cuda(_) => device_loops::fill(&tensor, value)?,
-        Device::Meta | Device::Absent(_) => {}
+        Device::Meta | Device::Unsupported(_) => {}
     }
     Ok(tensor)
 }
@@ -129,7 +129,7 @@ pub fn wants_page_locked(wanted: bool, device: Device) -> Result<bool> {
         .map(|()| false),
         Device::Cuda(_) => Err(Error::runtime("Only dense CPU tensors can be pinned")
             .hint(format!("Memory on {device} is not the host's: leave pin_memory out."))),
-        Device::Meta | Device::Absent(_) => Ok(false),
+        Device::Meta | Device::Unsupported(_) => Ok(false),
     }
 }
 

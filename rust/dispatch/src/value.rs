@@ -237,6 +237,16 @@ pub enum Operand<'a> {
 
 pub type Operands<'a> = SmallVec<[Operand<'a>; 4]>;
 
+impl<'a> Operand<'a> {
+    #[inline]
+    pub fn as_tensor(&self) -> Option<&'a Tensor> {
+        match self {
+            Operand::Tensor(tensor) => Some(tensor),
+            Operand::Number(_) => None,
+        }
+    }
+}
+
 impl<'a> From<Operand<'a>> for Value<'a> {
     #[inline]
     fn from(operand: Operand<'a>) -> Self {

@@ -269,11 +269,11 @@ fn functions_are_held_to_their_word() -> Result<()> {
         match count {
             1 => outcome?,
             _ => {
-                let told = outcome.unwrap_err().to_string();
+                let sentence = outcome.unwrap_err().to_string();
                 let wanted = format!(
                     "function HalvesBackward returned an incorrect number of gradients (expected 1, got {count})"
                 );
-                assert!(told.starts_with(&wanted), "{told}");
+                assert!(sentence.starts_with(&wanted), "{sentence}");
             }
         }
     }
@@ -341,8 +341,8 @@ fn operators_by_name() -> Result<()> {
     assert_eq!(x.matmul(&x)?.mean_dims(&[0], true)?.sizes().as_slice(), [1, 2]);
     assert!(x.eq(&x)?.all()?.item()?.truth() && x.any()?.item()?.truth());
     assert!(whole("no_such", &[]).unwrap_err().to_string().starts_with("module 'torch' has no attribute 'no_such'"));
-    let told = whole("linalg.inv", &[1, 2, 3]).unwrap_err().to_string();
-    assert!(told.starts_with("linalg.inv() received an invalid combination of arguments"), "{told}");
+    let sentence = whole("linalg.inv", &[1, 2, 3]).unwrap_err().to_string();
+    assert!(sentence.starts_with("linalg.inv() received an invalid combination of arguments"), "{sentence}");
     assert!(x.item().unwrap_err().to_string().starts_with("a Tensor with 4 elements cannot be converted to Scalar"));
     Ok(())
 }

@@ -77,12 +77,12 @@ impl Mailbox {
             return false;
         }
         let own = Arc::into_raw(job.clone()).cast_mut();
-        let told = self.0.compare_exchange(self.listening(), own, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        if !told {
+        let posted = self.0.compare_exchange(self.listening(), own, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if !posted {
             // SAFETY: the reference was made above and was not taken.
             drop(unsafe { Arc::from_raw(own) });
         }
-        told
+        posted
     }
 
     /// Polls for a moment; `None` means that the worker goes to sleep.
@@ -148,9 +148,9 @@ pub(crate) fn run(
         flush: denormals::flushes(),
         mailboxes: mailboxes.clone(),
     });
-    let told = mailboxes.iter().filter(|ear| ear.post(&job)).take(helpers).count();
+    let woken = mailboxes.iter().filter(|ear| ear.post(&job)).take(helpers).count();
     let sleeping = mailboxes.iter().filter(|ear| ear.sleeps()).count();
-    job.asleep.store(sleeping.min(helpers - told), Ordering::Relaxed);
+    job.asleep.store(sleeping.min(helpers - woken), Ordering::Relaxed);
     Job::wake_two(&job, spawn);
     inside::enter(|| job.work(0));
     job.close();

@@ -45,7 +45,7 @@ unsafe fn construct(
             Bound::from_borrowed_ptr_or_opt(py, kwargs).map(|kwargs| kwargs.cast_into::<PyDict>()).transpose()?,
         )
     };
-    let maker = py.import("rushlight._legacy")?.getattr("construct")?;
+    let maker = py.import("rushlight._legacy_constructors")?.getattr("construct")?;
     let kwargs = kwargs.unwrap_or_else(|| PyDict::new(py));
     Ok(maker.call1((class, args, kwargs))?.into_ptr())
 }

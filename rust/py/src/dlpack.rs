@@ -444,13 +444,13 @@ fn capsule_of<'py>(
              It takes such a capsule, or an object with the method __dlpack__, and got a {kind}."
         )));
     };
-    let told = object.call_method0(intern!(py, "__dlpack_device__"))?;
+    let dl_device = object.call_method0(intern!(py, "__dlpack_device__"))?;
     let ordered = PyDict::new(py);
     let keywords = PyDict::new(py);
     keywords.set_item(intern!(py, "max_version"), (1, 1))?;
     if device == Some(Device::Cpu) {
         keywords.set_item(intern!(py, "dl_device"), (HOST, 0))?;
-    } else if let Some(index) = card(&told)? {
+    } else if let Some(index) = card(&dl_device)? {
         // The number of the default stream is 1.
         ordered.set_item(intern!(py, "stream"), stream::current(index).0.max(1))?;
         keywords.update(ordered.as_mapping())?;
@@ -466,11 +466,11 @@ fn capsule_of<'py>(
 
 /// The index of the CUDA device that `__dlpack_device__` tells. Other devices have no streams: the structure itself says where
 /// its elements are.
-fn card(told: &Bound<'_, PyAny>) -> PyResult<Option<u8>> {
-    if told.get_item(0)?.extract::<i32>().ok() != Some(CUDA) {
+fn card(dl_device: &Bound<'_, PyAny>) -> PyResult<Option<u8>> {
+    if dl_device.get_item(0)?.extract::<i32>().ok() != Some(CUDA) {
         return Ok(None);
     }
-    match placed(CUDA, told.get_item(1)?.extract()?)? {
+    match placed(CUDA, dl_device.get_item(1)?.extract()?)? {
         Device::Cuda(index) => Ok(Some(index)),
         _ => Ok(None),
     }

@@ -109,7 +109,7 @@ pub fn extract_quantized(object: &Bound<'_, PyAny>) -> Option<DType> {
     object.cast::<PyDType>().ok().map(|dtype| *dtype.get()).filter(|dtype| dtype.quantized).map(|dtype| dtype.dtype)
 }
 
-/// The error for a dtype that no tensor has, such as `torch.uint4` (`_absent_dtypes.py`).
+/// The error for a dtype that no tensor has, such as `torch.uint4` (`_unsupported_dtypes.py`).
 pub fn refused_dtype(object: &Bound<'_, PyAny>) -> Option<PyErr> {
     let refusal = object.getattr(intern!(object.py(), "_refusal")).ok()?;
     refusal.call0().ok().map(PyErr::from_value)
@@ -171,7 +171,7 @@ impl PyDevice {
     /// The device for a tensor that moves there; torch's error if there is no support for it.
     pub fn reachable(self) -> PyResult<Device> {
         match self.device {
-            Device::Absent(absent) => Err(raise(absent.refusal_of_move(self.index.is_some()))),
+            Device::Unsupported(unsupported) => Err(raise(unsupported.refusal_of_move(self.index.is_some()))),
             _ => Ok(self.placed()),
         }
     }

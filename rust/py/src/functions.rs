@@ -169,9 +169,9 @@ fn aliased(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<(Tensor, b
 /// The elements of an object with Numba's array interface, over its memory on a device.
 fn over_device_array(data: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     let py = data.py();
-    let Some(told) = data.getattr_opt(intern!(py, "__cuda_array_interface__"))? else { return Ok(None) };
+    let Some(interface) = data.getattr_opt(intern!(py, "__cuda_array_interface__"))? else { return Ok(None) };
     let reader = py.import(intern!(py, "rushlight.cuda._array_interface"))?;
-    let made = reader.call_method1(intern!(py, "tensor_over"), (data, told))?;
+    let made = reader.call_method1(intern!(py, "tensor_over"), (data, interface))?;
     Ok(Some(object::tensor(&made)?.clone()))
 }
 

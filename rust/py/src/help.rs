@@ -89,7 +89,7 @@ fn described(shown: &Shown, op: &Operator) -> String {
     let mut before = "\n\n";
     for fact in facts(op) {
         text.push_str(before);
-        wrap(&mut text, &fact);
+        wrap(&mut text, "", &fact);
         before = "\n";
     }
     text
@@ -103,28 +103,32 @@ fn errors(shown: &Shown, operators: &[&Operator]) -> String {
     {
         if text.is_empty() {
             text.push_str("\n\n");
-            wrap(&mut text, &format!("Raises, where {SAMPLES}:"));
+            wrap(&mut text, "", &format!("Raises, where {SAMPLES}:"));
         }
         let has_other_forms = op.variants.has(Variants::FUNCTION) || op.variants.has(Variants::METHOD);
         let name = if shown.is_in_place && has_other_forms { op.python_name() } else { shown.name };
         let call = sample_call(name, sample, shown.is_method);
         let sentence = sentence.lines().next().unwrap_or_default();
-        text.push_str(&format!("\n    {call}\n        {class}: {sentence}"));
+        text.push_str(&format!("\n    {call}\n"));
+        wrap(&mut text, "        ", &format!("{class}: {sentence}"));
     }
     text
 }
 
-/// Appends a line, broken where it is longer than a terminal is wide.
-fn wrap(text: &mut String, line: &str) {
+/// Appends an indented line, broken where it is longer than a terminal is wide.
+fn wrap(text: &mut String, indent: &str, line: &str) {
     const WIDTH: usize = 120;
+    const MORE: &str = "    ";
 
-    let mut rest = line;
-    while rest.len() > WIDTH
-        && let Some(end) = rest.get(..WIDTH).and_then(|start| start.rfind(' '))
+    text.push_str(indent);
+    let (mut rest, mut room) = (line, WIDTH - indent.len());
+    while rest.len() > room
+        && let Some(end) = rest[..rest.floor_char_boundary(room)].rfind(' ')
     {
         text.push_str(&rest[..end]);
-        text.push_str("\n    ");
+        text.extend(["\n", indent, MORE]);
         rest = &rest[end + 1..];
+        room = WIDTH - indent.len() - MORE.len();
     }
     text.push_str(rest);
 }

@@ -39,21 +39,21 @@ fn _profile_moment() -> (u64, u64) {
 #[pyfunction]
 fn _profile_stop_memory(since: u64) -> (Vec<PyMemoryEvent>, usize) {
     let changes = profile::stop_memory(since);
-    let told = |one: Change| {
+    let row = |one: Change| {
         let device = if let Device::Cuda(index) = one.device { Some(index) } else { None };
         let Moment { time, thread } = one.moment;
         (time, thread, device, one.address, one.bytes, one.allocated, one.reserved)
     };
-    (changes.list.into_iter().map(told).collect(), changes.dropped)
+    (changes.list.into_iter().map(row).collect(), changes.dropped)
 }
 
 /// Ends the recording of devices that `_profile_start` began: their work since then, after it has run.
 #[pyfunction]
 fn _profile_stop_devices(py: Python<'_>, since: u64) -> Vec<PyDeviceEvent> {
-    let told = |one: Interval| {
+    let row = |one: Interval| {
         (one.name, one.device, one.stream.0, one.enqueued.thread, one.enqueued.time, one.start, one.end)
     };
-    py.detach(|| rushlight_cuda::profile::stop(since)).into_iter().map(told).collect()
+    py.detach(|| rushlight_cuda::profile::stop(since)).into_iter().map(row).collect()
 }
 
 /// Ends the recording that `_profile_start` began: the events since then, what each is (an operator is 0, a node of a backward pass 1, a
@@ -61,7 +61,7 @@ fn _profile_stop_devices(py: Python<'_>, since: u64) -> Vec<PyDeviceEvent> {
 #[pyfunction]
 fn _profile_stop(since: u64) -> (Vec<(PyEvent, u8)>, usize) {
     let taken = profile::stop(since);
-    let told = |event: profile::Event| {
+    let row = |event: profile::Event| {
         let sizes = event.sizes.iter().map(|sizes| sizes.to_vec()).collect();
         let kind = match event.name {
             Name::Operator { .. } => 0,
@@ -71,7 +71,7 @@ fn _profile_stop(since: u64) -> (Vec<(PyEvent, u8)>, usize) {
         let result = event.result.to_vec();
         ((event.name.text(), event.thread, event.start, event.end, sizes, result, event.sequence), kind)
     };
-    (taken.events.into_iter().map(told).collect(), taken.dropped)
+    (taken.events.into_iter().map(row).collect(), taken.dropped)
 }
 
 /// Whether calls are recorded, or ranges of NVIDIA's profilers.

@@ -17,7 +17,7 @@ use rushlight_core::file_map;
 use rushlight_io::pickle::{Limits, Outcome, Policy, STORAGES, Step, interpret};
 use rushlight_io::source::FileSource;
 use rushlight_io::zip::{Archive, Writer};
-use rushlight_io::{Error, Result, Source, legacy};
+use rushlight_io::{Error, Result, Source, legacy_format};
 
 create_exception!(
     _C,
@@ -300,7 +300,7 @@ struct PyLegacyLayout {
 #[pyo3(name = "_legacy_layout")]
 fn legacy_layout(py: Python<'_>, data: &Bound<'_, PyBytes>) -> PyResult<PyLegacyLayout> {
     let bytes = data.as_bytes();
-    let read = py.detach(|| legacy::read(bytes, &Policy::inspect(), Limits::default())).map_err(raise)?;
+    let read = py.detach(|| legacy_format::read(bytes, &Policy::inspect(), Limits::default())).map_err(raise)?;
     if !read.little_endian {
         return Err(PyRuntimeError::new_err("checkpoints of big-endian machines cannot be read"));
     }

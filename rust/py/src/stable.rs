@@ -311,21 +311,21 @@ type Registered = (String, String, Option<(String, PyFunction)>);
 /// Loads a library; returns what it has registered, and those that were loaded otherwise.
 #[pyfunction]
 fn _load_stable_library(py: Python<'_>, path: PathBuf) -> PyResult<Vec<Registered>> {
-    attach::idle(py, || rushlight_stable::load(&path)).map(told).map_err(PyOSError::new_err)
+    attach::idle(py, || rushlight_stable::load(&path)).map(to_python).map_err(PyOSError::new_err)
 }
 
 /// What libraries have registered that were loaded otherwise.
 #[pyfunction]
 fn _stable_registrations() -> Vec<Registered> {
-    told(take_registrations())
+    to_python(take_registrations())
 }
 
-fn told(registered: Vec<Registration>) -> Vec<Registered> {
-    let told = |one| match one {
+fn to_python(registered: Vec<Registration>) -> Vec<Registered> {
+    let row = |one| match one {
         Registration::Define { namespace, schema } => (namespace, schema, None),
         Registration::Implement { namespace, key, name, kernel } => (namespace, key, Some((name, PyFunction(kernel)))),
     };
-    registered.into_iter().map(told).collect()
+    registered.into_iter().map(row).collect()
 }
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {

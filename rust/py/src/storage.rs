@@ -173,9 +173,9 @@ impl PyStorage {
         }
         let device = wanted_device("UntypedStorage", device)?.map_or(Device::Cpu, |device| device.placed());
         match device {
-            Device::Absent(absent) if !absent.needs_module() => Err(PyRuntimeError::new_err(format!(
+            Device::Unsupported(unsupported) if !unsupported.needs_module() => Err(PyRuntimeError::new_err(format!(
                 "torch.UntypedStorage(): Storage device not recognized: {}",
-                absent.kind()
+                unsupported.kind()
             ))),
             device => storage(device, size).map(PyStorage::from).map_err(raise),
         }

@@ -1,6 +1,6 @@
 //! Convolutions, as `dnn` enqueues them.
 
-use crate::products::{Type, tf32};
+use crate::dtype::{DType, tf32};
 
 /// Which of the three tensors is computed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Place {
 #[derive(Clone)]
 pub struct Convolution {
     pub target: Target,
-    pub data: Type,
+    pub data: DType,
     pub tf32: bool,
     pub input: Place,
     pub weight: Place,
@@ -110,8 +110,8 @@ impl Convolution {
             for (n, sum) in sums.iter_mut().enumerate() {
                 // SAFETY: guaranteed by the caller.
                 unsafe {
-                    Type::R64.store(space + n * 8, [*sum, 0.0]);
-                    *sum = Type::R64.load(space + n * 8)[0];
+                    DType::R64.store(space + n * 8, [*sum, 0.0]);
+                    *sum = DType::R64.load(space + n * 8)[0];
                 }
             }
         }

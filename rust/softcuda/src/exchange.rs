@@ -8,9 +8,9 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
-use crate::area::{self, Area};
 use crate::memory::Memory;
 use crate::reductions;
+use crate::shared_memory::{self, SharedMemory};
 
 /// A status of NCCL (`ncclResult_t`).
 pub type Status = c_int;
@@ -19,7 +19,7 @@ pub const INVALID_USAGE: Status = 5;
 
 /// One rank's part of a communicator.
 pub struct Communicator {
-    pub area: Area,
+    pub shared: SharedMemory,
     pub rank: usize,
     pub size: usize,
     pub device: c_int,
@@ -33,15 +33,15 @@ pub struct Communicator {
 }
 
 impl Communicator {
-    pub fn new(area: Area, rank: usize, size: usize, device: c_int) -> Communicator {
+    pub fn new(shared: SharedMemory, rank: usize, size: usize, device: c_int) -> Communicator {
         let (aborted, error) = (AtomicBool::new(false), AtomicI32::new(SUCCESS));
         let (pending, calls) = (AtomicUsize::new(0), AtomicU64::new(0));
-        Communicator { area, rank, size, device, aborted, error, pending, calls }
+        Communicator { shared, rank, size, device, aborted, error, pending, calls }
     }
 
     /// Whether all ranks take part.
     pub fn is_complete(&self) -> bool {
-        (0..self.size).all(|rank| self.area.joined(rank).load(Ordering::Acquire) != 0)
+        (0..self.size).all(|rank| self.shared.joined(rank).load(Ordering::Acquire) != 0)
     }
 
     /// Records a mistake, which the card would answer with wrong results or a wait without end.
@@ -169,27 +169,27 @@ impl Drop for Exchange {
 impl Communicator {
     /// The next step of a message that is sent; `None` if it must wait.
     fn send(&self, call: &Call, progress: &Progress, memory: &Memory) -> Option<Progress> {
-        let post = Area::message(self.rank, call.peer);
+        let post = SharedMemory::message(self.rank, call.peer);
         match progress {
             Progress::New => {
-                let number = self.area.latest(post) + 1;
-                self.area.write(post, number, &self.description(call, memory)?);
+                let number = self.shared.latest(post) + 1;
+                self.shared.write(post, number, &self.description(call, memory)?);
                 Some(Progress::Posted(number))
             }
             Progress::Posted(number) => {
-                (self.area.read(post).load(Ordering::Acquire) >= *number).then_some(Progress::Done)
+                (self.shared.read(post).load(Ordering::Acquire) >= *number).then_some(Progress::Done)
             }
             _ => Some(Progress::Done),
         }
     }
 
     fn receive(&self, call: &Call) -> Option<Progress> {
-        let post = Area::message(call.peer, self.rank);
-        let number = self.area.latest(post);
-        if number == self.area.read(post).load(Ordering::Relaxed) {
+        let post = SharedMemory::message(call.peer, self.rank);
+        let number = self.shared.latest(post);
+        if number == self.shared.read(post).load(Ordering::Relaxed) {
             return None;
         }
-        let [process, file, offset, bytes, _, code, ..] = self.area.values(post);
+        let [process, file, offset, bytes, _, code, ..] = self.shared.values(post);
         let wanted = call.bytes(call.count);
         if bytes as usize != wanted || code != call.code as u64 {
             self.complain(&format!(
@@ -198,20 +198,20 @@ impl Communicator {
             ));
             return None;
         }
-        let got = area::fetch(process, file, offset, wanted)?;
+        let got = shared_memory::fetch(process, file, offset, wanted)?;
         write(call.to, &got);
-        self.area.read(post).store(number, Ordering::Release);
+        self.shared.read(post).store(number, Ordering::Release);
         Some(Progress::Done)
     }
 
     /// What others need to know of a call: process, descriptor, offset and length of the memory, and the arguments.
-    fn description(&self, call: &Call, memory: &Memory) -> Option<[u64; area::POST - 2]> {
+    fn description(&self, call: &Call, memory: &Memory) -> Option<[u64; shared_memory::POST - 2]> {
         let (bytes, _) = call.lengths(self.rank, self.size);
         let (file, offset) = if bytes == 0 { (0, 0) } else { memory.place(call.from, bytes)? };
         let process = u64::from(std::process::id());
         let arguments =
             [call.kind as u64, call.code as u64, call.reduction as u64, call.peer as u64, call.count as u64];
-        let mut all = [0; area::POST - 2];
+        let mut all = [0; shared_memory::POST - 2];
         all[..4].copy_from_slice(&[process, file as u64, offset as u64, bytes as u64]);
         all[4..9].copy_from_slice(&arguments);
         Some(all)
@@ -219,32 +219,33 @@ impl Communicator {
 
     /// The next step of a collective call; `None` if it must wait.
     fn collective(&self, call: &Call, progress: &Progress, memory: &Memory) -> Option<Progress> {
-        let own = Area::collective(self.rank);
+        let own = SharedMemory::collective(self.rank);
         let all = |reached: &dyn Fn(usize) -> u64, number: u64| (0..self.size).all(|rank| reached(rank) >= number);
         match progress {
             Progress::New => {
                 let description = self.description(call, memory)?;
                 let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-                self.area.write(own, number, &description);
+                self.shared.write(own, number, &description);
                 Some(Progress::Posted(number))
             }
             Progress::Posted(number) => {
-                if !all(&|rank| self.area.latest(Area::collective(rank)), *number) {
+                if !all(&|rank| self.shared.latest(SharedMemory::collective(rank)), *number) {
                     return None;
                 }
-                let mine = self.area.values(own);
-                let posts: Vec<_> = (0..self.size).map(|rank| self.area.values(Area::collective(rank))).collect();
+                let mine = self.shared.values(own);
+                let posts: Vec<_> =
+                    (0..self.size).map(|rank| self.shared.values(SharedMemory::collective(rank))).collect();
                 if let Some(other) = posts.iter().position(|post| post[4..] != mine[4..]) {
                     let name = |post: &[u64]| format!("kind, type, reduction, root, count = {:?}", &post[4..9]);
                     self.complain(&format!("{call:?} ({}), and rank {other}: {}", name(&mine), name(&posts[other])));
                     return None;
                 }
                 let result = self.result(call, &posts)?;
-                self.area.read(own).store(*number, Ordering::Release);
+                self.shared.read(own).store(*number, Ordering::Release);
                 Some(Progress::Read(*number, result))
             }
             Progress::Read(number, result) => {
-                let read = |rank| self.area.read(Area::collective(rank)).load(Ordering::Acquire);
+                let read = |rank| self.shared.read(SharedMemory::collective(rank)).load(Ordering::Acquire);
                 if !all(&read, *number) {
                     return None;
                 }
@@ -256,11 +257,11 @@ impl Communicator {
     }
 
     /// What this rank writes; `None` if the memory of a rank is gone.
-    fn result(&self, call: &Call, posts: &[[u64; area::POST - 2]]) -> Option<Vec<u8>> {
+    fn result(&self, call: &Call, posts: &[[u64; shared_memory::POST - 2]]) -> Option<Vec<u8>> {
         let (_, written) = call.lengths(self.rank, self.size);
         let part = |rank: usize, from: usize, bytes: usize| {
             let [process, file, offset, ..] = posts[rank];
-            area::fetch(process, file, offset + from as u64, bytes)
+            shared_memory::fetch(process, file, offset + from as u64, bytes)
         };
         let parts =
             |from: usize, bytes: usize| (0..self.size).map(|rank| part(rank, from, bytes)).collect::<Option<Vec<_>>>();

@@ -1,6 +1,6 @@
-//! Factorisations of matrices, as `solver` enqueues them: plain algorithms in double precision.
+//! Factorisations of matrices, as `cusolver` enqueues them: plain algorithms in double precision.
 
-use crate::products::{Number, Type, plus, times};
+use crate::dtype::{DType, Number, plus, times};
 
 /// A matrix by columns in memory.
 #[derive(Clone, Copy)]
@@ -9,7 +9,7 @@ pub struct Place {
     pub rows: usize,
     pub columns: usize,
     pub leading: usize,
-    pub data: Type,
+    pub data: DType,
 }
 
 impl Place {

@@ -5,8 +5,8 @@
 //! The dynamic loader finds it through `LD_LIBRARY_PATH`, so that the same program runs on it and on a card. `make softcuda` puts
 //! it into a folder of cargo's output under these names. It is not part of the installed package.
 //!
-//! - `driver`, `nvrtc`, `blas`, `dnn`, `rnn`, `fft`, `solver`, `nccl` and `nvml` are the entry points. Those that rushlight does not call
-//!   are absent. `nvtx` writes down the ranges of a program.
+//! - `driver`, `nvrtc`, `cublaslt`, `cudnn`, `cudnn_rnn`, `cufft`, `cusolver`, `nccl` and `nvml` are the entry points of these libraries. Those
+//!   that rushlight does not call are absent. `nvtx` writes down the ranges of a program.
 //! - `counters` is what tests ask of it.
 //! - `machine` is the state: devices, their contexts, faults; `status` has the statuses of functions.
 //! - `memory` gives out memory between pages that may not be touched. Freed memory may not be touched either.
@@ -14,10 +14,10 @@
 //! - `graphs` records work for graphs.
 //! - `modules` loads kernels. CUDA C++ is compiled as host C++ over `host.h`, where the threads of a block are fibres, with the
 //!   compiler's checks of alignments and of indices of arrays.
-//! - `products` multiplies matrices for `blas`, `convolutions` convolves for `dnn`, `networks` runs recurrent networks for `rnn` and keeps
-//!   what their gradients need in a `reserve`, `factors` factorises matrices for `solver`, whose arguments `calls` has. `library` enqueues
-//!   what libraries compute.
-//! - `exchange` moves memory between processes for `nccl`, through `area`, and `reductions` reduces it.
+//! - `products` multiplies matrices for `cublaslt`, `convolutions` convolves for `cudnn`, `networks` runs recurrent networks for `cudnn_rnn` and
+//!   keeps what their gradients need in a `reserve`, `factors` factorises matrices for `cusolver`, whose arguments `cusolver_calls` has.
+//!   `dtype` has their dtypes, and `library` enqueues what they compute.
+//! - `exchange` moves memory between processes for `nccl`, through `shared_memory`, and `reductions` reduces it.
 //!
 //! What it does not model: the order in which threads see each other's writes, and work that truly runs at the same time.
 //!
@@ -46,16 +46,18 @@ macro_rules! entries {
     };
 }
 
-mod area;
-mod blas;
-mod calls;
 mod convolutions;
 mod counters;
-mod dnn;
+mod cublaslt;
+mod cudnn;
+mod cudnn_rnn;
+mod cufft;
+mod cusolver;
+mod cusolver_calls;
 mod driver;
+mod dtype;
 mod exchange;
 mod factors;
-mod fft;
 mod graphs;
 mod library;
 mod machine;
@@ -69,8 +71,7 @@ mod nvtx;
 mod products;
 mod reductions;
 mod reserve;
-mod rnn;
 mod schedule;
-mod solver;
+mod shared_memory;
 mod status;
 mod streams;

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
-use crate::area::{self, Area, Id, MOST};
 use crate::driver::current;
 use crate::exchange::{Call, Communicator, Exchange, INVALID_USAGE, Kind, SUCCESS, Status};
 use crate::machine::{PAUSE, number, with};
 use crate::reductions;
+use crate::shared_memory::{self, Id, MOST, SharedMemory};
 use crate::streams::Work;
 
 const UNHANDLED_CUDA_ERROR: Status = 1;
@@ -161,7 +161,7 @@ entries! {
     ncclGetVersion(version: *mut c_int) { *version = number("SOFTCUDA_NCCL_VERSION").unwrap_or(22703) as c_int; SUCCESS }
 
     ncclGetUniqueId(id: *mut Id) {
-        match area::create() {
+        match shared_memory::create() {
             Some(made) => { id.write_unaligned(made); SUCCESS }
             None => SYSTEM_ERROR,
         }
@@ -175,16 +175,16 @@ entries! {
         let valid = config.magic == 0xcafe_beef && config.size >= size_of::<Config>() && (0..=1).contains(&config.blocking)
             && chosen.iter().all(|&one| one == c_int::MIN || one > 0);
         if !valid || own >= count || count > MOST { return INVALID_ARGUMENT; }
-        let Some(area) = Area::of(&id) else { return SYSTEM_ERROR };
+        let Some(shared) = SharedMemory::of(&id) else { return SYSTEM_ERROR };
         // A rank is there with the number of its device, of all that the machine has.
         let place = 1 + physical(device);
-        if (0..MOST).any(|other| area.joined(other).load(Ordering::Acquire) == place) {
+        if (0..MOST).any(|other| shared.joined(other).load(Ordering::Acquire) == place) {
             eprintln!("softcuda: NCCL: two ranks of a communicator have device {}", place - 1);
             return INVALID_USAGE;
         }
-        if area.joined(own).swap(place, Ordering::AcqRel) != 0 { return INVALID_USAGE; }
+        if shared.joined(own).swap(place, Ordering::AcqRel) != 0 { return INVALID_USAGE; }
         start_runner();
-        let communicator = Arc::new(Communicator::new(area, own, count, device));
+        let communicator = Arc::new(Communicator::new(shared, own, count, device));
         let blocking = config.blocking == 1;
         while blocking && !communicator.is_complete() { std::thread::sleep(PAUSE); }
         let made = Arc::as_ptr(&communicator).expose_provenance();

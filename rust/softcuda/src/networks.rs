@@ -1,6 +1,6 @@
 //! Recurrent networks, as `rnn` enqueues them. Sums are computed in 64 bits, and states are rounded to the dtype after each step.
 
-use crate::products::{Type, tf32};
+use crate::dtype::{DType, tf32};
 use crate::reserve::{Kept, Reserve, Sizes, Stage};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -15,7 +15,7 @@ pub enum Kind {
 #[derive(Clone)]
 pub struct Network {
     pub kind: Kind,
-    pub data: Type,
+    pub data: DType,
     pub tf32: bool,
     pub biased: bool,
     pub directions: usize,

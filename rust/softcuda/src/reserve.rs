@@ -3,7 +3,7 @@
 //! It names the pass that wrote it last. Its numbers have the dtype of sums, and the passes backward write into the places of those that
 //! they have used. The outputs of the last layer are not among them: the caller has these.
 
-use crate::products::Type;
+use crate::dtype::DType;
 
 /// The bytes before the numbers: the pass, and the network.
 const HEADER: usize = 64;
@@ -42,7 +42,7 @@ pub struct Sizes {
     pub h: usize,
     pub middle: usize,
     pub dh: usize,
-    pub dtype: Type,
+    pub dtype: DType,
     /// A number for all that the network depends on.
     pub key: u64,
 }

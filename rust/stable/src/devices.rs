@@ -131,8 +131,8 @@ export! {
         *result = std::ptr::null_mut();
         if status != 0 {
             let text = |text: *const c_char| if text.is_null() { "".into() } else { CStr::from_ptr(text).to_string_lossy() };
-            let told = format!("CUDA error: {status} in {}, {}:{line}", text(function), text(file));
-            *result = CString::new(told).unwrap_or_default().into_raw();
+            let sentence = format!("CUDA error: {status} in {}, {}:{line}", text(function), text(file));
+            *result = CString::new(sentence).unwrap_or_default().into_raw();
         }
     }
 }

@@ -157,10 +157,10 @@ pub fn load(path: &Path) -> Result<Vec<Registration>, String> {
     // SAFETY: the caller asked for this library, whose initialisers run now.
     let loaded = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if loaded.is_null() {
-        let told = loader_error();
-        let of_cpp = told.contains("undefined symbol: _ZNSt") || told.contains("undefined symbol: _ZNKSt");
+        let reason = loader_error();
+        let of_cpp = reason.contains("undefined symbol: _ZNSt") || reason.contains("undefined symbol: _ZNKSt");
         let hint = if of_cpp { "\n  It needs a newer libstdc++.so.6 than the one that is installed." } else { "" };
-        return Err(told + hint);
+        return Err(reason + hint);
     }
     let mut registered = registry::take();
     if !has_cuda {

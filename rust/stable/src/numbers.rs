@@ -55,7 +55,7 @@ pub fn device_numbers(device: Device) -> Result<(i32, i32)> {
         Device::Cpu => Ok((CPU, -1)),
         Device::Cuda(index) => Ok((CUDA, i32::from(index))),
         Device::Meta => Ok((META, -1)),
-        Device::Absent(_) => Err(Error::runtime(format!("{device} has no number in the stable ABI"))),
+        Device::Unsupported(_) => Err(Error::runtime(format!("{device} has no number in the stable ABI"))),
     }
 }
 

@@ -5,7 +5,7 @@ Modules are replaced by their classes. Quantisation that rewrites a model's code
 
 from __future__ import annotations
 
-from rushlight._absent import declare
+from rushlight._unsupported import declare
 
 from . import (
     fake_quantize,

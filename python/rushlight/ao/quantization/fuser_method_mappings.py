@@ -26,10 +26,10 @@ def _check_modes(layer: Any, bn: Any, name: str) -> None:
         raise AssertionError(f"{name} and BN both must be in the same mode (train or eval).")
 
 
-def _check_trainable(bn: Any, same: bool, told: str) -> None:
+def _check_trainable(bn: Any, same: bool, sentence: str) -> None:
     name = type(bn).__name__
     if not same:
-        raise AssertionError(told.format(name))
+        raise AssertionError(sentence.format(name))
     if not bn.affine:
         raise AssertionError(f"Only support fusing {name} with affine set to True")
     if not bn.track_running_stats:
@@ -92,8 +92,8 @@ def fuse_linear_bn(is_qat: bool, linear: Any, bn: Any) -> Any:
     _check_modes(linear, bn, "Linear")
     if not is_qat:
         return fuse_linear_bn_eval(linear, bn)
-    told = "Output features of Linear must match num_features of {}"
-    _check_trainable(bn, bn.num_features == linear.out_features, told)
+    sentence = "Output features of Linear must match num_features of {}"
+    _check_trainable(bn, bn.num_features == linear.out_features, sentence)
     return intrinsic.LinearBn1d(linear, bn)
 
 

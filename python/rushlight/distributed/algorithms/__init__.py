@@ -17,6 +17,6 @@ def __getattr__(name: str):
         from importlib import import_module
 
         return import_module(f"{__name__}.{name}")
-    from rushlight._missing import missing_from
+    from rushlight._missing_names import missing_from
 
     raise missing_from("torch.distributed.algorithms", name, __dir__)

@@ -26,8 +26,8 @@ class CheckpointException(BaseException):
         return self._failures
 
     def __str__(self):
-        told = [f"CheckpointException ranks:{self._failures.keys()}"]
+        lines = [f"CheckpointException ranks:{self._failures.keys()}"]
         for rank, (error, stack) in self._failures.items():
-            told.append(f"rank {rank}: {type(error).__name__}: {error}")
-            told += [line.rstrip() for line in traceback.format_list(stack)]
-        return "\n".join(told)
+            lines.append(f"rank {rank}: {type(error).__name__}: {error}")
+            lines += [line.rstrip() for line in traceback.format_list(stack)]
+        return "\n".join(lines)

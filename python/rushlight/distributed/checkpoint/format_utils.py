@@ -139,7 +139,7 @@ class BroadcastingTorchSaveReader(StorageReader):
 
     def _stored(self, planner, group):
         """The tensors of the file by name, on the rank that reads it. What is wrong is an error on all ranks."""
-        stored, told = None, [None]
+        stored, failure = None, [None]
         if group is None or group.rank() == self.coordinator_rank:
             try:
                 stored, _ = flatten(torch.load(self.checkpoint_id, map_location="cpu"))
@@ -152,11 +152,11 @@ class BroadcastingTorchSaveReader(StorageReader):
                             f"{name} has shape {tuple(found.shape)} in the file, and {tuple(entry.size)} in the state"
                         )
             except Exception as error:
-                told = [f"{type(error).__name__}: {error}"]
+                failure = [f"{type(error).__name__}: {error}"]
         if group is not None:
-            _objects.broadcast_object_list(told, self.coordinator_rank, group)
-        if told[0] is not None:
-            raise RuntimeError(told[0])
+            _objects.broadcast_object_list(failure, self.coordinator_rank, group)
+        if failure[0] is not None:
+            raise RuntimeError(failure[0])
         return stored
 
     @classmethod

@@ -1,7 +1,7 @@
 """What programs take from torchrun (`torch.distributed.elastic`)."""
 
 from rushlight._loading import load as _load
-from rushlight._missing import missing_from
+from rushlight._missing_names import missing_from
 
 __all__ = ["agent", "events", "metrics", "multiprocessing", "rendezvous", "timer"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rushlight._absent import declare
+from rushlight._unsupported import declare
 
 from .post_localSGD_optimizer import PostLocalSGDOptimizer
 from .utils import as_functional_optim

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from rushlight._absent import declare
 from rushlight._set_module import set_public_module
+from rushlight._unsupported import declare
 
 from . import microbatch as microbatch
 from . import schedules as schedules

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from weakref import ref
 
-from rushlight._absent_names import SymInt
+from rushlight._unsupported_classes import SymInt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class NestedInt(SymInt):
     It equals itself alone, is at least 2, and has no other value.
     """
 
-    __absent__ = False
+    __unsupported__ = False
 
     def __init__(self, number: int, factor: int = 1) -> None:
         self._number = number

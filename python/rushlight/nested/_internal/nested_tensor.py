@@ -217,8 +217,8 @@ def _rebuild_njt(arguments: dict[str, Any]) -> NestedTensor:
     Raises:
         RuntimeError: the parts are not those of the values.
     """
-    told: list[Any] = [arguments.get(name) for name in ("values", "offsets", "lengths")]
-    values, offsets, lengths = told
+    fields: list[Any] = [arguments.get(name) for name in ("values", "offsets", "lengths")]
+    values, offsets, lengths = fields
     ragged_idx, requires_grad = arguments.get("_ragged_idx", 1), bool(arguments.get("requires_grad"))
     given = (values, offsets) if lengths is None else (values, offsets, lengths)
     if not (all(isinstance(one, Tensor) and one.layout is torch.strided for one in given) and type(ragged_idx) is int):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 from rushlight._loading import load as _load
-from rushlight._missing import missing_from
+from rushlight._missing_names import missing_from
 from rushlight._set_module import set_module as _set_module
 from rushlight.backends import cuda
 from rushlight.backends.cuda import SDPBackend

@@ -245,16 +245,18 @@ def _check_batches(own: int, others: int, block_mask: BlockMask | None) -> None:
 
 
 def _refuse_lengths(block_mask: BlockMask, queries: int, keys: int) -> None:
-    told = f"block_mask was created for block_mask.shape={block_mask.shape} but got q_len={queries} and kv_len={keys}. "
+    sentence = (
+        f"block_mask was created for block_mask.shape={block_mask.shape} but got q_len={queries} and kv_len={keys}. "
+    )
     if queries <= block_mask.seq_lengths[0] and keys <= block_mask.seq_lengths[1]:
         raise ValueError(
-            f"{told}As the block mask was created for a larger length than you're using it for, you can either 1. create a new "
+            f"{sentence}As the block mask was created for a larger length than you're using it for, you can either 1. create a new "
             "block mask with the correct length, or 2. 'adjust' the existing block mask to the correct length by calling "
             "block_mask._adjust(q_len, kv_len). This essentially 'crops' the block mask to the upper left corner, which does not "
             "work for all mask_mods!"
         )
     raise ValueError(
-        f"{told}As the block mask was created for a smaller length than you're using it for, you likely need to create a new "
+        f"{sentence}As the block mask was created for a smaller length than you're using it for, you likely need to create a new "
         "block mask."
     )
 

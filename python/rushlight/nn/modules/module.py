@@ -13,7 +13,7 @@ from typing import Any
 import rushlight as torch
 from rushlight import Tensor, __future__
 from rushlight._constructors import name_constructor
-from rushlight._missing import missing, missing_from
+from rushlight._missing_names import missing, missing_from
 from rushlight._text import indented, typename
 from rushlight._warnings import warn
 

@@ -7,7 +7,7 @@ pub mod ctc;
 pub mod distance;
 pub mod embedding;
 pub mod fold;
-pub mod interpolate;
+pub mod mix;
 pub mod nll;
 pub mod norm;
 pub mod pool;

@@ -6,7 +6,7 @@ use rushlight_core::alloc::list;
 use rushlight_core::{DType, Error, Result, dispatch};
 use rushlight_par::Address;
 
-use super::interpolate::{Number, TASK, with_taps, within};
+use super::mix::{Number, TASK, with_taps, within};
 
 /// The elements before and after the dimension, those along it in the source and in the sums, and the elements of a sum.
 #[derive(Clone, Copy)]

@@ -1,4 +1,4 @@
-// The orders of rows that exchanges of rows make. See `solver/pivots.rs`.
+// The orders of rows that exchanges of rows make. See `cusolver/pivots.rs`.
 
 #pragma once
 

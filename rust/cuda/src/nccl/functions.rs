@@ -3,7 +3,6 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 
 use cudarc::driver::sys::CUstream;
-use once_cell::race::OnceBox;
 use rushlight_core::{Class, DType, Error, Result};
 
 use crate::library::functions;
@@ -93,44 +92,28 @@ functions! {
     group_end = c"ncclGroupEnd" ();
 }
 
-/// The functions, and the version as one number.
-struct Installed {
-    functions: Functions,
-    version: c_int,
-}
-
-/// The library, which the first call loads.
-fn library() -> Option<&'static Installed> {
-    static LIBRARY: OnceBox<Option<Installed>> = OnceBox::new();
-    LIBRARY.get_or_init(|| Box::new(load())).as_ref()
-}
-
-fn load() -> Option<Installed> {
-    let functions = Functions::load()?;
+/// The version as one number: 22703 is 2.27.3. `None` if the library is not installed.
+pub fn version() -> Option<i32> {
     let mut version = 0;
     // SAFETY: the pointer is that of a local variable.
-    let status = unsafe { (functions.version)(&raw mut version) };
-    (status == SUCCESS).then_some(Installed { functions, version })
+    let status = unsafe { (Functions::found()?.version)(&raw mut version) };
+    (status == SUCCESS).then_some(version)
 }
 
 /// Whether the library is installed and new enough.
 pub fn is_available() -> bool {
-    library().is_some_and(|library| library.version >= OLDEST)
-}
-
-/// The version as one number: 22703 is 2.27.3. `None` if the library is not installed.
-pub fn version() -> Option<i32> {
-    library().map(|library| library.version)
+    version().is_some_and(|version| version >= OLDEST)
 }
 
 /// The functions; an error that names the package if they are missing.
 pub fn functions() -> Result<&'static Functions> {
-    match library() {
-        Some(library) if library.version >= OLDEST => Ok(&library.functions),
-        found => Err(Error::runtime("Distributed package doesn't have NCCL built in").hint(match found {
-            Some(library) => format!(
+    let version = version();
+    match Functions::found() {
+        Some(functions) if version >= Some(OLDEST) => Ok(functions),
+        _ => Err(Error::runtime("Distributed package doesn't have NCCL built in").hint(match version {
+            Some(version) => format!(
                 "NCCL {} is installed, and rushlight needs {} or later: pip install --upgrade nvidia-nccl-cu13.",
-                name_of(library.version),
+                name_of(version),
                 name_of(OLDEST)
             ),
             None => "NVIDIA's library libnccl.so.2 is not installed: pip install nvidia-nccl-cu13.".into(),
@@ -144,7 +127,7 @@ fn name_of(version: c_int) -> String {
 
 /// The version in words, for `python -m rushlight doctor`, and whether it is new enough; `None` if the library is not installed.
 pub fn describe() -> Option<(String, bool)> {
-    library().map(|library| (name_of(library.version), library.version >= OLDEST))
+    version().map(|version| (name_of(version), version >= OLDEST))
 }
 
 /// A new id, for the ranks of one communicator.

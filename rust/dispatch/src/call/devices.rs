@@ -49,6 +49,6 @@ pub fn select_kernel<F>(op: &Operator, device: Device, cpu: F, cuda: OnCuda<F>) 
         (Device::Cuda(_), OnCuda::Own(own)) => Ok(Chosen::Here(own)),
         (Device::Cuda(_), OnCuda::Host) => Ok(Chosen::OnHost(cpu)),
         (Device::Cuda(_), OnCuda::Refused(reason)) => Err(not_on_cuda(op).hint(reason)),
-        (Device::Absent(absent), _) => Err(absent.refusal(op.name)),
+        (Device::Unsupported(unsupported), _) => Err(unsupported.refusal(op.name)),
     }
 }

@@ -70,7 +70,7 @@ pub struct Carrier<'a> {
     /// By local seat and remote rank.
     out: Vec<Vec<Stream>>,
     /// How far the other machines know that ranks here have taken their streams.
-    told: Vec<Vec<u64>>,
+    announced: Vec<Vec<u64>>,
     states: Vec<u32>,
     /// The last meetings of ranks here of which the other machines know that the rank waits in it.
     arrived: Vec<u32>,
@@ -114,7 +114,7 @@ impl<'a> Carrier<'a> {
             turn: 0,
             given: false,
             out: vec![vec![Stream::default(); ranks]; local],
-            told: vec![vec![0; ranks]; local],
+            announced: vec![vec![0; ranks]; local],
             states: vec![ABSENT; local],
             arrived: vec![0; local],
             gone: vec![None; local],
@@ -409,8 +409,8 @@ impl<'a> Carrier<'a> {
                     moved = true;
                 }
                 let taken = Ring::new(memory, far, near).taken();
-                if taken.wrapping_sub(self.told[seat][far]) as usize >= ring.size / 4 {
-                    self.told[seat][far] = taken;
+                if taken.wrapping_sub(self.announced[seat][far]) as usize >= ring.size / 4 {
+                    self.announced[seat][far] = taken;
                     let mut bytes = self.fresh(TAKEN);
                     put(&mut bytes, near as u64);
                     put(&mut bytes, far as u64);

@@ -190,6 +190,15 @@ impl Addressed {
     fn slot(&self, memory: &GroupMemory, rank: usize) -> *const u8 {
         memory.slot(self.buffer, rank).wrapping_add(self.part)
     }
+
+    /// Copies a rank's message to this one, whose length is checked before its first chunk.
+    fn take(&self, memory: &GroupMemory, output: &Pinned<'_>, from: usize, name: &str) -> Result<()> {
+        if self.number == 0 {
+            check_length(memory, self.buffer, from, output.bytes, name)?;
+        }
+        output.take(self.chunk_of(output), self.slot(memory, from));
+        Ok(())
+    }
 }
 
 /// Pinned bytes. Other processes cannot reach them, other threads of this one should not use them meanwhile.
@@ -266,13 +275,10 @@ impl Channel {
             Collective::Barrier => steps.meet(Transfer::Nothing),
             Collective::AllReduce { span, dtype, reduction } => {
                 let span = span.pin()?;
-                if span.bytes <= SMALL {
-                    return steps.spread(span.bytes, Some(&span), |memory, buffer, chunk| {
-                        // SAFETY: slots have the size of a chunk.
-                        unsafe { reduce_slots(memory, buffer, 0, None, chunk, *reduction, *dtype, span.start) };
-                    });
+                match span.bytes <= SMALL {
+                    true => steps.reduce_small(&span, *reduction, *dtype),
+                    false => steps.reduce(&span, *reduction, *dtype, true),
                 }
-                steps.reduce(&span, *reduction, *dtype, true)
             }
             Collective::Reduce { span, dtype, reduction, root } => {
                 let span = span.pin()?;
@@ -299,39 +305,17 @@ impl Channel {
                 })
             }
             Collective::Scatter { inputs, output, root } => {
-                let (inputs, output, root) = (pin_all(inputs)?, output.pin()?, *root);
-                steps.address(&inputs, |memory, at| {
-                    if at.number == 0 {
-                        check_length(memory, at.buffer, root, output.bytes, call.name())?;
-                    }
-                    output.take(at.chunk_of(&output), at.slot(memory, root));
-                    Ok(())
-                })
+                let (inputs, output) = (pin_all(inputs)?, output.pin()?);
+                steps.address(&inputs, |memory, at| at.take(memory, &output, *root, call.name()))
             }
             Collective::ReduceScatter { inputs, output, dtype, reduction } => {
-                let (inputs, output) = (pin_all(inputs)?, output.pin()?);
-                steps.address(&inputs, |memory, at| {
-                    if at.number == 0 {
-                        for rank in 0..memory.ranks {
-                            check_length(memory, at.buffer, rank, output.bytes, call.name())?;
-                        }
-                    }
-                    let chunk = at.chunk_of(&output);
-                    // SAFETY: the parts of a slot have the size of a chunk.
-                    unsafe { reduce_slots(memory, at.buffer, at.part, None, chunk, *reduction, *dtype, output.start) };
-                    Ok(())
-                })
+                steps.reduce_scatter(&pin_all(inputs)?, &output.pin()?, *reduction, *dtype)
             }
             Collective::AllToAll { inputs, outputs } => {
                 let (inputs, outputs) = (pin_all(inputs)?, pin_all(outputs)?);
                 steps.address(&inputs, |memory, at| {
-                    for (rank, output) in outputs.iter().enumerate() {
-                        if at.number == 0 {
-                            check_length(memory, at.buffer, rank, output.bytes, call.name())?;
-                        }
-                        output.take(at.chunk_of(output), at.slot(memory, rank));
-                    }
-                    Ok(())
+                    let mut outputs = outputs.iter().enumerate();
+                    outputs.try_for_each(|(rank, output)| at.take(memory, output, rank, call.name()))
                 })
             }
         }
@@ -465,6 +449,36 @@ impl Steps<'_, '_> {
             read(memory, ready, chunk(bytes, size, number));
         }
         Ok(())
+    }
+
+    /// Each rank reduces the whole message, which is small, from the slots of all.
+    fn reduce_small(&mut self, span: &Pinned<'_>, reduction: Reduction, dtype: DType) -> Result<()> {
+        self.spread(span.bytes, Some(span), |memory, buffer, chunk| {
+            // SAFETY: slots have the size of a chunk.
+            unsafe { reduce_slots(memory, buffer, 0, None, chunk, reduction, dtype, span.start) };
+        })
+    }
+
+    /// Each rank reduces the messages to itself.
+    fn reduce_scatter(
+        &mut self,
+        inputs: &[Pinned<'_>],
+        output: &Pinned<'_>,
+        reduction: Reduction,
+        dtype: DType,
+    ) -> Result<()> {
+        let name = self.call.name();
+        self.address(inputs, |memory, at| {
+            if at.number == 0 {
+                for rank in 0..memory.ranks {
+                    check_length(memory, at.buffer, rank, output.bytes, name)?;
+                }
+            }
+            let chunk = at.chunk_of(output);
+            // SAFETY: the parts of a slot have the size of a chunk.
+            unsafe { reduce_slots(memory, at.buffer, at.part, None, chunk, reduction, dtype, output.start) };
+            Ok(())
+        })
     }
 
     /// Each rank gives a message of its own to every other one. `read` gets every chunk of the messages to this rank once

@@ -141,16 +141,16 @@ fn a_flipped_bit_in_a_storage_is_noticed() {
 
 #[test]
 fn the_old_format() {
-    use crate::legacy;
+    use crate::legacy_format;
     use crate::pickle::{Limits, Policy};
     let bytes = fixture("legacy.pt");
-    assert!(legacy::read(&fixture("linear.pt"), &Policy::default(), Limits::default()).is_err());
-    let read = legacy::read(&bytes, &Policy::default(), Limits::default()).unwrap();
+    assert!(legacy_format::read(&fixture("linear.pt"), &Policy::default(), Limits::default()).is_err());
+    let read = legacy_format::read(&bytes, &Policy::default(), Limits::default()).unwrap();
     assert_eq!(read.keys.len(), 2);
     assert!(read.little_endian);
     let left = bytes.len() - read.storages;
     assert_eq!(left, 8 + 6 * 4 + 8 + 2 * 4);
     for length in 0..read.storages {
-        assert!(legacy::read(&bytes[..length], &Policy::default(), Limits::default()).is_err());
+        assert!(legacy_format::read(&bytes[..length], &Policy::default(), Limits::default()).is_err());
     }
 }

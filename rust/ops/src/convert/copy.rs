@@ -40,12 +40,12 @@ pub static COPY: Operator = Operator {
             if can_expand(from.sizes(), input.sizes()) {
                 return Ok(());
             }
-            let told = Error::runtime(format!(
+            let error = Error::runtime(format!(
                 "output with shape {} doesn't match the broadcast shape {}",
                 Shape(input.sizes()),
                 Shape(&whole)
             ));
-            Err(with_hint(told, input, from))
+            Err(with_hint(error, input, from))
         },
         cpu: overwrite,
         cuda: OnCuda::Own(overwrite),

@@ -286,8 +286,8 @@ fn spec_like(args: &Args) -> Result<(Options, TensorSpec)> {
     };
     let dtype = options.dtype.unwrap_or(input.dtype());
     let device = options.device.unwrap_or(input.device());
-    if let Device::Absent(absent) = device {
-        return Err(absent.refusal("empty_strided"));
+    if let Device::Unsupported(unsupported) = device {
+        return Err(unsupported.refusal("empty_strided"));
     }
     Ok((options, TensorSpec { layout, dtype, device }))
 }

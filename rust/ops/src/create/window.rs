@@ -31,7 +31,7 @@ fn window(args: &Args, shape: impl Fn(f64) -> f64 + Sync) -> Result<Output> {
         return Err(match layout {
             "sparse_coo" => Error::runtime(format!(
                 "{name} is not implemented for sparse types, got: {}",
-                told(&options, if name == "hann_window" { " (default)" } else { "" }, "Sparse")
+                options_text(&options, if name == "hann_window" { " (default)" } else { "" }, "Sparse")
             ))
             .hint(format!("Convert a strided window: torch.{name}(..).to_sparse().")),
             _ => strided_only(args, &options, layout),
@@ -50,7 +50,7 @@ fn window(args: &Args, shape: impl Fn(f64) -> f64 + Sync) -> Result<Output> {
         let layout = if options.layout.is_some() { "Strided" } else { "Strided (default)" };
         return Err(Error::runtime(format!(
             "{name} expects floating point dtypes, got: {}",
-            told(&options, "", layout)
+            options_text(&options, "", layout)
         )));
     }
     let tensor = options.empty(&[length as isize], dtype)?;
@@ -66,7 +66,7 @@ fn window(args: &Args, shape: impl Fn(f64) -> f64 + Sync) -> Result<Output> {
 }
 
 /// The options of a call as torch prints them. `default` is behind the dtype of a call that asks for none.
-fn told(options: &Options, default: &str, layout: &str) -> String {
+fn options_text(options: &Options, default: &str, layout: &str) -> String {
     let default = if options.dtype.is_some() { "" } else { default };
     format!(
         "TensorOptions(dtype={}{default}, device={}, layout={layout}, requires_grad=false (default), pinned_memory=false, memory_format=(nullopt))",

@@ -4,7 +4,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Dims, Layout, Result, Scalar};
-use rushlight_cuda::fft::{DIMS, Kind, Placing, Shape, is_available, transform};
+use rushlight_cuda::cufft::{DIMS, Kind, Placing, Shape, is_available, transform};
 use rushlight_dispatch::operator::Args;
 use rushlight_dispatch::value::Target;
 use rushlight_dispatch::{copy, create};

@@ -102,14 +102,14 @@ pub fn vector(tensor: &Tensor) -> Tensor {
 pub fn outside_of(table: &Tensor, dim: usize, bad: i64, columns: bool) -> Error {
     let size = table.sizes()[dim];
     let empty = table.rank() > 1 && table.numel() == 0;
-    let told = if empty && size == 0 {
+    let error = if empty && size == 0 {
         Error::runtime("index_select(): self indexing axis dim should be positive")
     } else if empty || columns {
         Error::runtime(format!("INDICES element is out of DATA bounds, id={bad} axis_dim={size}"))
     } else {
         Error::index("index out of range in self")
     };
-    told.hint(format!("Index {bad} is out of range for dimension {dim} with size {size}."))
+    error.hint(format!("Index {bad} is out of range for dimension {dim} with size {size}."))
 }
 
 #[operator]

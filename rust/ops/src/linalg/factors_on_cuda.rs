@@ -3,11 +3,11 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Result};
-use rushlight_cuda::solver::batches::{self, Listed};
-use rushlight_cuda::solver::factors::{self, Singular};
-use rushlight_cuda::solver::pivots;
-use rushlight_cuda::solver::triangles::{self, Triangle};
-use rushlight_cuda::solver::{Matrices, is_available, solves_triangles};
+use rushlight_cuda::cusolver::batches::{self, Listed};
+use rushlight_cuda::cusolver::factors::{self, Singular};
+use rushlight_cuda::cusolver::pivots;
+use rushlight_cuda::cusolver::triangles::{self, Triangle};
+use rushlight_cuda::cusolver::{Matrices, is_available, solves_triangles};
 use rushlight_dispatch::operator::{Args, Operator};
 use rushlight_dispatch::value::Target;
 use rushlight_dispatch::{copy, create};

@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{Dims, Layout, Result, Scalar};
-use rushlight_cuda::blas;
+use rushlight_cuda::cublaslt;
 use rushlight_cuda::matmul::{Matrices, Sizes, multiply};
 use rushlight_dispatch::copy;
 use rushlight_dispatch::operands::plain;
@@ -15,10 +15,10 @@ use crate::held::Held;
 pub type View<'a> = (&'a Tensor, Layout);
 
 /// The last two dimensions of a layout.
-fn matrix(layout: &Layout) -> blas::View {
+fn matrix(layout: &Layout) -> cublaslt::View {
     let (row, column) = (layout.rank() - 2, layout.rank() - 1);
     let at = |numbers: &[isize], dim: usize| numbers[dim] as i64;
-    blas::View {
+    cublaslt::View {
         rows: at(&layout.sizes, row),
         columns: at(&layout.sizes, column),
         row_stride: at(&layout.strides, row),
@@ -28,7 +28,7 @@ fn matrix(layout: &Layout) -> blas::View {
 
 /// A row-major copy of a factor that cuBLASLt cannot read, if it is there.
 pub fn readable(tensor: &Tensor, layout: &Layout) -> Result<Option<Tensor>> {
-    if matrix(layout).is_readable() || !blas::multiplies(tensor.dtype()) {
+    if matrix(layout).is_readable() || !cublaslt::multiplies(tensor.dtype()) {
         return Ok(None);
     }
     plain(&Tensor::view_of(tensor, layout.clone()), tensor.dtype()).map(Some)
@@ -37,12 +37,12 @@ pub fn readable(tensor: &Tensor, layout: &Layout) -> Result<Option<Tensor>> {
 /// Copies an addend that cuBLASLt cannot add into the result, if it is there; whether it did.
 pub fn move_addend(out: &View, beta: Scalar, addend: &View) -> Result<bool> {
     let (dtype, layout) = (out.0.dtype(), &addend.1);
-    if !blas::multiplies(dtype) {
+    if !cublaslt::multiplies(dtype) {
         return Ok(false);
     }
     let (own, result) = (matrix(layout), matrix(&out.1));
     let repeats = (0..layout.rank() - 2).all(|dim| layout.strides[dim] == 0 || layout.sizes[dim] == 1);
-    let is_bias = repeats && beta.is_one() && blas::adds_bias(dtype) && own.is_bias_of(result);
+    let is_bias = repeats && beta.is_one() && cublaslt::adds_bias(dtype) && own.is_bias_of(result);
     if is_bias || own.adds_to(result) || !result.is_readable() {
         return Ok(false);
     }
@@ -78,7 +78,7 @@ pub fn product(out: View, alpha: Scalar, a: View, b: View, addend: Option<(Scala
     let numbers = [alpha, beta].map(|number| bits(number, compute));
     // SAFETY: layouts stay within their storages, which are held for the stream.
     unsafe {
-        if blas::multiply(held.card, held.stream, dtype, &matrices, &sizes, &nest, numbers, has_addend)? {
+        if cublaslt::multiply(held.card, held.stream, dtype, &matrices, &sizes, &nest, numbers, has_addend)? {
             return Ok(());
         }
         multiply(held.card, held.stream, dtype, matrices, sizes, &nest, numbers, has_addend)

@@ -24,6 +24,40 @@ use crate::view::squeeze::{SQUEEZE_DIM, UNSQUEEZE};
 
 const FLOATS: DTypes = DTypes::of(&[DType::F32, DType::F64]);
 
+/// The end of torch's sentences about lengths.
+const CHECKING: &str = "(while checking arguments for ctc_loss_allocate_outputs)";
+
+/// The index of each sequence's first label, from the sizes of the targets: sequences behind each other, or a row for each.
+fn starts(targets: &[isize], counts: &[i64]) -> Result<Vec<usize>> {
+    let of_targets = |expected: String, found: isize| {
+        Error::runtime(format!(
+            "Expected tensor to have size {expected}, but got size {found} for argument #2 'targets' {CHECKING}"
+        ))
+    };
+    match *targets {
+        [total] => {
+            let wanted = counts.iter().fold(0i64, |sum, &n| sum.saturating_add(n));
+            if wanted != total as i64 {
+                return Err(of_targets(format!("{wanted} at dimension 0"), total));
+            }
+            let mut end = 0;
+            collected(counts.iter().map(|&n| {
+                end += n as usize;
+                end - n as usize
+            }))
+        }
+        [rows, width] if rows == counts.len() as isize => {
+            let longest = counts.iter().max().copied().unwrap_or(0);
+            if longest > width as i64 {
+                return Err(of_targets(format!("at least {longest} at dimension 1"), width));
+            }
+            collected((0..counts.len()).map(|item| item * width as usize))
+        }
+        [rows, _] => Err(of_targets(format!("{} at dimension 0", counts.len()), rows)),
+        _ => Err(Error::runtime("targets must be (N, S) or (sum of target_lengths)")),
+    }
+}
+
 /// The lengths of a batch, checked.
 struct Batch {
     /// The index of each sequence's first label.
@@ -44,14 +78,13 @@ impl Batch {
             }
             // torch has added a dimension for the batch.
             return Err(Error::runtime(format!(
-                "Expected 3-dimensional tensor, but got {}-dimensional tensor for argument #1 'log_probs' (while checking arguments for ctc_loss_allocate_outputs)",
+                "Expected 3-dimensional tensor, but got {}-dimensional tensor for argument #1 'log_probs' {CHECKING}",
                 logs.rank() + 1
             )));
         };
         if logs.numel() == 0 {
             return Err(Error::runtime("log_probs tensor must not be empty"));
         }
-        let name = "(while checking arguments for ctc_loss_allocate_outputs)";
         if !matches!(targets.dtype(), DType::I64 | DType::I32) {
             return Err(Error::runtime(format!(
                 "Expected tensor for argument #2 'targets' to have one of the following scalar types: Int, Long; but got {} instead (while checking arguments for ctc_loss_cpu)",
@@ -67,53 +100,20 @@ impl Batch {
         if counts.len() != batch as usize {
             return Err(Error::runtime("target_lengths must be of size batch_size"));
         }
-        if let Some(bad) = counts.iter().find(|&&n| n < 0) {
-            return Err(Error::runtime(format!(
-                "Expected target_lengths to have value at least 0, but got value {bad} {name}"
-            )));
-        }
-        if let Some(bad) = steps.iter().find(|&&n| n < 0) {
-            return Err(Error::runtime(format!(
-                "Expected input_lengths to have value at least 0, but got value {bad} {name}"
-            )));
+        for (name, lengths) in [("target_lengths", counts), ("input_lengths", steps)] {
+            if let Some(bad) = lengths.iter().find(|&&n| n < 0) {
+                return Err(Error::runtime(format!(
+                    "Expected {name} to have value at least 0, but got value {bad} {CHECKING}"
+                )));
+            }
         }
         if let Some(bad) = steps.iter().find(|&&n| n > time as i64) {
             return Err(Error::runtime(format!(
-                "Expected input_lengths to have value at most {time}, but got value {bad} {name}"
+                "Expected input_lengths to have value at most {time}, but got value {bad} {CHECKING}"
             )));
         }
-        let longest = counts.iter().max().copied().unwrap_or(0);
-        let starts: Vec<usize> = match targets.sizes()[..] {
-            [total] => {
-                let wanted = counts.iter().fold(0i64, |sum, &n| sum.saturating_add(n));
-                if wanted != total as i64 {
-                    return Err(Error::runtime(format!(
-                        "Expected tensor to have size {wanted} at dimension 0, but got size {total} for argument #2 'targets' {name}"
-                    )));
-                }
-                let mut end = 0;
-                collected(counts.iter().map(|&n| {
-                    end += n as usize;
-                    end - n as usize
-                }))?
-            }
-            [rows, width] if rows == batch => {
-                if longest > width as i64 {
-                    return Err(Error::runtime(format!(
-                        "Expected tensor to have size at least {longest} at dimension 1, but got size {width} for argument #2 'targets' {name}"
-                    )));
-                }
-                collected((0..batch as usize).map(|item| item * width as usize))?
-            }
-            [rows, _] => {
-                return Err(Error::runtime(format!(
-                    "Expected tensor to have size {batch} at dimension 0, but got size {rows} for argument #2 'targets' {name}"
-                )));
-            }
-            _ => return Err(Error::runtime("targets must be (N, S) or (sum of target_lengths)")),
-        };
         Ok(Batch {
-            starts,
+            starts: starts(targets.sizes(), counts)?,
             steps: collected(steps.iter().map(|&n| n as usize))?,
             counts: collected(counts.iter().map(|&n| n as usize))?,
             blank,

@@ -27,7 +27,7 @@ fn with<R>(
     logs: &Tensor,
     targets: &Tensor,
     batch: &Batch,
-    run: impl FnOnce(&Tensor, ctc::Batch) -> Result<R>,
+    run: impl FnOnce(&Tensor, ctc::CtcBatch) -> Result<R>,
 ) -> Result<R> {
     let targets = plain(&targets.detach(), DType::I64)?;
     let mut bounds = list(3 * batch.counts.len())?;
@@ -35,7 +35,7 @@ fn with<R>(
     let bounds = to_device(&create::from_slice(&bounds)?, logs.device())?;
     let mut held = Held::on(logs)?;
     let [labels, bounds] = held.addresses([&targets, &bounds])?;
-    let own = ctc::Batch {
+    let own = ctc::CtcBatch {
         labels,
         bounds,
         time: logs.sizes()[0] as u64,

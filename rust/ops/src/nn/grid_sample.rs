@@ -13,7 +13,7 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::value::{Output, Value, sizes_value};
 use rushlight_dispatch::{copy, create, handled, interpreter, op};
 
-use super::interpolate::MIX;
+use super::mix::MIX;
 use crate::convert::to_dtype;
 use crate::expr_ext::ExprExt;
 use crate::join::cat::STACK;

@@ -20,13 +20,13 @@ pub struct Targets<'a> {
 
 impl Targets<'_> {
     /// Runs a function on the targets of the kernels.
-    fn with<R>(&self, dtype: DType, run: impl FnOnce(&Tensor, nll::Targets) -> Result<R>) -> Result<R> {
+    fn with<R>(&self, dtype: DType, run: impl FnOnce(&Tensor, nll::NllTargets) -> Result<R>) -> Result<R> {
         let targets = plain(&self.targets.detach(), DType::I64)?;
         let weights = self.weights.map(|weights| plain(&weights.detach(), dtype)).transpose()?;
         let [n, classes, spots] = self.sizes.map(|size| size as u64);
         let mut held = Held::on(&targets)?;
         let addresses = (held.address(&targets)?, held.optional(weights.as_ref())?);
-        let own = nll::Targets {
+        let own = nll::NllTargets {
             targets: addresses.0,
             weights: addresses.1,
             count: n * spots,

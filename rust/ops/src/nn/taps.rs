@@ -15,7 +15,7 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::value::{Output, Value, sizes_value};
 use rushlight_dispatch::vmap::RuleResult;
 
-use super::interpolate::MEET;
+use super::mix::MEET;
 use crate::held::Held;
 use crate::order::on_cuda::places;
 use crate::view::RESHAPE;
@@ -199,7 +199,7 @@ fn run_on_cuda(args: &Args, area: &[isize], result: &Tensor, spreads: bool) -> R
     let mut held = Held::on(&target)?;
     let operands = held.addresses([&input, &indices, &weights])?;
     let (to, order) = (held.address(&target)?, held.optional(order.as_ref())?);
-    let sizes = taps::Sizes {
+    let sizes = taps::TapsSizes {
         inner: sizes.inner as u64,
         area: sizes.area as u64,
         places: sizes.places as u64,

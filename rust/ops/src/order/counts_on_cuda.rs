@@ -8,7 +8,7 @@ use rushlight_dispatch::value::sizes_value;
 use rushlight_dispatch::{create, op};
 
 use crate::held::Held;
-use crate::nn::interpolate::SPREAD;
+use crate::nn::mix::SPREAD;
 use crate::view::RESHAPE;
 
 /// How often each number from zero on occurs, of fewer than `bins`; or the sums of the numbers' weights, which are floats.

@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{DType, Element, Error, Layout, Result, Scalar, dispatch};
-use rushlight_cuda::mantissas;
+use rushlight_cuda::frexp;
 use rushlight_dispatch::copy;
 use rushlight_dispatch::operator::{
     Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out, Saves, TensorSpec,
@@ -55,7 +55,7 @@ pub static FREXP: Operator = Operator {
             let mut held = Held::on(&own)?;
             let operands = held.addresses([&own, &results[0], &results[1]])?;
             // SAFETY: dense operands of as many elements in one order, held for the stream.
-            unsafe { mantissas::split(held.card, held.stream, own.dtype(), operands, own.numel()) }
+            unsafe { frexp::frexp(held.card, held.stream, own.dtype(), operands, own.numel()) }
         }),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::result(1), |d| {

@@ -103,15 +103,15 @@ fn panics() {
 /// ever.
 fn deadlock() {
     let futures: [Arc<std::sync::OnceLock<Arc<Future<bool>>>>; 2] = Default::default();
-    let told = Arc::new(AtomicUsize::new(0));
+    let deadlocks = Arc::new(AtomicUsize::new(0));
     for own in 0..2 {
-        let (others, told) = (futures.clone(), told.clone());
+        let (others, deadlocks) = (futures.clone(), deadlocks.clone());
         let future = Arc::new(Future::new(Box::new(move || {
             let other = others[1 - own].get().expect("both are there");
             loop {
                 match other.wait(PATIENCE) {
                     Progress::Deadlock => {
-                        told.fetch_add(1, Relaxed);
+                        deadlocks.fetch_add(1, Relaxed);
                         return true;
                     }
                     Progress::Done => return false,
@@ -125,7 +125,7 @@ fn deadlock() {
     let thread = thread::spawn(move || second.run());
     futures[0].get().expect("set").run();
     thread.join().expect("no panic");
-    assert_eq!(told.load(Relaxed), 1);
+    assert_eq!(deadlocks.load(Relaxed), 1);
     // They hold each other.
     for future in &futures {
         assert!(future.get().is_some_and(|future| future.get().is_some()));

@@ -37,8 +37,8 @@ impl CallCache for PyCallCache {
                 args.values.iter().map(|value| given(py, value)).collect::<PyResult<_>>()?;
             let results = results.iter().map(|result| object::wrap_bound(py, result.detach()));
             let results = PyList::new(py, results.collect::<PyResult<Vec<_>>>()?)?;
-            let told = (args.op.namespace, args.op.name, PyTuple::new(py, given)?, results);
-            self.0.bind(py).call_method1(intern!(py, "store"), told).map(drop)
+            let entry = (args.op.namespace, args.op.name, PyTuple::new(py, given)?, results);
+            self.0.bind(py).call_method1(intern!(py, "store"), entry).map(drop)
         })
     }
 }

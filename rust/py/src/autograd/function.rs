@@ -63,11 +63,11 @@ impl Context {
     }
 }
 
-fn all_tensors(items: &Bound<'_, PyTuple>, told: &str) -> PyResult<Vec<Tensor>> {
+fn all_tensors(items: &Bound<'_, PyTuple>, sentence: &str) -> PyResult<Vec<Tensor>> {
     let read = |(place, item): (usize, Bound<'_, PyAny>)| {
         object::tensor(&item).cloned().map_err(|_| {
             let name = kind_of(&item);
-            PyRuntimeError::new_err(format!("{told} argument {place} of type {name}"))
+            PyRuntimeError::new_err(format!("{sentence} argument {place} of type {name}"))
         })
     };
     items.iter().enumerate().map(read).collect()
@@ -151,8 +151,8 @@ impl Context {
     /// Marks outputs that have no gradient.
     #[pyo3(signature = (*tensors))]
     fn mark_non_differentiable(&self, tensors: &Bound<'_, PyTuple>) -> PyResult<()> {
-        let told = "mark_non_differentiable only accepts variable arguments, but got \nIt got";
-        self.note(|noted| &mut noted.notes.non_differentiable, all_tensors(tensors, told)?);
+        let sentence = "mark_non_differentiable only accepts variable arguments, but got \nIt got";
+        self.note(|noted| &mut noted.notes.non_differentiable, all_tensors(tensors, sentence)?);
         Ok(())
     }
 

@@ -37,9 +37,10 @@ pub fn warn(message: &str, about: Warning) -> rushlight::Result<()> {
 /// Warns at the user's line, or writes to `sys.stderr` where warnings are errors.
 fn announce(message: &str) {
     attach::attached(|py| {
-        let told = py.import("rushlight._warnings").and_then(|warnings| warnings.call_method1("announce", (message,)));
+        let announced =
+            py.import("rushlight._warnings").and_then(|warnings| warnings.call_method1("announce", (message,)));
         // It stands beside another error, which one of a closed stream does not replace.
-        drop(told);
+        drop(announced);
     });
 }
 

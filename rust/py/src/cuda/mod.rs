@@ -8,7 +8,7 @@ use pyo3::types::{PyDict, PyTuple};
 use rushlight::nn::recurrent::by_cudnn;
 use rushlight::{DType, Device};
 use rushlight_cuda::card::{self, Card};
-use rushlight_cuda::{dnn, driver, library};
+use rushlight_cuda::{cudnn, driver, library};
 use rushlight_dispatch::generator::Generator;
 
 use crate::errors::raise;
@@ -107,12 +107,12 @@ fn _cuda_libraries(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let compiler = py.detach(rushlight_cuda::program::compiler_version);
     let place = || library::find("libnvrtc.so.").first().map_or("the system".into(), |file| file.display().to_string());
     dict.set_item("nvrtc", compiler.map(|(major, minor)| format!("{major}.{minor}, from {}", place())))?;
-    let blas = py.detach(rushlight_cuda::blas::describe);
-    dict.set_item("cublaslt", blas.map(|version| (version, rushlight_cuda::blas::is_available())))?;
-    let dnn = py.detach(rushlight_cuda::dnn::describe);
-    dict.set_item("cudnn", dnn.map(|version| (version, rushlight_cuda::dnn::is_available())))?;
-    dict.set_item("cufft", py.detach(rushlight_cuda::fft::describe))?;
-    dict.set_item("cusolver", py.detach(rushlight_cuda::solver::describe))?;
+    let cublaslt = py.detach(rushlight_cuda::cublaslt::describe);
+    dict.set_item("cublaslt", cublaslt.map(|version| (version, rushlight_cuda::cublaslt::is_available())))?;
+    let cudnn = py.detach(rushlight_cuda::cudnn::describe);
+    dict.set_item("cudnn", cudnn.map(|version| (version, rushlight_cuda::cudnn::is_available())))?;
+    dict.set_item("cufft", py.detach(rushlight_cuda::cufft::describe))?;
+    dict.set_item("cusolver", py.detach(rushlight_cuda::cusolver::describe))?;
     dict.set_item("nccl", py.detach(rushlight_cuda::nccl::functions::describe))?;
     dict.set_item("kernel cache", rushlight_cuda::program::cache_folder().map(|folder| folder.display().to_string()))?;
     Ok(dict)
@@ -121,26 +121,26 @@ fn _cuda_libraries(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 /// Sets whether products of float32 may round their operands to TF32.
 #[pyfunction]
 fn _cuda_allow_tf32(allowed: bool) {
-    rushlight_cuda::blas::allow_tf32(allowed);
+    rushlight_cuda::cublaslt::allow_tf32(allowed);
 }
 
 /// Sets whether sums of products in float16 or bfloat16 may be divided, and whether their parts may be rounded to this dtype.
 #[pyfunction]
 fn _cuda_allow_reductions(bfloat16: bool, rounded: bool, divided: bool) {
     let dtype = if bfloat16 { DType::BF16 } else { DType::F16 };
-    rushlight_cuda::blas::allow_reductions(dtype, rounded, divided);
+    rushlight_cuda::cublaslt::allow_reductions(dtype, rounded, divided);
 }
 
 /// The version of cuDNN, if it can be used.
 #[pyfunction]
 fn _cudnn_version(py: Python<'_>) -> Option<usize> {
-    py.detach(|| dnn::version().filter(|_| dnn::is_available()))
+    py.detach(|| cudnn::version().filter(|_| cudnn::is_available()))
 }
 
 /// Sets a setting of `torch.backends.cudnn` by its name.
 #[pyfunction]
 fn _cudnn_set(name: &str, value: bool) {
-    let settings = &dnn::SETTINGS;
+    let settings = &cudnn::SETTINGS;
     let setting = match name {
         "enabled" => &settings.enabled,
         "benchmark" => &settings.benchmark,
@@ -171,19 +171,19 @@ fn _cudnn_flatten<'py>(
 /// The number of plans for transforms on a device, and the largest number of them.
 #[pyfunction]
 fn _cuda_plans(device: u8) -> (usize, usize) {
-    rushlight_cuda::fft::plans(device)
+    rushlight_cuda::cufft::plans(device)
 }
 
 /// Sets the largest number of plans.
 #[pyfunction]
 fn _cuda_limit_plans(py: Python<'_>, device: u8, most: usize) -> PyResult<()> {
-    py.detach(|| card::select(device).map(|card| rushlight_cuda::fft::limit_plans(card, most))).map_err(raise)
+    py.detach(|| card::select(device).map(|card| rushlight_cuda::cufft::limit_plans(card, most))).map_err(raise)
 }
 
 /// Removes all plans.
 #[pyfunction]
 fn _cuda_clear_plans(py: Python<'_>, device: u8) -> PyResult<()> {
-    py.detach(|| card::select(device).map(rushlight_cuda::fft::clear_plans)).map_err(raise)
+    py.detach(|| card::select(device).map(rushlight_cuda::cufft::clear_plans)).map_err(raise)
 }
 
 /// The default generator of a device, which need not exist.

@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rushlight_core::device_memory::StreamId;
 use rushlight_cuda::nvml::{self, Question};
-use rushlight_cuda::{card, nvtx, program, runtime, solver, stream};
+use rushlight_cuda::{card, cusolver, nvtx, program, runtime, stream};
 use rushlight_dispatch::{profile, waits};
 
 use crate::errors::raise;
@@ -148,7 +148,7 @@ fn _cuda_wait_for(device: u8, handle: usize) -> PyResult<()> {
 fn _cuda_library_handle(py: Python<'_>, solver: bool) -> PyResult<Option<usize>> {
     let found = || {
         let card = card::select(card::current())?;
-        Ok(solver::program_handle(solver, card, stream::current(card.index)))
+        Ok(cusolver::program_handle(solver, card, stream::current(card.index)))
     };
     py.detach(found).map_err(raise)
 }

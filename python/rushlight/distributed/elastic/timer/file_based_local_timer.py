@@ -256,11 +256,11 @@ class FileTimerServer:
 def _request(line):
     """The request of a line. None if it is none, as any process of the user may write to the pipe."""
     try:
-        told = json.loads(line)
-        number, end = int(told["signal"]), float(told["expiration_time"])
+        fields = json.loads(line)
+        number, end = int(fields["signal"]), float(fields["expiration_time"])
         if math.isnan(end) or number not in range(min(number, 1), signal.NSIG):
             raise ValueError
-        return FileTimerRequest(told["pid"], str(told["scope_id"]), end, number)
+        return FileTimerRequest(fields["pid"], str(fields["scope_id"]), end, number)
     except (ValueError, TypeError, KeyError, RecursionError):
         logger.error("Not a FileTimerRequest: %r", line[:100])
         return None

@@ -6,7 +6,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::convolution::Computed;
 use rushlight_core::memory_format::has_channels_last;
 use rushlight_core::{DType, Result, window};
-use rushlight_cuda::dnn;
+use rushlight_cuda::cudnn;
 use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::operands::settle;
 use rushlight_dispatch::operator::TensorSpec;
@@ -59,12 +59,12 @@ fn described(
     sizes: [&[isize]; 3],
     dtype: DType,
     last: bool,
-) -> Option<dnn::Convolution> {
+) -> Option<cudnn::Convolution> {
     let few = |sizes: &[isize]| sizes.iter().try_fold(1, |all: c_int, &size| all.checked_mul(size.try_into().ok()?));
     let [input, weight, output] = sizes;
     few(input).and(few(weight)).and(few(output))?;
     let dims = space.strides.len();
-    Some(dnn::Convolution {
+    Some(cudnn::Convolution {
         computed,
         dtype,
         channels_last: last,
@@ -91,7 +91,7 @@ fn padded(input: &Tensor, before: &[i64], after: &[i64]) -> Result<Tensor> {
 /// Computes one tensor from the other two of input, weight and output. False if cuDNN does not take it.
 pub fn run(computed: Computed, space: &Space, operands: [&Tensor; 3]) -> Result<bool> {
     let dtype = operands[0].dtype();
-    if !dnn::takes(dtype) || operands.iter().any(|tensor| tensor.dtype() != dtype) {
+    if !cudnn::takes(dtype) || operands.iter().any(|tensor| tensor.dtype() != dtype) {
         return Ok(false);
     }
     let _off = autocast::disable();
@@ -143,7 +143,7 @@ fn convolve(computed: Computed, space: &Space, operands: [&Tensor; 3]) -> Result
     let mut held = Held::on(&input)?;
     let addresses = held.addresses(tensors.each_ref())?;
     // SAFETY: the tensors are dense and have these sizes, and their storages are held for the stream.
-    let done = unsafe { dnn::convolve(held.card, held.stream, &call, addresses)? };
+    let done = unsafe { cudnn::convolve(held.card, held.stream, &call, addresses)? };
     drop(held);
     if done {
         settle(&tensors[at], images[at])?;

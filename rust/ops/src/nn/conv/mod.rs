@@ -12,6 +12,7 @@ mod params;
 mod primitives;
 mod space;
 
+use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{Error, Result, window};
 use rushlight_dispatch::operator::{Args, Autocast, Derivative, Implementation, Operator, Variants, operator};
@@ -78,6 +79,44 @@ fn transposed(args: &Args, dims: usize) -> Result<Output> {
     let mut params = ConvParams::read(args, dims, &TRANSPOSED, true)?;
     let weight = args.tensor(WEIGHT)?;
     let extra = spread(args, OUTPUT_PADDING, dims, "output_padding")?;
+    check_transposed(&params, &extra, dims)?;
+    let mut size = Ints::from_slice(&[params.input.sizes()[0] as i64, weight.sizes()[1] as i64 * params.groups]);
+    // The distance from the first window's begin to the last one's end, and how much of it remains, including the
+    // additional part.
+    let whole: SmallVec<[i128; 3]> = (0..dims)
+        .map(|dim| {
+            let [count, kernel] = [&params.input, weight].map(|tensor| tensor.sizes()[2 + dim] as i64);
+            window::span(count, kernel, params.dilation[dim], params.stride[dim])
+        })
+        .collect();
+    let left = |dim: usize| whole[dim] + i128::from(extra[dim]) - 2 * i128::from(params.padding[dim]);
+    let own: SmallVec<[i128; 3]> = (0..dims).map(left).collect();
+    if own.iter().any(|&own| own < 0 || own == 0 && params.input.numel() > 0) {
+        return Err(no_output(&params.input, &own));
+    }
+    for dim in 0..dims {
+        // The part behind the last window.
+        let behind = whole[dim] - own[dim] - i128::from(params.padding[dim]);
+        params.padding[dims + dim] = narrow(behind)?;
+        size.push(narrow(own[dim])?);
+    }
+    let bias = check_dtypes(&params, weight, args.optional_tensor(BIAS), true)?;
+    params.check_elements(weight, true)?;
+    let result = CONV_INPUT.tensor([
+        (&params.input).into(),
+        weight.into(),
+        size.into(),
+        params.stride.clone().into(),
+        params.padding.clone().into(),
+        params.dilation.clone().into(),
+        params.groups.into(),
+        bias.as_ref().into(),
+    ])?;
+    params.finish(result)
+}
+
+/// Checks the steps of a transposed convolution, and the part that is added behind the last window.
+fn check_transposed(params: &ConvParams, extra: &[i64], dims: usize) -> Result<()> {
     if extra.iter().any(|&n| n < 0) {
         return Err(Error::runtime("negative output_padding is not supported"));
     }
@@ -104,54 +143,26 @@ fn transposed(args: &Args, dims: usize) -> Result<Output> {
     if params.input.sizes()[0] > 0 && (0..dims).any(wide) {
         return Err(Error::runtime(format!(
             "output padding must be smaller than either stride or dilation, but got{}{}{}",
-            list("output_padding", &extra, 0),
+            list("output_padding", extra, 0),
             list("stride", &params.stride, 1),
             list("dilation", &params.dilation, 1)
         )));
     }
-    let mut size = Ints::from_slice(&[params.input.sizes()[0] as i64, weight.sizes()[1] as i64 * params.groups]);
-    // The distance from the first window's begin to the last one's end, and how much of it remains, including the
-    // additional part.
-    let whole: SmallVec<[i128; 3]> = (0..dims)
-        .map(|dim| {
-            let [count, kernel] = [&params.input, weight].map(|tensor| tensor.sizes()[2 + dim] as i64);
-            window::span(count, kernel, params.dilation[dim], params.stride[dim])
-        })
-        .collect();
-    let left = |dim: usize| whole[dim] + i128::from(extra[dim]) - 2 * i128::from(params.padding[dim]);
-    let own: SmallVec<[i128; 3]> = (0..dims).map(left).collect();
-    if own.iter().any(|&own| own < 0 || own == 0 && params.input.numel() > 0) {
-        // torch treats a sequence as an image of one row.
-        let listed = |sizes: &mut dyn Iterator<Item = i128>| {
-            let row = (dims == 1).then_some(1);
-            row.into_iter().chain(sizes).map(|size| size.to_string()).collect::<Vec<_>>().join(" x ")
-        };
-        return Err(Error::runtime(format!(
-            "Given input size per channel: ({}). Calculated output size per channel: ({}). Output size is too small",
-            listed(&mut params.input.sizes()[2..].iter().map(|&size| size as i128)),
-            listed(&mut own.iter().copied())
-        ))
-        .hint("Pad the input, or use a larger one."));
-    }
-    for dim in 0..dims {
-        // The part behind the last window.
-        let behind = whole[dim] - own[dim] - i128::from(params.padding[dim]);
-        params.padding[dims + dim] = narrow(behind)?;
-        size.push(narrow(own[dim])?);
-    }
-    let bias = check_dtypes(&params, weight, args.optional_tensor(BIAS), true)?;
-    params.check_elements(weight, true)?;
-    let result = CONV_INPUT.tensor([
-        (&params.input).into(),
-        weight.into(),
-        size.into(),
-        params.stride.clone().into(),
-        params.padding.clone().into(),
-        params.dilation.clone().into(),
-        params.groups.into(),
-        bias.as_ref().into(),
-    ])?;
-    params.finish(result)
+    Ok(())
+}
+
+/// torch's error for a transposed convolution without a result, which treats a sequence as an image of one row.
+fn no_output(input: &Tensor, output: &[i128]) -> Error {
+    let listed = |sizes: &mut dyn Iterator<Item = i128>| {
+        let row = (output.len() == 1).then_some(1);
+        row.into_iter().chain(sizes).map(|size| size.to_string()).collect::<Vec<_>>().join(" x ")
+    };
+    Error::runtime(format!(
+        "Given input size per channel: ({}). Calculated output size per channel: ({}). Output size is too small",
+        listed(&mut input.sizes()[2..].iter().map(|&size| size as i128)),
+        listed(&mut output.iter().copied())
+    ))
+    .hint("Pad the input, or use a larger one.")
 }
 
 /// The public operators, which differ in the number of dimensions.

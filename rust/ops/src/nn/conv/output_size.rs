@@ -28,13 +28,13 @@ pub(super) fn zero_dilation(dilation: &[i64], transposed: bool) -> Error {
     if steps.len() == 1 {
         steps.insert(0, 1);
     }
-    let told = if transposed {
+    let found = if transposed {
         let names = ["depth", "height", "width"];
         let named = names[3 - steps.len()..].iter().zip(&steps).map(|(name, step)| format!("dilation_{name}: {step}"));
         named.collect::<Vec<_>>().join(", ")
     } else {
         Shape(&steps).to_string()
     };
-    Error::runtime(format!("dilation should be greater than zero, but got {told}"))
+    Error::runtime(format!("dilation should be greater than zero, but got {found}"))
         .hint(format!("dilation is {}; it must be at least 1.", Shape(&to_dims(dilation))))
 }

@@ -50,6 +50,22 @@ fn misfit(name: &str, given: &[i64], dims: usize) -> Error {
     ))
 }
 
+/// torch's error for a weight with another number of dimensions than the convolution's has.
+fn wrong_weight_rank(input: &Tensor, weight: &Tensor, stride: &[i64], is_same: bool) -> Error {
+    if !is_same && stride.len() > 1 {
+        return misfit("stride", stride, weight.rank() - 2);
+    }
+    // torch's sentence about `padding="same"` lacks a space.
+    let space = if is_same { "" } else { " " };
+    Error::runtime(format!(
+        "Expected {0}-dimensional input for {0}-dimensional weight{space}{1}, but got {2}-dimensional input of size {3} instead",
+        weight.rank(),
+        Shape(weight.sizes()),
+        input.rank(),
+        Shape(input.sizes())
+    ))
+}
+
 impl ConvParams {
     /// Reads and checks the arguments; `padding` may be a word instead of numbers.
     pub fn read(args: &Args, dims: usize, at: &Positions, transposed: bool) -> Result<ConvParams> {
@@ -86,20 +102,8 @@ impl ConvParams {
             return Err(Error::runtime("weight should have at least three dimensions"));
         }
         if weight.rank() != dims + 2 {
-            let is_same = word == Some("same");
             let stride = spread(args, stride, dims, "stride")?;
-            if !is_same && dims > 1 {
-                return Err(misfit("stride", &stride, weight.rank() - 2));
-            }
-            // torch's sentence about `padding="same"` lacks a space.
-            let space = if is_same { "" } else { " " };
-            return Err(Error::runtime(format!(
-                "Expected {0}-dimensional input for {0}-dimensional weight{space}{1}, but got {2}-dimensional input of size {3} instead",
-                weight.rank(),
-                Shape(weight.sizes()),
-                input.rank(),
-                Shape(input.sizes())
-            )));
+            return Err(wrong_weight_rank(&input, weight, &stride, word == Some("same")));
         }
         if word == Some("same") {
             for (name, arg) in [("stride", stride), ("dilation", dilation)] {
@@ -119,26 +123,13 @@ impl ConvParams {
                 sides.iter().chain(&sides).copied().collect()
             }
         };
-        let groups = args.int(groups)?;
-        for (least, what, name, found) in [
-            (0, "negative padding", "padding", &padding[..dims]),
-            (1, "non-positive stride", "stride", &stride[..]),
-            (1, "non-positive groups", "groups", &[groups][..]),
-        ] {
-            if found.iter().any(|&n| n < least) {
-                let told = Error::runtime(format!("{what} is not supported"));
-                return Err(told.hint(format!("{name} is {}; it must be at least {least}.", Shape(&to_dims(found)))));
-            }
-        }
-        if dilation.iter().any(|&step| step < 0) {
-            return Err(Error::runtime("dilation should be greater than zero"));
-        }
-        let most = i64::MAX / 2;
-        let params = ConvParams { input, batched, stride, padding, dilation, groups };
+        let params = ConvParams { input, batched, stride, padding, dilation, groups: args.int(groups)? };
+        params.check_ranges(dims)?;
         params.check_channels(weight, bias, transposed)?;
         if params.dilation.contains(&0) {
             return Err(zero_dilation(&params.dilation, transposed));
         }
+        let most = i64::MAX / 2;
         if let Some(dim) = params.padding[..dims].iter().position(|&side| side > most) {
             return Err(Error::runtime(format!(
                 "Given padding={} at dimension {dim} , expected padding to be at most {most}",
@@ -146,6 +137,23 @@ impl ConvParams {
             )));
         }
         Ok(params)
+    }
+
+    fn check_ranges(&self, dims: usize) -> Result<()> {
+        for (least, what, name, found) in [
+            (0, "negative padding", "padding", &self.padding[..dims]),
+            (1, "non-positive stride", "stride", &self.stride[..]),
+            (1, "non-positive groups", "groups", &[self.groups][..]),
+        ] {
+            if found.iter().any(|&n| n < least) {
+                let error = Error::runtime(format!("{what} is not supported"));
+                return Err(error.hint(format!("{name} is {}; it must be at least {least}.", Shape(&to_dims(found)))));
+            }
+        }
+        if self.dilation.iter().any(|&step| step < 0) {
+            return Err(Error::runtime("dilation should be greater than zero"));
+        }
+        Ok(())
     }
 
     fn check_channels(&self, weight: &Tensor, bias: Option<&Tensor>, transposed: bool) -> Result<()> {

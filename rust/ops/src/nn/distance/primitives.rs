@@ -54,7 +54,7 @@ fn sizes(rows: &Tensor, columns: &Tensor) -> Result<Sizes> {
 }
 
 /// The rule and the sizes of the kernels for CUDA devices.
-fn for_cuda(norm: Norm, sizes: Sizes) -> (cuda::Norm, cuda::Sizes) {
+fn for_cuda(norm: Norm, sizes: Sizes) -> (cuda::Norm, cuda::PairSizes) {
     let rule = match norm {
         Norm::Count => cuda::Norm::Count,
         Norm::Sum => cuda::Norm::Sum,
@@ -62,7 +62,7 @@ fn for_cuda(norm: Norm, sizes: Sizes) -> (cuda::Norm, cuda::Sizes) {
         Norm::Greatest => cuda::Norm::Greatest,
     };
     let [batch, rows, others, width] = [sizes.batch, sizes.rows, sizes.others, sizes.width].map(|size| size as u64);
-    (rule, cuda::Sizes { batch, rows, others, width })
+    (rule, cuda::PairSizes { batch, rows, others, width })
 }
 
 /// The distances of rows from columns, or with `paired` of each row from those after it.

@@ -186,25 +186,7 @@ impl PoolParams {
         if stride.contains(&0) {
             return Err(Error::runtime("stride should not be zero"));
         }
-        for dim in 0..dims {
-            let (pad, size, step) = (padding[dim], kernel[dim], dilation[dim]);
-            if pad < 0 {
-                return Err(Error::runtime(format!("pad must be non-negative, but got pad: {pad}")));
-            }
-            if pad > ((size - 1) * step + 1) / 2 {
-                return Err(Error::runtime(format!(
-                    "pad should be at most half of effective kernel size, but got pad={pad}, kernel_size={size} and dilation={step}"
-                )));
-            }
-        }
-        for (what, letter, values) in
-            [("kernel size", "k", &kernel), ("stride", "d", &stride), ("dilation", "dilation", &dilation)]
-        {
-            if values.iter().any(|&n| n <= 0) {
-                let each = by_axis(letter, values);
-                return Err(Error::runtime(format!("{what} should be greater than zero, but got {each}")));
-            }
-        }
+        check_ranges(&kernel, &stride, &padding, &dilation)?;
         check_rank()?;
         if input.sizes()[rank - dims - 1..].contains(&0) {
             return Err(empty_input(args, input, dims));
@@ -230,6 +212,28 @@ impl PoolParams {
         }
         Ok(PoolParams { lists: [kernel, stride, padding, dilation], output })
     }
+}
+
+fn check_ranges(kernel: &Ints, stride: &Ints, padding: &[i64], dilation: &Ints) -> Result<()> {
+    for ((&pad, &size), &step) in padding.iter().zip(kernel).zip(dilation) {
+        if pad < 0 {
+            return Err(Error::runtime(format!("pad must be non-negative, but got pad: {pad}")));
+        }
+        if pad > ((size - 1) * step + 1) / 2 {
+            return Err(Error::runtime(format!(
+                "pad should be at most half of effective kernel size, but got pad={pad}, kernel_size={size} and dilation={step}"
+            )));
+        }
+    }
+    for (what, letter, values) in
+        [("kernel size", "k", kernel), ("stride", "d", stride), ("dilation", "dilation", dilation)]
+    {
+        if values.iter().any(|&n| n <= 0) {
+            let each = by_axis(letter, values);
+            return Err(Error::runtime(format!("{what} should be greater than zero, but got {each}")));
+        }
+    }
+    Ok(())
 }
 
 /// torch's error for padding of more than half of the kernel, whatever the dilation.

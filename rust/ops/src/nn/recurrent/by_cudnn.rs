@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use rushlight_autograd::{Tensor, modes};
 use rushlight_core::{DType, Device, Error, Layout, Result};
 use rushlight_cuda::card;
-use rushlight_cuda::dnn::recurrent::{self as dnn, Backward, Buffer, Call, Forward, Sequences};
-use rushlight_cuda::{dnn::SETTINGS, stream};
+use rushlight_cuda::cudnn::recurrent::{self as cudnn, Backward, Buffer, Call, Forward, Sequences};
+use rushlight_cuda::{cudnn::SETTINGS, stream};
 use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::operator::{
     Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Joint, OnCuda, Operator, Saves,
@@ -37,7 +37,7 @@ pub(super) fn run(network: &Network, input: &Tensor, states: &[&Tensor]) -> Resu
         || SETTINGS.deterministic.load(Ordering::Relaxed)
         || operands.into_iter().any(|tensor| tensor.is_wrapper() || !tensor.batch_dims().is_empty());
     let Some((description, _)) = described(network, input, states).filter(|_| !is_refused) else { return Ok(None) };
-    if dnn::buffer(card::of(input.device())?, stream::current(index), &description)?.is_none() {
+    if cudnn::buffer(card::of(input.device())?, stream::current(index), &description)?.is_none() {
         return Ok(None);
     }
     let together = if network.layer_by_layer { 1 } else { network.layers };
@@ -76,7 +76,7 @@ pub(super) fn run(network: &Network, input: &Tensor, states: &[&Tensor]) -> Resu
 }
 
 /// The layers as cuDNN describes them, if all weights fit each other and no number is too large.
-fn layers(network: &Network) -> Option<dnn::Network> {
+fn layers(network: &Network) -> Option<cudnn::Network> {
     let first = network.weights.first()?;
     let (dtype, device, directions) = (first.input.dtype(), first.input.device(), network.directions as isize);
     let [gates, features] = [network.kind.gates(), *first.input.sizes().get(1)?];
@@ -97,12 +97,12 @@ fn layers(network: &Network) -> Option<dnn::Network> {
         && network.weights.iter().enumerate().all(fits)
         && ![features, width, output].contains(&0);
     let number = |size: isize| c_int::try_from(size).ok();
-    let description = dnn::Network {
+    let description = cudnn::Network {
         kind: match network.kind {
-            Kind::Relu => dnn::Kind::Relu,
-            Kind::Tanh => dnn::Kind::Tanh,
-            Kind::Lstm => dnn::Kind::Lstm,
-            Kind::Gru => dnn::Kind::Gru,
+            Kind::Relu => cudnn::Kind::Relu,
+            Kind::Tanh => cudnn::Kind::Tanh,
+            Kind::Lstm => cudnn::Kind::Lstm,
+            Kind::Gru => cudnn::Kind::Gru,
         },
         dtype,
         biased: first.biases.is_some(),
@@ -116,7 +116,7 @@ fn layers(network: &Network) -> Option<dnn::Network> {
 }
 
 /// The same with the sequences, if input and states fit the layers. A batch of networks is composed of steps.
-fn described(network: &Network, input: &Tensor, states: &[&Tensor]) -> Option<(dnn::Network, Sequences)> {
+fn described(network: &Network, input: &Tensor, states: &[&Tensor]) -> Option<(cudnn::Network, Sequences)> {
     let description = layers(network)?;
     let all = network.weights.iter().flat_map(Weights::each).chain(states.iter().copied()).chain([input]);
     if all.into_iter().any(Tensor::is_batched) {
@@ -173,7 +173,7 @@ pub fn flattened(
         return Ok(None);
     };
     let Device::Cuda(index) = device else { return Ok(None) };
-    let Some(buffer) = dnn::buffer(card::of(device)?, stream::current(index), &description)? else { return Ok(None) };
+    let Some(buffer) = cudnn::buffer(card::of(device)?, stream::current(index), &description)? else { return Ok(None) };
     let whole = in_buffer(&params, &buffer)?;
     if whole.storage().same(params[0].storage()) {
         return Ok(None);
@@ -321,7 +321,7 @@ fn forward(network: &Network, input: &Tensor, states: &[&Tensor], keeps: bool) -
     let Some((description, sequences)) = described(network, input, states) else { return Ok(None) };
     let (card, device) = (card::of(input.device())?, input.device());
     let stream = stream::current(card.index);
-    let Some(buffer) = dnn::buffer(card, stream, &description)? else { return Ok(None) };
+    let Some(buffer) = cudnn::buffer(card, stream, &description)? else { return Ok(None) };
     let Some(call) = Call::new(card, stream, &description, &sequences, keeps)? else { return Ok(None) };
     let params: Vec<&Tensor> = network.weights.iter().flat_map(Weights::each).collect();
     let (input, weights) = (row_major(input)?, in_buffer(&params, &buffer)?);
@@ -399,7 +399,7 @@ fn backward(args: &Args, network: &Network, input: &Tensor, states: &[&Tensor]) 
     let (kept, output) = (args.tensor(RESERVE)?, args.tensor(OUTPUT)?);
     let (card, dtype, device) = (card::of(input.device())?, input.dtype(), input.device());
     let stream = stream::current(card.index);
-    let Some(buffer) = dnn::buffer(card, stream, &description)? else { return Ok(None) };
+    let Some(buffer) = cudnn::buffer(card, stream, &description)? else { return Ok(None) };
     let Some(call) = Call::new(card, stream, &description, &sequences, true)? else { return Ok(None) };
     let mut sizes = input.sizes().clone();
     let last = sizes.len() - 1;

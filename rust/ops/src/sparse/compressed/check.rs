@@ -25,13 +25,45 @@ pub fn checked(
     sizes: Option<&[isize]>,
     ordered: bool,
 ) -> Result<(CompressedParts, Dims)> {
+    check_ranks(format, compressed, plain, values)?;
+    let without_data = values.device() == Device::Meta;
+    let parts =
+        CompressedParts { format, compressed: compressed.detach(), plain: plain.detach(), values: values.detach() };
+    let sizes = match sizes {
+        Some(sizes) => Dims::from_slice(sizes),
+        None if without_data => return failed("Tensor.item() cannot be called on meta tensors".into()),
+        None => smallest(&parts)?,
+    };
+    check_sizes(&parts, &sizes)?;
+    check_lengths(&parts, &sizes)?;
+    check_dtypes(&parts)?;
+    if let Some(negative) = sizes.iter().find(|&&size| size < 0) {
+        return failed(format!("Trying to create tensor with negative dimension {negative}: {}", Shape(&sizes)));
+    }
+    checked_numel(&sizes)?;
+    let dense = &sizes[parts.batch_dims() + 2..];
+    let own = &parts.values.sizes()[values.rank() - parts.dense_dims()..];
+    if own != dense {
+        return failed(format!(
+            "values dense dimensions (={}) must be equal to the tensor's (={})",
+            Shape(own),
+            Shape(dense)
+        ));
+    }
+    if !without_data {
+        check_indices(&parts, &sizes, ordered)?;
+    }
+    Ok((parts, sizes))
+}
+
+/// The numbers of dimensions, which those of the parts follow from.
+fn check_ranks(format: CompressedFormat, compressed: &Tensor, plain: &Tensor, values: &Tensor) -> Result<()> {
     let [compressed_name, plain_name] = format.index_names();
     for (name, tensor) in [(compressed_name, compressed), (plain_name, plain), ("values", values)] {
         if tensor.is_sparse() {
             return failed(format!("expected {name} to be a strided tensor but got {} tensor", tensor.layout_name()));
         }
     }
-    let without_data = values.device() == Device::Meta;
     if compressed.rank() == 0 {
         return failed(format!("{compressed_name} must have dimensionality >= 1 but got 0"));
     }
@@ -49,14 +81,14 @@ pub fn checked(
             values.rank()
         ));
     }
-    let parts =
-        CompressedParts { format, compressed: compressed.detach(), plain: plain.detach(), values: values.detach() };
-    let dense_dims = parts.dense_dims();
-    let sizes = match sizes {
-        Some(sizes) => Dims::from_slice(sizes),
-        None if without_data => return failed("Tensor.item() cannot be called on meta tensors".into()),
-        None => smallest(&parts)?,
-    };
+    Ok(())
+}
+
+/// The batch dimensions and the blocks, against the sizes.
+fn check_sizes(parts: &CompressedParts, sizes: &[isize]) -> Result<()> {
+    let [compressed_name, plain_name] = parts.format.index_names();
+    let CompressedParts { compressed, plain, values, .. } = parts;
+    let (batch_dims, dense_dims) = (parts.batch_dims(), parts.dense_dims());
     if sizes.len() != batch_dims + 2 + dense_dims {
         return failed(format!(
             "tensor dimensionality must be sum of batch, base, and dense dimensionalities (={batch_dims} + 2 + {dense_dims}) but got {}",
@@ -82,7 +114,11 @@ pub fn checked(
             ));
         }
     }
-    check_lengths(&parts, &sizes)?;
+    Ok(())
+}
+
+fn check_dtypes(CompressedParts { format, compressed, plain, .. }: &CompressedParts) -> Result<()> {
+    let [compressed_name, plain_name] = format.index_names();
     if compressed.dtype() != plain.dtype() {
         return failed(format!(
             "{compressed_name} and {plain_name} must have the same dtype, bot got {} and {}, respectively",
@@ -96,22 +132,7 @@ pub fn checked(
             dtype_name(compressed)
         ));
     }
-    if let Some(negative) = sizes.iter().find(|&&size| size < 0) {
-        return failed(format!("Trying to create tensor with negative dimension {negative}: {}", Shape(&sizes)));
-    }
-    checked_numel(&sizes)?;
-    let dense: Dims = sizes[batch_dims + 2..].into();
-    if parts.values.sizes()[values.rank() - dense_dims..] != dense[..] {
-        return failed(format!(
-            "values dense dimensions (={}) must be equal to the tensor's (={})",
-            Shape(&parts.values.sizes()[values.rank() - dense_dims..]),
-            Shape(&dense)
-        ));
-    }
-    if !without_data {
-        check_indices(&parts, &sizes, ordered)?;
-    }
-    Ok((parts, sizes))
+    Ok(())
 }
 
 fn check_lengths(parts: &CompressedParts, sizes: &[isize]) -> Result<()> {

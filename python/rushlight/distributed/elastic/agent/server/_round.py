@@ -48,19 +48,19 @@ class Round:
 
         The first reason stands, because the processes of a machine that ends fail those of the others.
         """
-        told = {
+        failures = {
             rank: [one.local_rank, one.pid, one.exitcode, one.message, one.timestamp]
             for rank, one in interruption.failures.items()
         }
-        self._store.compare_set("news", "", json.dumps([interruption.reason, interruption.is_failure, told]))
+        self._store.compare_set("news", "", json.dumps([interruption.reason, interruption.is_failure, failures]))
 
     def interruption(self):
         """Why all processes end; None while they go on."""
         if not self._store.check(["news"]):
             return None
-        reason, is_failure, told = json.loads(self._store.get("news"))
+        reason, is_failure, listed = json.loads(self._store.get("news"))
         failures = {}
-        for rank, (local_rank, pid, code, message, timestamp) in told.items():
+        for rank, (local_rank, pid, code, message, timestamp) in listed.items():
             failure = failures[int(rank)] = ProcessFailure(local_rank, pid, code, "")
             failure.message, failure.timestamp = message, timestamp
         return Interruption(reason, is_failure, failures)

@@ -222,9 +222,9 @@ class SimpleElasticAgent(ElasticAgent):
                 return RunResult(WorkerState.SUCCEEDED)
             except BaseException as error:
                 _signals.end()
-                told = traceback.format_exc()
+                trace = traceback.format_exc()
                 self._stop_workers(group, error.sigval if isinstance(error, SignalException) else signal.SIGINT)
-                self._events.of_launcher("FAILED", current=self._round, restarts=self._restarts, error=told)
+                self._events.of_launcher("FAILED", current=self._round, restarts=self._restarts, error=trace)
                 raise
             self._stop_workers(group)
             group.state = result.state

@@ -98,8 +98,8 @@ class ChildFailedError(Exception):
         rank, first = self.get_first_failure()
         lines = [f"{self.name} FAILED", f"  rank {rank} failed with {first._cause()} (process {first.pid})"]
         if isinstance(first.message, dict):
-            told = first.message.get("extraInfo", {}).get("py_callstack") or first.message.get("message", "")
-            lines += [f"    {line}" for line in str(told).splitlines()]
+            text = first.message.get("extraInfo", {}).get("py_callstack") or first.message.get("message", "")
+            lines += [f"    {line}" for line in str(text).splitlines()]
         lines += [
             f"  rank {other} failed with {failure._cause()} (process {failure.pid})"
             for other, failure in self.failures.items()
@@ -118,8 +118,8 @@ class ErrorHandler:
         """Called with the error that ends the program."""
         path = os.environ.get("TORCHELASTIC_ERROR_FILE")
         if path:
-            told = "".join(traceback.format_exception(e))
-            details = {"py_callstack": told, "timestamp": str(int(time.time()))}
+            trace = "".join(traceback.format_exception(e))
+            details = {"py_callstack": trace, "timestamp": str(int(time.time()))}
             # The error itself matters more than its record.
             with contextlib.suppress(OSError), open(path, "w") as file:
                 json.dump({"message": {"message": f"{type(e).__name__}: {e}", "extraInfo": details}}, file)
