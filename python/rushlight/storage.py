@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 
 import rushlight as torch
-from rushlight import dtype
+from rushlight import _C, dtype
 from rushlight._C import UntypedStorage as UntypedStorage
 from rushlight._utils import stored, view_of
 
@@ -443,7 +443,7 @@ def from_file(
     if device is not None and torch.device(device).type != "cpu":
         raise RuntimeError("from_file() maps files into CPU memory only")
     storage = UntypedStorage.from_file(os.fspath(filename), bool(shared), size * dtype.itemsize)
-    return view_of(storage, dtype, 0, (size,), (1,)).requires_grad_(requires_grad)
+    return _C._requiring_grad(view_of(storage, dtype, 0, (size,), (1,)), requires_grad)
 
 
 def __dir__() -> list[str]:

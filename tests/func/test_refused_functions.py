@@ -112,3 +112,35 @@ def test_grad_inside_is_allowed():
         return found.sum()
 
     assert func.grad(function)(torch.tensor([1.0, 2.0])).tolist() == [6, 12]
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f, x: func.grad(f)(x),
+        lambda f, x: func.jvp(f, (x,), (x,)),
+        lambda f, x: func.jacrev(f)(x),
+        lambda f, x: func.jacfwd(f)(x),
+        lambda f, x: func.vmap(f)(x.expand(2, 2)),
+    ],
+)
+def test_leaves_inside_are_refused(transform):
+    for name, call in (
+        ("requires_grad_", lambda x: x.requires_grad_()),
+        ("requires_grad_", lambda x: torch.zeros(2).requires_grad_(False)),
+        ("retain_grad", lambda x: x.retain_grad()),
+    ):
+        with pytest.raises(RuntimeError, match=rf"^You are attempting to call Tensor\.{name}\(\)"):
+            transform(lambda x: (call(x), x.sum())[1], torch.ones(2))
+    assert torch.ones(2).requires_grad_().requires_grad
+
+
+def test_layers_and_windows_inside_of_transforms():
+    """What sets leaves of its own is not refused."""
+    x, labels = torch.randn(4, 3), torch.tensor([0, 1, 2, 1])
+    loss = torch.nn.functional.linear_cross_entropy
+    weight = torch.randn(3, 3)
+    expected = func.grad(lambda w: torch.nn.functional.cross_entropy(x @ w.T, labels))(weight)
+    torch.testing.assert_close(func.grad(lambda w: loss(x, w, labels))(weight), expected)
+    window = func.grad(lambda x: (x * torch.signal.windows.hann(3, requires_grad=True)).sum())(torch.ones(3))
+    torch.testing.assert_close(window, torch.signal.windows.hann(3))

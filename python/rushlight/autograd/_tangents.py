@@ -96,7 +96,7 @@ def tracked(tensor: Tensor, forward: bool = False) -> tuple[Tensor, Tensor]:
     with tangents_visible():
         point = tensor.view_as(tensor) if tensor.requires_grad else None
         if point is None or _is_dead_end(point.grad_fn):
-            point = _C._tangent_leaf(tensor) if forward else tensor.detach().requires_grad_()
+            point = _C._tangent_leaf(tensor) if forward else _C._requiring_grad(tensor.detach())
     # In reverse mode a new leaf is not changed in point, as in torch.
     own = point if point.is_leaf and not forward else _Alias.apply(point)
     _C._enter_transform(own)
@@ -136,7 +136,7 @@ def pushforward(
     with tangents_visible():
         for output in outputs:
             known = differentiable(output) and output.requires_grad
-            weights.append(torch.zeros_like(output.detach()).requires_grad_() if known else None)
+            weights.append(_C._requiring_grad(torch.zeros_like(output.detach())) if known else None)
     pairs = [(output, weight) for output, weight in zip(outputs, weights) if weight is not None]
     back: Sequence[Tensor | None] = [None] * len(inputs)
     if pairs and inputs:

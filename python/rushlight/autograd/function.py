@@ -283,7 +283,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
         results = (results,) if single else results
         message = "trying to differentiate twice a function that was marked with @once_differentiable"
         results = tuple(
-            _C._undifferentiable(r.detach().requires_grad_(), message) if isinstance(r, _C.Tensor) else r
+            _C._undifferentiable(_C._requiring_grad(r.detach()), message) if isinstance(r, _C.Tensor) else r
             for r in results
         )
         return results[0] if single else results

@@ -6,7 +6,7 @@ import dataclasses
 import math
 
 import rushlight as torch
-from rushlight import dtype
+from rushlight import _C, dtype
 from rushlight._overridable import overridable
 from rushlight._set_module import set_module
 from rushlight._warnings import warn
@@ -170,12 +170,12 @@ class _SumOfChunks(torch.autograd.Function):
     def forward(ctx, input, table, bias, target, size, losses, repeatable):
         wanted = ctx.needs_input_grad[:3]
         table, bias = (
-            None if tensor is None else tensor.detach().requires_grad_(needed)
+            None if tensor is None else _C._requiring_grad(tensor.detach(), needed)
             for tensor, needed in zip((table, bias), wanted[1:])
         )
         sums, of_input, of_others = [], [], []
         for part, labels in zip(input.split(size), target.split(size)):
-            part = part.detach().requires_grad_(wanted[0])
+            part = _C._requiring_grad(part.detach(), wanted[0])
             with torch.enable_grad():
                 loss = losses(part, labels, table, bias, "sum")
             sums.append(loss.detach())

@@ -137,7 +137,7 @@ def _gradient(linear: Callable[[Tensor], Tensor], at: Tensor, grad: Tensor) -> T
     """The gradient of a linear function, which is the same at every point."""
     further = torch.is_grad_enabled()
     with torch.enable_grad():
-        at.requires_grad_()
+        at.requires_grad = True
         return torch.autograd.grad(linear(at), at, grad, create_graph=further)[0]
 
 

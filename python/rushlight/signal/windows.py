@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import rushlight as torch
+from rushlight import _C
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _made(name: str, M: int, options: dict[str, Any], window: Callable[..., Tens
 
     with torch.no_grad():
         made = torch.empty(0, dtype=dtype, device=device) if M == 0 else window(spaced)
-    return made.requires_grad_(options.get("requires_grad", False))
+    return _C._requiring_grad(made, options.get("requires_grad", False))
 
 
 def _length(M: int, sym: bool) -> int:

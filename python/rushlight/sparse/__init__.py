@@ -96,7 +96,7 @@ def sparse_coo_tensor(
         of_indices, of_values = (tensor.device.type.upper().replace("META", "Meta") for tensor in (indices, values))
         raise RuntimeError(f"backend of indices ({of_indices}) must match backend of values ({of_values})")
     made = _C._sparse_coo_tensor(indices, values, None if size is None else tuple(size), bool(is_coalesced))
-    return made.requires_grad_() if requires_grad else made
+    return _C._requiring_grad(made) if requires_grad else made
 
 
 @compiled(name="_sparse_addmm")

@@ -3,7 +3,6 @@
 use std::ffi::{CStr, c_void};
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
-use pyo3::types::PyTuple;
 use pyo3::{IntoPyObjectExt, ffi, prelude::*};
 use rushlight::view::{complex, transpose};
 use rushlight::{Device, Tensor};
@@ -90,9 +89,6 @@ static ATTRIBUTES: &[Attribute] = &[
     attribute(c"is_mkldnn", c"Always false.", |py, _| give(py, false)),
     attribute(c"is_mps", c"Always false.", |py, _| give(py, false)),
     attribute(c"is_xpu", c"Always false.", |py, _| give(py, false)),
-    attribute(c"names", c"The name of each dimension; always None.", |py, t| {
-        Ok(PyTuple::new(py, t.sizes().iter().map(|_| py.None()))?.into_any())
-    }),
     attribute(c"T", c"The tensor with its dimensions reversed.", |py, t| made(py, transpose::reversed(t))),
     attribute(c"mT", c"The tensor with its last two dimensions exchanged.", |py, t| {
         made(py, transpose::matrix_transposed(t, "tensor.mT"))

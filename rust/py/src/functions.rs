@@ -573,7 +573,10 @@ fn _can_cast(from: &Bound<'_, PyAny>, to: &Bound<'_, PyAny>) -> PyResult<bool> {
 #[pyfunction]
 fn _promote_types(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, PyAny>) -> PyResult<Py<PyDType>> {
     if extract_quantized(first).is_some() || extract_quantized(second).is_some() {
-        return Err(unpromoted(&[first, second].map(dtype_name)));
+        return match first.cast::<PyDType>() {
+            Ok(own) if first.is(second) => Ok(own.clone().unbind()),
+            _ => Err(unpromoted(&[first, second].map(dtype_name))),
+        };
     }
     let first = dtype_at("promote_types", "type1", 1, first)?;
     let second = dtype_at("promote_types", "type2", 2, second)?;

@@ -9,11 +9,24 @@ use pyo3::types::{PyBool, PyTuple};
 use pyo3::{IntoPyObjectExt, ffi};
 use rushlight::{Device, Tensor};
 use rushlight_core::layout::wrap_dim;
+use rushlight_dispatch::vmap::levels;
 
 use crate::dtype::PyMemoryFormat;
 use crate::errors::{kind_of, raise};
 use crate::parse::Call;
 use crate::{convert, dlpack, memory_access, numpy, object, overrides, parse, scalars, sequences, size};
+
+/// An error inside of the function of a transform, whose derivatives a leaf of its own would cut off.
+fn refuse_in_transform(name: &str, or: &str) -> PyResult<()> {
+    if rushlight_autograd::modes::current().transforms == 0 && levels::current().is_empty() {
+        return Ok(());
+    }
+    Err(PyRuntimeError::new_err(format!(
+        "You are attempting to call Tensor.{name}(){or} inside of a function being transformed by a functorch transform. This is \
+         unsupported, please attempt to use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call {name}() outside \
+         of a function being transformed instead."
+    )))
+}
 
 /// A method's object and the tensor in it.
 pub struct Own<'a, 'py> {
@@ -214,10 +227,12 @@ methods! {
     }
     fn requires_grad_(own, requires_grad = True) "Sets whether the tensor requires gradients." {
         let wanted = flag(requires_grad, "requires_grad_(): argument 'requires_grad' (position 1)")?.unwrap_or(true);
+        refuse_in_transform("requires_grad_", " (or perhaps using torch.autograd.functional.* APIs)")?;
         own.tensor.set_requires_grad(wanted).map_err(raise)?;
         own.same()
     }
     fn retain_grad(own) "Makes backward() store this tensor's gradient in .grad." {
+        refuse_in_transform("retain_grad", "")?;
         own.tensor.retain_grad().map_err(raise)?;
         own.give(own.py().None())
     }

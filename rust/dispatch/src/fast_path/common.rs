@@ -23,14 +23,14 @@ impl GilHeld {
 
 /// A call of a pointwise operator.
 #[derive(Clone, Copy)]
-pub struct Call<'a> {
+pub struct Call<'a, 'b> {
     pub op: &'static Operator,
     pub body: &'a Pointwise,
     /// The first tensor among the operands.
     pub model: &'a Tensor,
     pub numbers: &'a [Scalar],
     /// The arguments of an in-place call.
-    pub over: Option<&'a Args<'a>>,
+    pub over: Option<&'a Args<'b>>,
     pub gil: Option<GilHeld>,
 }
 
@@ -40,7 +40,7 @@ pub struct Alike {
     pub result: DType,
 }
 
-impl Call<'_> {
+impl Call<'_, '_> {
     /// `None` if there are no elements, or if an operand is another dtype's, on another device or of another form than rows of adjacent
     /// elements. `accepts` judges numbers by their places and the number of elements.
     #[inline]

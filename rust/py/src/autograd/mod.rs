@@ -162,6 +162,14 @@ fn _tangent_leaf<'py>(py: Python<'py>, tensor: &Bound<'py, PyAny>) -> PyResult<B
     object::wrap_bound(py, leaf)
 }
 
+/// Sets whether a tensor requires gradients, inside of transforms too. Returns the tensor.
+#[pyfunction]
+#[pyo3(signature = (tensor, requires_grad=true))]
+fn _requiring_grad<'py>(tensor: &Bound<'py, PyAny>, requires_grad: bool) -> PyResult<Bound<'py, PyAny>> {
+    object::tensor(tensor)?.set_requires_grad(requires_grad).map_err(raise)?;
+    Ok(tensor.clone())
+}
+
 /// Calls a function of one tensor, which is linear or not, and records it as one node of this name. `follows` says that
 /// the gradient is channels last if that of the result is.
 #[pyfunction]
@@ -247,6 +255,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_are_tangents_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(_is_recording, module)?)?;
     module.add_function(wrap_pyfunction!(_tangent_leaf, module)?)?;
+    module.add_function(wrap_pyfunction!(_requiring_grad, module)?)?;
     module.add_function(wrap_pyfunction!(_set_transforms, module)?)?;
     module.add_function(wrap_pyfunction!(_transforms, module)?)?;
     module.add_function(wrap_pyfunction!(_enter_transform, module)?)?;
