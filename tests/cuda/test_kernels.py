@@ -322,6 +322,7 @@ SKELETONS = {
 
 #: Sources of the engine whose kernels are compiled as they are, with the dtypes of their elements and of what they compute in.
 ENGINE = {
+    "conditional": [("f32", "f32")],
     "convolution": [("f16", "f32"), ("f32", "f32"), ("c128", "c128"), ("i64", "i64")],
     "counts": [("bf16", "f32")],
     "ctc": [("f32", "f32"), ("f64", "f64")],

@@ -1,7 +1,7 @@
 //! Divides a device's memory into blocks and keeps freed ones, with torch's sizes.
 //!
 //! The driver gives out memory in segments: 2 MiB for small blocks, 20 MiB for medium ones, whole multiples of 2 MiB for large
-//! ones. A block belongs to the stream that it was allocated for, whose later work may use it again at once. Neighbours that
+//! ones, unless the settings say otherwise. A block belongs to the stream that it was allocated for, whose later work may use it again at once. Neighbours that
 //! are both free are joined. A graph has a pool of its own, whose segments no other work uses. Nothing here calls the driver:
 //! `Source` does.
 
@@ -10,17 +10,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use rushlight_core::device_memory::StreamId;
 
 use crate::history::{Action, History};
+use crate::settings::Settings;
 use crate::statistics::{Amounts, Statistics};
 
-/// Sizes are multiples of this.
+/// The smallest block.
 const UNIT: usize = 512;
 const MIB: usize = 1 << 20;
 /// The largest small block, and the segment of small blocks.
 const SMALL: usize = MIB;
 const SMALL_SEGMENT: usize = 2 * MIB;
-/// The largest medium block, and the segment of medium blocks.
+/// The largest medium block.
 const MEDIUM: usize = 10 * MIB;
-const MEDIUM_SEGMENT: usize = 20 * MIB;
 const LARGE_UNIT: usize = 2 * MIB;
 
 /// A segment of a pool, for work of a stream.
@@ -36,6 +36,11 @@ pub trait Source {
     /// A new segment; `None` if there is not enough memory.
     fn allocate(&mut self, wanted: Wanted) -> Option<usize>;
     fn free(&mut self, address: usize, was: Wanted);
+
+    /// The most bytes to take from it, if the allocator has no limit of its own.
+    fn limit(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// The pool of a block. `PoolId::SHARED` is that of all work outside of graphs and of programs' pools.
@@ -70,6 +75,8 @@ struct Block {
     segment: usize,
     stream: StreamId,
     state: State,
+    /// How many requests there were when the block became free.
+    freed_at: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -77,6 +84,13 @@ struct Segment {
     length: usize,
     small: bool,
     pool: PoolId,
+}
+
+impl Block {
+    /// Whether it is free and the whole of its segment.
+    fn is_whole(&self, segment: &Segment) -> bool {
+        self.state == State::Free && self.size == segment.length
+    }
 }
 
 /// A block of a segment, for `torch.cuda.memory_snapshot`.
@@ -104,30 +118,23 @@ pub struct Allocator {
     options: BTreeMap<PoolId, PoolOptions>,
     /// The most bytes to take from the source.
     pub limit: Option<usize>,
+    pub settings: Settings,
+    /// How many requests there were.
+    requests: u64,
     pub statistics: Statistics,
     pub history: History,
 }
 
-/// The size of the block for a request.
-pub fn rounded(bytes: usize) -> usize {
-    bytes.max(1).next_multiple_of(UNIT)
-}
-
-fn segment_size(size: usize) -> usize {
-    if size <= SMALL {
-        SMALL_SEGMENT
-    } else if size < MEDIUM {
-        MEDIUM_SEGMENT
-    } else {
-        size.next_multiple_of(LARGE_UNIT)
-    }
-}
-
 impl Allocator {
+    pub fn new(settings: Settings) -> Allocator {
+        Allocator { settings, ..Allocator::default() }
+    }
+
     /// A block of at least `bytes` for a stream: a free one, or part of a new segment; `None` if the source has no memory, even
     /// after all free segments were returned to it.
     pub fn allocate(&mut self, bytes: usize, stream: StreamId, pool: PoolId, source: &mut dyn Source) -> Option<usize> {
-        let size = rounded(bytes);
+        let size = self.settings.rounded(bytes);
+        self.requests += 1;
         let address = match self.free_block(size, stream, pool) {
             Some(address) => address,
             None => self.new_segment(size, stream, pool, source)?,
@@ -138,25 +145,41 @@ impl Allocator {
 
     /// A free block of at least `bytes` for a stream, from the pools that serve all work when memory runs out.
     pub fn last_resort(&mut self, bytes: usize, stream: StreamId) -> Option<usize> {
-        let size = rounded(bytes);
+        let size = self.settings.rounded(bytes);
         let mut pools = self.options.iter().filter(|(_, options)| options.on_oom).map(|(pool, _)| *pool);
         let address = pools.find_map(|pool| self.free_block(size, stream, pool))?;
         self.take(address, size, bytes);
         Some(address)
     }
 
-    /// The smallest free block of at least `size` of a pool.
+    /// The smallest free block of at least `size` of a pool. One that is not divided serves no small request, and none that would
+    /// leave much of it unused.
     fn free_block(&self, size: usize, stream: StreamId, pool: PoolId) -> Option<usize> {
         let small = size <= SMALL;
         let range = (pool, small, stream.0, size, 0)..=(pool, small, stream.0, usize::MAX, usize::MAX);
-        self.free.range(range).next().map(|&(.., address)| address)
+        let &(.., found, address) = self.free.range(range).next()?;
+        let Settings { max_split, max_non_split_rounding, .. } = self.settings;
+        let wasted =
+            if size < max_split { found >= max_split } else { found >= size.saturating_add(max_non_split_rounding) };
+        (!wasted).then_some(address)
+    }
+
+    fn segment_size(&self, size: usize) -> usize {
+        if size <= SMALL {
+            SMALL_SEGMENT
+        } else if size < MEDIUM {
+            self.settings.large_segment
+        } else {
+            size.next_multiple_of(LARGE_UNIT)
+        }
     }
 
     /// A new segment, as one free block.
     fn new_segment(&mut self, size: usize, stream: StreamId, pool: PoolId, source: &mut dyn Source) -> Option<usize> {
-        let (length, small) = (segment_size(size), size <= SMALL);
+        let (length, small) = (self.segment_size(size), size <= SMALL);
         let wanted = Wanted { bytes: length, stream, pool };
-        let address = match self.grow_from(wanted, source) {
+        self.collect_garbage(source);
+        let address = match self.grow_from(wanted, source).or_else(|| self.grow_after_undivided(wanted, source)) {
             Some(address) => address,
             None => {
                 self.statistics.retries += 1;
@@ -167,17 +190,68 @@ impl Allocator {
         self.history.note(Action::SegmentAlloc, address, length, stream, pool.0);
         self.statistics.device_allocations += 1;
         self.statistics.add(small, |all| [(&mut all.segment, 1), (&mut all.reserved_bytes, length)]);
+        if length >= self.settings.max_split {
+            self.statistics.oversize_segments.add(1);
+        }
         self.segments.insert(address, Segment { length, small, pool });
-        self.put_free(address, Block { size: length, requested: 0, segment: address, stream, state: State::Free });
+        let state = State::Free;
+        self.put_free(address, Block { size: length, requested: 0, segment: address, stream, state, freed_at: 0 });
         Some(address)
     }
 
     fn grow_from(&self, wanted: Wanted, source: &mut dyn Source) -> Option<usize> {
         let reserved = self.statistics.all().reserved_bytes.current;
-        if self.limit.is_some_and(|limit| reserved + wanted.bytes > limit) {
+        if self.limit.or_else(|| source.limit()).is_some_and(|limit| reserved + wanted.bytes > limit) {
             return None;
         }
         source.allocate(wanted)
+    }
+
+    /// A new segment once free ones that are not divided were returned: one that is large enough, or else the largest ones.
+    fn grow_after_undivided(&mut self, wanted: Wanted, source: &mut dyn Source) -> Option<usize> {
+        let Settings { max_split, .. } = self.settings;
+        if max_split == usize::MAX {
+            return None;
+        }
+        let all = |size| {
+            (wanted.pool, false, wanted.stream.0, size, 0)
+                ..=(wanted.pool, false, wanted.stream.0, usize::MAX, usize::MAX)
+        };
+        let least = wanted.bytes.max(max_split);
+        let enough = self.free.range(all(least)).next().map(|&(.., address)| address);
+        let mut returned = enough.map_or(0, |address| self.release_segment(address, source));
+        while returned < least {
+            let largest = self.free.range(all(max_split)).next_back().map(|&(.., address)| address);
+            match largest.map_or(0, |address| self.release_segment(address, source)) {
+                0 => return None,
+                bytes => returned += bytes,
+            }
+        }
+        self.grow_from(wanted, source)
+    }
+
+    /// Returns free segments until the part of the limit that the settings name is kept: those that have been free for at least as
+    /// many requests as all of them on average.
+    fn collect_garbage(&mut self, source: &mut dyn Source) {
+        let threshold = self.settings.collection_threshold;
+        let Some(limit) = self.limit.or_else(|| source.limit()).filter(|_| threshold > 0.0) else { return };
+        let kept = (limit as f64 * threshold) as usize;
+        let reserved = |own: &Allocator| own.statistics.all().reserved_bytes.current;
+        while reserved(self) > kept {
+            let unused = self.unused_segments(|segment| !segment.small && segment.pool == PoolId::SHARED);
+            let age = |block: &Block| self.requests - block.freed_at;
+            let total: u64 = unused.iter().map(|(_, block)| age(block)).sum();
+            let old = unused.iter().filter(|(_, block)| age(block) * unused.len() as u64 >= total);
+            let old: Vec<usize> = old.map(|(address, _)| *address).collect();
+            if old.is_empty() {
+                return;
+            }
+            for address in old {
+                if reserved(self) > kept {
+                    self.release_segment(address, source);
+                }
+            }
+        }
     }
 
     fn segment_of(&self, block: &Block) -> Segment {
@@ -218,7 +292,7 @@ impl Allocator {
         let Segment { small, pool, .. } = self.segment_of(&block);
         let rest = block.size - size;
         let divides = !self.options.get(&pool).is_some_and(|options| options.no_split);
-        if divides && if small { rest >= UNIT } else { rest > SMALL } {
+        if divides && if small { rest >= UNIT } else { rest > SMALL && size < self.settings.max_split } {
             self.put_free(address + size, Block { size: rest, ..block });
             block.size = size;
         }
@@ -227,6 +301,9 @@ impl Allocator {
         self.statistics
             .add(small, |all| [(&mut all.allocation, 1), (&mut all.active, 1), (&mut all.allocated_bytes, block.size)]);
         self.statistics.add(small, |all| [(&mut all.active_bytes, block.size), (&mut all.requested_bytes, requested)]);
+        if block.size >= self.settings.max_split {
+            self.statistics.oversize_allocations.add(1);
+        }
     }
 
     /// Marks a block that no tensor has any more, and that other streams still use.
@@ -249,6 +326,9 @@ impl Allocator {
         self.statistics.subtract(small, |all| {
             [(&mut all.active, 1), (&mut all.active_bytes, block.size), (&mut all.requested_bytes, block.requested)]
         });
+        if block.size >= self.settings.max_split {
+            self.statistics.oversize_allocations.subtract(1);
+        }
         self.blocks.remove(&address);
         let (mut start, mut size) = (address, block.size);
         let alike = |other: &Block| other.state == State::Free && other.segment == block.segment;
@@ -263,7 +343,7 @@ impl Allocator {
             size += last.size;
             self.take_free(at, &last);
         }
-        self.put_free(start, Block { size, requested: 0, state: State::Free, ..block });
+        self.put_free(start, Block { size, requested: 0, state: State::Free, freed_at: self.requests, ..block });
     }
 
     /// Returns segments without a block in use to the source, but not those of pools that are kept.
@@ -277,20 +357,36 @@ impl Allocator {
     }
 
     fn release_where(&mut self, source: &mut dyn Source, wanted: impl Fn(&Segment) -> bool) {
+        for (address, _) in self.unused_segments(wanted) {
+            self.release_segment(address, source);
+        }
+    }
+
+    /// The segments without a block in use, but not those of pools that are kept.
+    fn unused_segments(&self, wanted: impl Fn(&Segment) -> bool) -> Vec<(usize, Block)> {
         let unused = |(address, segment): (&usize, &Segment)| {
             let block = self.blocks.get(address)?;
-            let whole = block.state == State::Free && block.size == segment.length;
-            (whole && wanted(segment) && !self.kept.contains_key(&segment.pool)).then_some((*address, *block))
+            (block.is_whole(segment) && wanted(segment) && !self.kept.contains_key(&segment.pool))
+                .then_some((*address, *block))
         };
-        let unused: Vec<(usize, Block)> = self.segments.iter().filter_map(unused).collect();
-        for (address, block) in unused {
-            self.take_free(address, &block);
-            let Some(Segment { length, small, pool }) = self.segments.remove(&address) else { continue };
-            self.history.note(Action::SegmentFree, address, length, block.stream, pool.0);
-            self.statistics.subtract(small, |all| [(&mut all.segment, 1), (&mut all.reserved_bytes, length)]);
-            self.statistics.device_frees += 1;
-            source.free(address, Wanted { bytes: length, stream: block.stream, pool });
+        self.segments.iter().filter_map(unused).collect()
+    }
+
+    /// Returns a segment to the source if no block of it is in use; its bytes, or 0.
+    fn release_segment(&mut self, address: usize, source: &mut dyn Source) -> usize {
+        let found = self.blocks.get(&address).copied().zip(self.segments.get(&address).copied());
+        let Some((block, segment)) = found.filter(|(block, segment)| block.is_whole(segment)) else { return 0 };
+        let Segment { length, small, pool } = segment;
+        self.take_free(address, &block);
+        self.segments.remove(&address);
+        self.history.note(Action::SegmentFree, address, length, block.stream, pool.0);
+        self.statistics.subtract(small, |all| [(&mut all.segment, 1), (&mut all.reserved_bytes, length)]);
+        if length >= self.settings.max_split {
+            self.statistics.oversize_segments.subtract(1);
         }
+        self.statistics.device_frees += 1;
+        source.free(address, Wanted { bytes: length, stream: block.stream, pool });
+        length
     }
 
     /// Keeps a pool that a program has made.

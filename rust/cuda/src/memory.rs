@@ -20,12 +20,12 @@ use crate::card;
 use crate::copy;
 use crate::history::{Action, Call, Entry, Frames};
 use crate::sent;
+use crate::settings::{self, Settings};
 use crate::statistics::Statistics;
 use crate::stream::{self, Event};
 use crate::user_allocator::{self, OfPools, UserAllocator};
 
 /// The allocator of a device, and the blocks that other streams still use.
-#[derive(Default)]
 struct Pool {
     allocator: Allocator,
     waiting: Vec<(usize, Vec<Event>)>,
@@ -35,6 +35,18 @@ struct Pool {
     capturing: Vec<(PoolId, Option<CaptureId>)>,
     /// The allocators of pools whose memory a program's functions give out. They stay, because tensors may outlive their pool.
     users: OfPools,
+}
+
+impl Default for Pool {
+    fn default() -> Pool {
+        Pool {
+            allocator: Allocator::new(settings::current()),
+            waiting: Vec::new(),
+            deferred: Vec::new(),
+            capturing: Vec::new(),
+            users: OfPools::new(),
+        }
+    }
 }
 
 type Streams = SmallVec<[StreamId; 1]>;
@@ -68,6 +80,17 @@ impl Source for Driver<'_> {
         // SAFETY: the segment came from `allocate`, and no block of it is in use.
         unsafe { sys::cuMemFree_v2(address as u64) };
     }
+
+    fn limit(&self) -> Option<usize> {
+        default_limit(card::current_context())
+    }
+}
+
+/// The part of a device's memory that the settings name.
+fn default_limit(device: u8) -> Option<usize> {
+    let fraction = settings::current().memory_fraction;
+    let total = |card: &card::Card| (card.properties.total_memory as f64 * fraction) as usize;
+    (fraction < 1.0).then(|| card::select(device).ok().map(total)).flatten()
 }
 
 /// Whether freed memory is kept: 0 if torch's variable decides, 1 if not, 2 if so.
@@ -354,6 +377,7 @@ fn take(device: u8, bytes: usize, stream: StreamId) -> Result<usize> {
         limit: allocator.limit,
     };
     drop(pools);
+    let table = Table { limit: table.limit.or_else(|| default_limit(device)), ..table };
     Err(out_of_memory(device, bytes, &table))
 }
 
@@ -449,7 +473,15 @@ pub fn set_limit(device: u8, bytes: Option<usize>) {
 }
 
 pub fn limit(device: u8) -> Option<usize> {
-    with(device, |allocator| allocator.limit)
+    with(device, |allocator| allocator.limit).or_else(|| default_limit(device))
+}
+
+/// Takes over what a text says about the allocators, up to its first mistake.
+pub fn set(text: &str) -> Result<()> {
+    let read = settings::read(text);
+    let settings: Settings = settings::current();
+    POOLS.lock().values_mut().for_each(|pool| pool.allocator.settings = settings);
+    read
 }
 
 /// The blocks of a device, free ones included, each with the lines that asked for it if they were recorded.
