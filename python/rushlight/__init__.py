@@ -5,6 +5,8 @@ from rushlight import _missing_names as _missing_names  # isort: skip
 
 # Then the class of storages, which the engine does not have of itself.
 from rushlight import _untyped_storage as _untyped_storage  # isort: skip
+from os import environ as _environ
+
 from rushlight import _C
 from rushlight import _memory_methods as _memory_methods
 from rushlight import _old_methods as _old_methods
@@ -677,3 +679,6 @@ if not TYPE_CHECKING:
     # The names that `from rushlight import *` binds: everything except modules.
     __all__ = [name for name in __dir__() if not name.startswith("_") and name not in _SUBMODULES]
     _set_public_module(globals())
+
+if "TORCH_CUDA_SANITIZER" in _environ:
+    _load("rushlight.cuda._sanitizer").enable_cuda_sanitizer()

@@ -53,6 +53,48 @@ def _get_accelerator(check: bool = False) -> torch.device:
     return torch.device("cpu") if found is None else torch.device(found.type)
 
 
+def _accelerator_setAllocatorSettings(env: str) -> None:
+    """Changes the settings of the allocators of GPUs. Those that the text does not name stay as they are.
+
+    Args:
+        env: settings in the grammar of ``PYTORCH_ALLOC_CONF``, such as ``max_split_size_mb:128``.
+
+    Raises:
+        ValueError: a key is unknown, or a value is no number or out of its range.
+        IndexError: a number is too large.
+        RuntimeError: a value is missing, or the backend is another one.
+
+    >>> torch._C._accelerator_setAllocatorSettings("garbage_collection_threshold:0.8")
+    >>> torch._C._accelerator_getAllocatorSettings()
+    'garbage_collection_threshold:0.8'
+    """
+    if not isinstance(env, str):
+        raise TypeError(
+            "_accelerator_setAllocatorSettings(): incompatible function arguments. The following argument types are "
+            f"supported:\n    1. (arg0: str) -> None\n\nInvoked with: {env!r}"
+        )
+    torch._C._cuda_set_allocator_settings(env)
+
+
+def _accelerator_getAllocatorSettings() -> str:
+    """The text that `_accelerator_setAllocatorSettings` has read last, or that of the variable.
+
+    >>> isinstance(torch._C._accelerator_getAllocatorSettings(), str)
+    True
+    """
+    torch._C._cuda_check_allocator_settings()
+    return torch._C._cuda_allocator_settings_text()
+
+
+def _cuda_getAllocatorBackend() -> str:
+    """`torch.cuda.get_allocator_backend`.
+
+    >>> torch._C._cuda_getAllocatorBackend()
+    'native'
+    """
+    return torch.cuda.get_allocator_backend()
+
+
 def _get_privateuse1_backend_name() -> str:
     """The name of the type of devices that a program may add to torch.
 

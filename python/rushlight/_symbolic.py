@@ -137,6 +137,9 @@ def sym_fresh_size(expr: Any) -> int:
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any] = ()) -> Any:
     """Calls one of two functions. Only the one that is called may have effects.
 
+    While work is recorded in a CUDA graph, both functions are recorded, and each run takes the one that ``pred`` then names. Their
+    results must have the same shapes and dtypes, and no gradient.
+
     Args:
         pred: a bool, or a tensor of one element.
         true_fn, false_fn: the functions, which take ``*operands``.
@@ -152,6 +155,10 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
         raise RuntimeError(f"Expected pred to be bool or tensor, but got {pred}.")
     if isinstance(pred, torch.Tensor) and pred.numel() != 1:
         raise RuntimeError(f"Expected pred to be bool or single-element tensor, but got {pred}.")
+    if isinstance(pred, torch.Tensor) and pred.is_cuda and torch.cuda.is_current_stream_capturing():
+        from rushlight._higher_order_ops.cudagraph_conditional_nodes import if_else_node
+
+        return if_else_node(pred, true_fn, false_fn, operands)
     return true_fn(*operands) if pred else false_fn(*operands)
 
 

@@ -58,7 +58,7 @@ __all__ = [
         is_current_stream_capturing()
         is_initialized() = False
         is_tf32_supported() = False
-        make_graphed_callables(callables, sample_args, **kwargs)
+        make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unused_input=False, pool=None)
         manual_seed(seed) = None
         manual_seed_all(seed) = None
         max_memory_allocated(device=None) = 0

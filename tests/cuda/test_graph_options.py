@@ -1,4 +1,4 @@
-"""Options of graphs: what runs again after the program has changed it, pictures of the work, and what is refused."""
+"""Options of graphs: what runs again after the program has changed it, pictures of the work, and tensors that it reads."""
 
 from card import needs_card, run
 from test_runtime import RAISES
@@ -138,20 +138,5 @@ def waits():
 raises(torch.AcceleratorError, "CUDA error: operation ", waits)
 from rushlight._override_order import active_dispatch_modes
 assert not active_dispatch_modes() and (x + 1).tolist() == [2.0] * 3
-"""
-    )
-
-
-def test_unsupported_options_are_refused():
-    run(
-        RAISES
-        + """
-graph = torch.cuda.CUDAGraph()
-raises(NotImplementedError, "torch.cuda.graph: annotations", lambda: torch.cuda.graph(graph, enable_annotations=True))
-x = torch.zeros(3, device="cuda")
-with torch.cuda.graph(graph):
-    x += 1
-graph.replay()
-assert x.tolist() == [1.0] * 3
 """
     )

@@ -218,6 +218,7 @@ SKELETONS = {
 #: Files of the engine whose programs are compiled as they are. For each program: the dtypes of its elements and of what it computes in,
 #: and what else stands for placeholders in its text.
 ENGINE = {
+    "conditional": [("f32", "f32")],
     "convolution": [("f16", "f32"), ("f32", "f32"), ("c128", "c128"), ("i64", "i64")],
     "counts": [("bf16", "f32")],
     "ctc": [("f32", "f32"), ("f64", "f64")],

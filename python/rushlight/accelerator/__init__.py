@@ -321,10 +321,10 @@ class Graph:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "memory":
+    if name in ("graphs", "memory"):
         from rushlight._loading import load
 
-        return load("rushlight.accelerator.memory")
+        return load(f"rushlight.accelerator.{name}")
     from rushlight._missing_names import missing_from
 
     raise missing_from("torch.accelerator", name, lambda: __all__)

@@ -1,6 +1,7 @@
 """`torch.accelerator.memory`: the functions of `torch.accelerator` about memory, under the name of their module in torch."""
 
 from rushlight import accelerator as _home
+from rushlight.cuda.memory import _snapshot as _snapshot
 
 _NAMES = (
     "empty_cache empty_host_cache get_memory_info max_memory_allocated max_memory_reserved memory_allocated memory_reserved "

@@ -43,6 +43,7 @@ from ._devices import (
 )
 from ._graphs import CUDAGraph, graph, graph_pool_handle, make_graphed_callables
 from ._kernels import _compile_kernel as _compile_kernel
+from ._kernels import _sleep as _sleep
 from ._memory import (
     caching_allocator_alloc,
     caching_allocator_delete,
@@ -261,8 +262,9 @@ _is_in_bad_fork = _C._cuda_is_in_bad_fork
 _maybe_exchange_device = _exchange_device
 
 _MODULES = (
-    "amp comm gds graphs green_contexts jiterator memory nccl nvtx profiler random sparse streams tunable".split()
-)
+    "_graph_annotations _memory_viz _pin_memory_utils _sanitizer amp comm gds graphs green_contexts jiterator memory nccl nvtx "
+    "profiler random sparse streams tunable"
+).split()
 
 
 def __getattr__(name: str) -> Any:

@@ -83,6 +83,27 @@ def get_allocator_backend() -> str:
     return "pluggable" if _C._cuda_has_chosen_allocator() else "native"
 
 
+def _set_allocator_settings(env: str) -> None:
+    """The old name of `torch._C._accelerator_setAllocatorSettings`.
+
+    Args:
+        env: settings in the grammar of ``PYTORCH_ALLOC_CONF``.
+
+    Raises:
+        ValueError: a key is unknown, or a value is no number or out of its range.
+        IndexError: a number is too large.
+        RuntimeError: a value is missing.
+    """
+    from rushlight._engine_names import _accelerator_setAllocatorSettings
+    from rushlight._warnings import warn
+
+    warn(
+        "torch.cuda._set_allocator_settings is deprecated. Use torch._C._accelerator_setAllocatorSettings instead.",
+        FutureWarning,
+    )
+    _accelerator_setAllocatorSettings(env)
+
+
 def need_caching(function: str) -> None:
     """Raises torch's error if a program's allocator, which has no statistics, gives out all memory."""
     if _C._cuda_has_chosen_allocator():

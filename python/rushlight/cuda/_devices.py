@@ -5,6 +5,8 @@ from __future__ import annotations
 from rushlight import _C
 from rushlight._errors import AcceleratorError
 
+from . import _watch
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -223,6 +225,8 @@ def synchronize(device: Any = None) -> None:
     ...     torch.cuda.synchronize()
     """
     _C._cuda_synchronize(index_of(device))
+    if _watch.watcher is not None:
+        _watch.watcher.device_synchronized()
 
 
 class _CudaDeviceProperties:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import WeakValueDictionary
+
 from rushlight import _C
 
 from ._contexts import StreamContext
@@ -33,6 +35,10 @@ def _number(pool: Any) -> int | None:
     if isinstance(pool, (tuple, list)) and len(pool) == 2 and all(isinstance(part, int) for part in pool):
         return pool[1]
     raise TypeError(f"capture_begin(): argument 'pool' must be tuple of two ints, not {type(pool).__name__}")
+
+
+#: The graphs that are being recorded, by the numbers of their captures.
+_recorded: WeakValueDictionary[int, CUDAGraph] = WeakValueDictionary()
 
 
 class CUDAGraph:
@@ -90,6 +96,8 @@ class CUDAGraph:
                 between the GPU and memory of the CPU that is not page-locked.
         """
         self._graph.begin(_number(pool), capture_error_mode)
+        if self._graph.capture is not None:
+            _recorded[self._graph.capture] = self
         self._watch = None
         if check_input_liveness:
             from ._liveness import Watch
@@ -110,6 +118,98 @@ class CUDAGraph:
             if self._watch is not None:
                 self._watch.end()
         self._is_instantiated = not self._keeps
+
+    @staticmethod
+    def get_currently_capturing_graph() -> CUDAGraph:
+        """The graph that records the work of the current stream.
+
+        Raises:
+            RuntimeError: that work is not recorded, or not by a graph of this class.
+        """
+        capture = _C._cuda_current_capture()
+        if capture is None:
+            raise RuntimeError("The current stream is not currently capturing.")
+        found = _recorded.get(capture)
+        if found is None:
+            raise RuntimeError(
+                "get_currently_capturing_graph() can be used only between capture_begin() and capture_end(). Did you use a "
+                "stream without making it depend upon the original stream used for capture?"
+            )
+        return found
+
+    def begin_capture_to_if_node(self, scalar_cuda_pred_tensor: Tensor) -> None:
+        """Begins to record work that each run skips unless a value of the GPU is true then. `torch.cond` calls it while work is recorded.
+
+        The current stream is another one until `end_capture_to_conditional_node`.
+
+        Args:
+            scalar_cuda_pred_tensor: the value, a bool of one element on the GPU of the graph.
+
+        Raises:
+            ValueError: the value is not on a GPU.
+            RuntimeError: it is no bool of one element, or nothing is being recorded.
+        """
+        pred = scalar_cuda_pred_tensor
+        if not isinstance(pred, _C.Tensor):
+            raise TypeError(
+                f"begin_capture_to_if_node(): argument 'scalar_cuda_pred_tensor' must be Tensor, not {type(pred).__name__}"
+            )
+        if not pred.is_cuda:
+            raise ValueError("Conditions must be on a cuda device to use conditional node in cuda graphs")
+        found = pred.type().rpartition(".")[2].removesuffix("Tensor")
+        if found != "Bool":
+            raise RuntimeError(f"expected scalar type Bool but found {found}")
+        if pred.numel() != 1:
+            raise RuntimeError(f"Expected pred to be single-element tensor, but got {tuple(pred.shape)}.")
+        self._graph.begin_if(pred.data_ptr())
+
+    def end_capture_to_conditional_node(self) -> None:
+        """Ends the record of `begin_capture_to_if_node`. The current stream is the one from before again.
+
+        Raises:
+            RuntimeError: no such record has begun.
+        """
+        self._graph.end_if()
+
+    def get_graph_data(self) -> dict[str, Any]:
+        """The pieces of the recorded work, and which of them come after which.
+
+        Returns:
+            ``exec_graph_id``, the number under which tools know what `replay` runs, and ``nodes``: a dictionary for each piece with
+            its ``index``, ``node_type``, ``tools_id``, ``graph_id`` and ``node_id``, the ``kernel_name`` of a kernel, and the indices of
+            its ``dependencies`` and ``dependents``.
+
+        Raises:
+            RuntimeError: nothing was recorded, the graph was made without ``keep_graph`` or not instantiated, or the driver is older
+                than CUDA 13.1.
+        """
+        if not _C._cuda_numbers_nodes():
+            raise RuntimeError(
+                "get_graph_data requires cudaGraphNodeGetToolsId which needs cuda.bindings >= 13.1 and CUDA driver >= 13.1 (or "
+                "cuda-compat >= 13.1 in LD_LIBRARY_PATH)\nOf these, only the driver is needed here."
+            )
+        self.raw_cuda_graph()
+        self.raw_cuda_graph_exec()
+        found = self._graph.nodes()
+        assert found is not None
+        (rows, edges, _), graph = found
+        nodes: list[dict[str, Any]] = []
+        for index, (kind, number, kernel) in enumerate(rows):
+            node = number & 0xFFFFFFFF
+            nodes.append(
+                {
+                    "index": index,
+                    "node_type": kind,
+                    # What runs has a number of its own, and the nodes of what was recorded.
+                    "tools_id": (graph or 0) << 32 | node,
+                    "graph_id": graph,
+                    "node_id": node,
+                    "kernel_name": kernel,
+                    "dependencies": [before for before, after in edges if after == index],
+                    "dependents": [after for before, after in edges if before == index],
+                }
+            )
+        return {"exec_graph_id": graph, "nodes": nodes}
 
     def instantiate(self) -> None:
         """Makes what `replay` runs again, from the graph that `raw_cuda_graph` gives.
@@ -204,10 +304,8 @@ class graph:
         pool: see `CUDAGraph.capture_begin`.
         stream: the stream of the record; one of its own by default.
         capture_error_mode, check_input_liveness: see `CUDAGraph.capture_begin`.
-        enable_annotations: not supported.
-
-    Raises:
-        NotImplementedError: annotations are asked for.
+        enable_annotations: whether the names of `torch.cuda._graph_annotations.mark_kernels` are kept with the pieces of work that
+            they surround.
 
     >>> if torch.cuda.is_available():
     ...     x, recorded = torch.ones(3, device="cuda"), torch.cuda.CUDAGraph()
@@ -228,14 +326,13 @@ class graph:
         enable_annotations: bool = False,
         check_input_liveness: bool = False,
     ) -> None:
-        if enable_annotations:
-            raise NotImplementedError("torch.cuda.graph: annotations of kernels are not supported")
         if stream is None:
             if graph.default_capture_stream is None:
                 graph.default_capture_stream = Stream()
             stream = graph.default_capture_stream
         self.pool, self.capture_stream, self.cuda_graph = pool, stream, cuda_graph
         self.capture_error_mode, self.check_input_liveness = capture_error_mode, check_input_liveness
+        self._enable_annotations = enable_annotations
         self._context = StreamContext(stream)
 
     def __enter__(self) -> None:
@@ -248,6 +345,10 @@ class graph:
         synchronize()
         gc.collect()
         empty_cache()
+        if self._enable_annotations:
+            from ._graph_annotations import enable_annotations
+
+            enable_annotations()
         self._context.__enter__()
         try:
             self.cuda_graph.capture_begin(self.pool, self.capture_error_mode, self.check_input_liveness)
@@ -256,10 +357,16 @@ class graph:
             raise
 
     def __exit__(self, *exception: object) -> None:
+        from . import _graph_annotations
+
         try:
+            if self._enable_annotations:
+                _graph_annotations.resolve_pending_annotations()
             self.cuda_graph.capture_end()
         finally:
             self._context.__exit__(None, None, None)
+        if self._enable_annotations:
+            _graph_annotations.remap_to_exec_graph(self.cuda_graph)
 
 
 def make_graphed_callables(

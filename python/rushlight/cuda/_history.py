@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from functools import wraps
 
@@ -118,10 +117,8 @@ def _snapshot(device: Any = None, augment_with_fx_traces: bool = False) -> dict[
         "segments": memory_snapshot(),
         "device_traces": [[_entry(row) for row in _C._cuda_history(index)] for index in used],
         "allocator_settings": {
-            "PYTORCH_CUDA_ALLOC_CONF": os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""),
-            "max_split_size": -1,
-            "garbage_collection_threshold": 0.0,
-            "expandable_segments": False,
+            "PYTORCH_CUDA_ALLOC_CONF": _C._cuda_allocator_settings_text(),
+            **_C._cuda_allocator_settings(),
         },
         "external_annotations": [],
     }
@@ -156,3 +153,24 @@ def _get_memory_metadata() -> str:
     ''
     """
     return _C._cuda_history_metadata()
+
+
+def _save_segment_usage(filename: str = "output.svg", snapshot: dict[str, Any] | None = None) -> None:
+    """Writes a picture of what segments contain to a file.
+
+    Args:
+        filename: the file, an SVG.
+        snapshot: of `_snapshot`, by default a new one.
+    """
+    from ._memory_viz import segments
+
+    with open(filename, "w") as file:
+        file.write(segments(_snapshot() if snapshot is None else snapshot))
+
+
+def _save_memory_usage(filename: str = "output.svg", snapshot: dict[str, Any] | None = None) -> None:
+    """Writes a picture of the lines of the program that use memory to a file. See `_save_segment_usage`."""
+    from ._memory_viz import memory
+
+    with open(filename, "w") as file:
+        file.write(memory(_snapshot() if snapshot is None else snapshot))

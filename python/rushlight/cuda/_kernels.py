@@ -115,3 +115,30 @@ def _compile_kernel(
     if compute_capability is not None:
         options.append(f"--gpu-architecture=sm_{compute_capability}")
     return _CudaKernel(_C._CudaKernel(source, kernel_name, [*options, *(nvcc_options or ())]))
+
+
+_SLEEP = """
+extern "C" __global__ void sleep(double cycles) {
+    long long begin = clock64();
+    while (clock64() - begin < (long long)cycles) {
+    }
+}
+"""
+_sleepers: dict[int, _CudaKernel] = {}
+
+
+def _sleep(cycles: int) -> None:
+    """Keeps the current stream busy, for tests of what overlaps.
+
+    Args:
+        cycles: how many cycles of the GPU's clock the stream waits.
+
+    Raises:
+        TypeError: the number is no int.
+    """
+    if not isinstance(cycles, int) or isinstance(cycles, bool):
+        raise TypeError("torch.cuda._sleep(): expected 'int'")
+    device = _C._cuda_current_device()
+    if device not in _sleepers:
+        _sleepers[device] = _compile_kernel(_SLEEP, "sleep")
+    _sleepers[device](args=[float(cycles)])

@@ -57,7 +57,8 @@ def memory_stats(device: Any = None) -> dict[str, int]:
     """The statistics of a GPU's allocator.
 
     They count blocks of tensors (``allocation``, ``allocated_bytes``), the bytes that were asked for (``requested_bytes``), blocks
-    of tensors and those that streams still use (``active``, ``active_bytes``), memory from the driver (``segment``,
+    of tensors and those that streams still use (``active``, ``active_bytes``), blocks and segments that are not divided because of
+    the setting ``max_split_size_mb`` (``oversize_allocations``, ``oversize_segments``), memory from the driver (``segment``,
     ``reserved_bytes``), and free blocks in divided segments (``inactive_split``, ``inactive_split_bytes``). Each is counted for
     ``all`` blocks, for those of the ``small_pool`` and of the ``large_pool``. There are the amount now (``.current``), the largest one
     (``.peak``), and the sums of increases (``.allocated``) and decreases (``.freed``). ``num_ooms`` counts failed allocations,
@@ -73,10 +74,7 @@ def memory_stats(device: Any = None) -> dict[str, int]:
     if not _C._cuda_is_initialized():
         return {}
     flat = _flat(_C._cuda_memory_statistics(_counted(device, "getDeviceStats")))
-    # Blocks above a limit would not be divided, and there is no limit.
-    flat["max_split_size"] = -1
-    for name in ("oversize_allocations", "oversize_segments"):
-        flat.update({f"{name}.{part}": 0 for part in _COUNTS})
+    flat["max_split_size"] = _C._cuda_allocator_settings()["max_split_size"]
     return dict(sorted(flat.items()))
 
 
@@ -204,7 +202,7 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
     index = index_of(device)
     total = _C._cuda_properties(index)["total_memory"]
-    _C._cuda_set_memory_limit(index, None if fraction == 1 else int(total * fraction))
+    _C._cuda_set_memory_limit(index, int(total * fraction))
 
 
 def get_per_process_memory_fraction(device: Any = None) -> float:

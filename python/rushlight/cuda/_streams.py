@@ -6,6 +6,7 @@ from threading import local
 
 from rushlight import _C, _streams
 
+from . import _watch
 from ._devices import index_of, need_driver
 
 TYPE_CHECKING = False
@@ -117,11 +118,15 @@ class Stream(_streams.Stream):
     def synchronize(self) -> None:
         """Waits until all work that was enqueued has run."""
         self._stream.synchronize()
+        if _watch.watcher is not None:
+            _watch.watcher.stream_synchronized(self.cuda_stream)
 
     def wait_event(self, event: Event) -> None:
         """Makes later work of the stream wait for an event. An event that was not recorded has no effect."""
         if event._event is not None:
             self._stream.wait_event(event._event)
+            if _watch.watcher is not None:
+                _watch.watcher.event_waited_for(event.cuda_event, self.cuda_stream)
 
     def wait_stream(self, stream: Stream) -> None:
         """Makes later work of the stream wait for all work that was enqueued on another one."""
@@ -225,6 +230,8 @@ class Event(_streams.Event):
         """The driver's event, which is made when it is first needed."""
         if self._event is None:
             self._event = _C._CudaEvent(device, self._timed, self._shared)
+            if _watch.watcher is not None:
+                _watch.watcher.event_created(self.cuda_event)
         return self._event
 
     def ipc_handle(self) -> bytes:
@@ -249,6 +256,8 @@ class Event(_streams.Event):
                 f"Event device {event.device} does not match recording stream's device {stream.device_index}."
             )
         event.record(stream._stream)
+        if _watch.watcher is not None:
+            _watch.watcher.event_recorded(self.cuda_event, stream.cuda_stream)
 
     def wait(self, stream: Stream | None = None) -> None:
         """Makes later work of a stream wait for the event; of the current stream by default."""
@@ -262,6 +271,8 @@ class Event(_streams.Event):
         """Waits until the recorded work has run."""
         if self._event is not None:
             self._event.synchronize()
+            if _watch.watcher is not None:
+                _watch.watcher.event_synchronized(self.cuda_event)
 
     def elapsed_time(self, end_event: Event) -> float:
         """The milliseconds from this event to a later one."""

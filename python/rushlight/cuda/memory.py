@@ -4,10 +4,13 @@ from rushlight import cuda as _home
 
 from ._allocators import _CUDAAllocator as _CUDAAllocator
 from ._allocators import _get_current_allocator as _get_current_allocator
+from ._allocators import _set_allocator_settings as _set_allocator_settings
 from ._history import _allocation_traceback as _allocation_traceback
 from ._history import _dump_snapshot as _dump_snapshot
 from ._history import _get_memory_metadata as _get_memory_metadata
 from ._history import _record_memory_history as _record_memory_history
+from ._history import _save_memory_usage as _save_memory_usage
+from ._history import _save_segment_usage as _save_segment_usage
 from ._history import _set_memory_metadata as _set_memory_metadata
 from ._history import _snapshot as _snapshot
 

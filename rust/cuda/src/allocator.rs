@@ -1,8 +1,8 @@
 //! Divides a device's memory into blocks and keeps freed ones, with torch's sizes.
 //!
 //! The driver gives out memory in segments: 2 MiB for small blocks, 20 MiB for medium ones, whole multiples of 2 MiB for large
-//! ones. A block belongs to the stream that it was allocated for, whose later work may use it again at once. Neighbours that
-//! are both free are joined: a block knows its neighbours, so that only lists of free blocks are searched. A graph has a pool of its own, whose segments no other work uses. Nothing here calls the driver:
+//! ones, unless the settings say otherwise. A block belongs to the stream that it was allocated for, whose later work may use it
+//! again at once. Neighbours that are both free are joined: a block knows its neighbours, so that only lists of free blocks are searched. A graph has a pool of its own, whose segments no other work uses. Nothing here calls the driver:
 //! `Source` does.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,17 +11,17 @@ use rushlight_core::device_memory::StreamId;
 use slab::Slab;
 
 use crate::history::{Action, History};
+use crate::settings::Settings;
 use crate::statistics::{Amounts, Statistics};
 
-/// Sizes are multiples of this.
+/// The smallest block.
 const UNIT: usize = 512;
 const MIB: usize = 1 << 20;
 /// The largest small block, and the segment of small blocks.
 const SMALL: usize = MIB;
 const SMALL_SEGMENT: usize = 2 * MIB;
-/// The largest medium block, and the segment of medium blocks.
+/// The largest medium block.
 const MEDIUM: usize = 10 * MIB;
-const MEDIUM_SEGMENT: usize = 20 * MIB;
 const LARGE_UNIT: usize = 2 * MIB;
 
 /// A segment of a pool, for work of a stream.
@@ -37,6 +37,11 @@ pub trait Source {
     /// A new segment; `None` if there is not enough memory.
     fn allocate(&mut self, wanted: Wanted) -> Option<usize>;
     fn free(&mut self, address: usize, was: Wanted);
+
+    /// The most bytes to take from it, if the allocator has no limit of its own.
+    fn limit(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// The pool of a block. `PoolId::SHARED` is that of all work outside of graphs and of programs' pools.
@@ -76,6 +81,8 @@ struct Block {
     segment: Segment,
     stream: StreamId,
     state: State,
+    /// How many requests there were when the block became free.
+    freed_at: u64,
     /// The neighbours in the segment.
     before: Option<BlockId>,
     after: Option<BlockId>,
@@ -134,26 +141,18 @@ pub struct Allocator {
     options: BTreeMap<PoolId, PoolOptions>,
     /// The most bytes to take from the source.
     pub limit: Option<usize>,
+    pub settings: Settings,
+    /// How many requests there were.
+    requests: u64,
     pub statistics: Statistics,
     pub history: History,
 }
 
-/// The size of the block for a request.
-pub fn rounded(bytes: usize) -> usize {
-    bytes.max(1).next_multiple_of(UNIT)
-}
-
-fn segment_size(size: usize) -> usize {
-    if size <= SMALL {
-        SMALL_SEGMENT
-    } else if size < MEDIUM {
-        MEDIUM_SEGMENT
-    } else {
-        size.next_multiple_of(LARGE_UNIT)
-    }
-}
-
 impl Allocator {
+    pub fn new(settings: Settings) -> Allocator {
+        Allocator { settings, ..Allocator::default() }
+    }
+
     /// A block of at least `bytes` for a stream: a free one, or part of a new segment; `None` if the source has no memory, even
     /// after all free segments were returned to it.
     pub fn allocate(
@@ -163,7 +162,8 @@ impl Allocator {
         pool: PoolId,
         source: &mut dyn Source,
     ) -> Option<BlockId> {
-        let size = rounded(bytes);
+        let size = self.settings.rounded(bytes);
+        self.requests += 1;
         let id = match self.free_block(size, stream, pool) {
             Some(id) => id,
             None => self.new_segment(size, stream, pool, source)?,
@@ -174,7 +174,7 @@ impl Allocator {
 
     /// A free block of at least `bytes` for a stream, from the pools that serve all work when memory runs out.
     pub fn last_resort(&mut self, bytes: usize, stream: StreamId) -> Option<BlockId> {
-        let size = rounded(bytes);
+        let size = self.settings.rounded(bytes);
         let mut pools = self.options.iter().filter(|(_, options)| options.on_oom).map(|(pool, _)| *pool);
         let id = pools.find_map(|pool| self.free_block(size, stream, pool))?;
         self.take(id, size, bytes);
@@ -186,17 +186,33 @@ impl Allocator {
         self.blocks[id.0].address
     }
 
-    /// The smallest free block of at least `size` of a pool.
+    /// The smallest free block of at least `size` of a pool. One that is not divided serves no small request, and none that would
+    /// leave much of it unused.
     fn free_block(&self, size: usize, stream: StreamId, pool: PoolId) -> Option<BlockId> {
         let list = self.free.get(&(pool, size <= SMALL, stream.0))?;
-        list.range((size, 0, BlockId(0))..).next().map(|&(.., id)| id)
+        let &(found, _, id) = list.range((size, 0, BlockId(0))..).next()?;
+        let Settings { max_split, max_non_split_rounding, .. } = self.settings;
+        let wasted =
+            if size < max_split { found >= max_split } else { found >= size.saturating_add(max_non_split_rounding) };
+        (!wasted).then_some(id)
+    }
+
+    fn segment_size(&self, size: usize) -> usize {
+        if size <= SMALL {
+            SMALL_SEGMENT
+        } else if size < MEDIUM {
+            self.settings.large_segment
+        } else {
+            size.next_multiple_of(LARGE_UNIT)
+        }
     }
 
     /// A new segment, as one free block.
     fn new_segment(&mut self, size: usize, stream: StreamId, pool: PoolId, source: &mut dyn Source) -> Option<BlockId> {
-        let (length, small) = (segment_size(size), size <= SMALL);
+        let (length, small) = (self.segment_size(size), size <= SMALL);
         let wanted = Wanted { bytes: length, stream, pool };
-        let address = match self.grow_from(wanted, source) {
+        self.collect_garbage(source);
+        let address = match self.grow_from(wanted, source).or_else(|| self.grow_after_undivided(wanted, source)) {
             Some(address) => address,
             None => {
                 self.statistics.retries += 1;
@@ -207,10 +223,20 @@ impl Allocator {
         self.history.note(Action::SegmentAlloc, address, length, stream, pool.0);
         self.statistics.device_allocations += 1;
         self.statistics.add(small, |all| [(&mut all.segment, 1), (&mut all.reserved_bytes, length)]);
-        let segment = Segment { address, length, small, pool };
-        let (state, none) = (State::Free, None);
-        let block = Block { address, size: length, requested: 0, segment, stream, state, before: none, after: none };
-        let id = BlockId(self.blocks.insert(block));
+        if length >= self.settings.max_split {
+            self.statistics.oversize_segments.add(1);
+        }
+        let id = BlockId(self.blocks.insert(Block {
+            address,
+            size: length,
+            requested: 0,
+            segment: Segment { address, length, small, pool },
+            stream,
+            state: State::Free,
+            freed_at: 0,
+            before: None,
+            after: None,
+        }));
         self.segments.insert(address, id);
         self.put_free(id);
         Some(id)
@@ -218,10 +244,54 @@ impl Allocator {
 
     fn grow_from(&self, wanted: Wanted, source: &mut dyn Source) -> Option<usize> {
         let reserved = self.statistics.all().reserved_bytes.current;
-        if self.limit.is_some_and(|limit| reserved + wanted.bytes > limit) {
+        if self.limit.or_else(|| source.limit()).is_some_and(|limit| reserved + wanted.bytes > limit) {
             return None;
         }
         source.allocate(wanted)
+    }
+
+    /// A new segment once free ones that are not divided were returned: one that is large enough, or else the largest ones.
+    fn grow_after_undivided(&mut self, wanted: Wanted, source: &mut dyn Source) -> Option<usize> {
+        let Settings { max_split, .. } = self.settings;
+        if max_split == usize::MAX {
+            return None;
+        }
+        let list = (wanted.pool, false, wanted.stream.0);
+        let least = wanted.bytes.max(max_split);
+        let enough = self.free.get(&list)?.range((least, 0, BlockId(0))..).next().map(|&(.., id)| id);
+        let mut returned = enough.map_or(0, |id| self.release_segment(id, source));
+        while returned < least {
+            let largest = self.free.get(&list)?.range((max_split, 0, BlockId(0))..).next_back().map(|&(.., id)| id);
+            match largest.map_or(0, |id| self.release_segment(id, source)) {
+                0 => return None,
+                bytes => returned += bytes,
+            }
+        }
+        self.grow_from(wanted, source)
+    }
+
+    /// Returns free segments until the part of the limit that the settings name is kept: those that have been free for at least as
+    /// many requests as all of them on average.
+    fn collect_garbage(&mut self, source: &mut dyn Source) {
+        let threshold = self.settings.collection_threshold;
+        let Some(limit) = self.limit.or_else(|| source.limit()).filter(|_| threshold > 0.0) else { return };
+        let kept = (limit as f64 * threshold) as usize;
+        let reserved = |own: &Allocator| own.statistics.all().reserved_bytes.current;
+        while reserved(self) > kept {
+            let unused = self.unused_segments(|segment| !segment.small && segment.pool == PoolId::SHARED);
+            let age = |id: &BlockId| self.requests - self.blocks[id.0].freed_at;
+            let total: u64 = unused.iter().map(age).sum();
+            let old: Vec<BlockId> =
+                unused.iter().filter(|id| age(id) * unused.len() as u64 >= total).copied().collect();
+            if old.is_empty() {
+                return;
+            }
+            for id in old {
+                if reserved(self) > kept {
+                    self.release_segment(id, source);
+                }
+            }
+        }
     }
 
     /// Puts a block into the list of free ones.
@@ -254,7 +324,8 @@ impl Allocator {
         let Block { address, size: had, segment: Segment { small, pool, .. }, stream, .. } = self.blocks[id.0];
         let rest = had - size;
         let divides = !self.options.get(&pool).is_some_and(|options| options.no_split);
-        let taken = if divides && if small { rest >= UNIT } else { rest > SMALL } {
+        let divides = divides && if small { rest >= UNIT } else { rest > SMALL && size < self.settings.max_split };
+        let taken = if divides {
             self.split(id, size);
             size
         } else {
@@ -266,6 +337,9 @@ impl Allocator {
         self.statistics
             .add(small, |all| [(&mut all.allocation, 1), (&mut all.active, 1), (&mut all.allocated_bytes, taken)]);
         self.statistics.add(small, |all| [(&mut all.active_bytes, taken), (&mut all.requested_bytes, requested)]);
+        if taken >= self.settings.max_split {
+            self.statistics.oversize_allocations.add(1);
+        }
     }
 
     /// Shortens a block; what is left becomes a free one.
@@ -310,13 +384,16 @@ impl Allocator {
         self.set_waiting(id);
         let Some(block) = self.blocks.get_mut(id.0).filter(|block| block.state == State::Waiting) else { return };
         let requested = std::mem::take(&mut block.requested);
-        block.state = State::Free;
+        (block.state, block.freed_at) = (State::Free, self.requests);
         let block = *block;
         let Segment { small, pool, .. } = block.segment;
         self.history.note(Action::FreeCompleted, block.address, block.size, block.stream, pool.0);
         self.statistics.subtract(small, |all| {
             [(&mut all.active, 1), (&mut all.active_bytes, block.size), (&mut all.requested_bytes, requested)]
         });
+        if block.size >= self.settings.max_split {
+            self.statistics.oversize_allocations.subtract(1);
+        }
         if let Some(next) = self.free_neighbour(block.after) {
             self.take_free(next);
             self.join(id, next);
@@ -325,6 +402,7 @@ impl Allocator {
         if let Some(last) = self.free_neighbour(block.before) {
             self.take_free(last);
             self.join(last, id);
+            self.blocks[last.0].freed_at = self.requests;
             joined = last;
         }
         self.put_free(joined);
@@ -341,22 +419,38 @@ impl Allocator {
     }
 
     fn release_where(&mut self, source: &mut dyn Source, wanted: impl Fn(&Segment) -> bool) {
-        let unused = |id: &BlockId| {
-            let Block { state, segment, .. } = &self.blocks[id.0];
-            let whole = *state == State::Free && self.blocks[id.0].is_whole();
-            whole && wanted(segment) && !self.kept.contains_key(&segment.pool)
-        };
-        let unused: Vec<BlockId> = self.segments.values().copied().filter(unused).collect();
-        for id in unused {
-            self.take_free(id);
-            let Block { segment: Segment { address, length, small, pool }, stream, .. } = self.blocks.remove(id.0);
-            self.segments.remove(&address);
-            self.history.note(Action::SegmentFree, address, length, stream, pool.0);
-            self.statistics.subtract(small, |all| [(&mut all.segment, 1), (&mut all.reserved_bytes, length)]);
-            self.statistics.device_frees += 1;
-            source.free(address, Wanted { bytes: length, stream, pool });
+        for id in self.unused_segments(wanted) {
+            self.release_segment(id, source);
         }
         self.free.retain(|_, list| !list.is_empty());
+    }
+
+    /// The segments without a block in use, but not those of pools that are kept: their only blocks.
+    fn unused_segments(&self, wanted: impl Fn(&Segment) -> bool) -> Vec<BlockId> {
+        let unused = |id: &BlockId| {
+            let block = &self.blocks[id.0];
+            let is_kept = self.kept.contains_key(&block.segment.pool);
+            block.state == State::Free && block.is_whole() && wanted(&block.segment) && !is_kept
+        };
+        self.segments.values().copied().filter(unused).collect()
+    }
+
+    /// Returns the segment of a free block to the source, if the block is all of it; its bytes, or 0.
+    fn release_segment(&mut self, id: BlockId, source: &mut dyn Source) -> usize {
+        if !self.blocks[id.0].is_whole() {
+            return 0;
+        }
+        self.take_free(id);
+        let Block { segment: Segment { address, length, small, pool }, stream, .. } = self.blocks.remove(id.0);
+        self.segments.remove(&address);
+        self.history.note(Action::SegmentFree, address, length, stream, pool.0);
+        self.statistics.subtract(small, |all| [(&mut all.segment, 1), (&mut all.reserved_bytes, length)]);
+        if length >= self.settings.max_split {
+            self.statistics.oversize_segments.subtract(1);
+        }
+        self.statistics.device_frees += 1;
+        source.free(address, Wanted { bytes: length, stream, pool });
+        length
     }
 
     /// Keeps a pool that a program has made.

@@ -1,10 +1,12 @@
 //! Whether work is being captured for a graph, and what a capture does not permit.
 
+use std::collections::BTreeMap;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cudarc::driver::sys::{self, CUstreamCaptureMode, CUstreamCaptureStatus};
 use rushlight_core::device_memory::StreamId;
+use rushlight_core::fork::{ForkMutex, Rank};
 
 use crate::card;
 use crate::driver::check;
@@ -24,13 +26,32 @@ pub fn count(begins: bool) {
 
 /// The driver's number of a capture. All streams that take part in it have the same one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CaptureId(u64);
+pub struct CaptureId(pub u64);
 
-/// The capture of the work that is enqueued on a stream, if there is one.
+/// The captures of work that runs on a condition, each with the one that has begun it.
+static INSIDE: ForkMutex<BTreeMap<CaptureId, CaptureId>> = ForkMutex::new(Rank::MemoryRecord, BTreeMap::new());
+
+/// Makes a capture a part of another one, with its memory and random numbers.
+pub fn put_inside(inner: CaptureId, outer: CaptureId) {
+    INSIDE.lock().insert(inner, outer);
+}
+
+/// Ends `put_inside`.
+pub fn take_out(inner: CaptureId) {
+    INSIDE.lock().remove(&inner);
+}
+
+/// The capture of the work that is enqueued on a stream, if there is one. Work on a condition belongs to the whole.
 pub fn of(device: u8, stream: StreamId) -> Option<CaptureId> {
     if CAPTURES.load(Ordering::Relaxed) == 0 || card::select(device).is_err() {
         return None;
     }
+    let own = number_of(stream)?;
+    Some(INSIDE.lock().get(&own).copied().unwrap_or(own))
+}
+
+/// The capture of a stream of the current context, if there is one.
+pub fn number_of(stream: StreamId) -> Option<CaptureId> {
     let (mut status, mut id) = (CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE, 0);
     let (mut graph, mut nodes, mut edges, mut count) = (null_mut(), null(), null(), 0);
     // SAFETY: a context is current, streams are never destroyed, and the pointers are those of local variables.

@@ -8,7 +8,7 @@ use once_cell::race::OnceBox;
 use rushlight_core::{Class, Device, Error, Result};
 
 use crate::driver::{check, device_count, initialize};
-use crate::failures;
+use crate::{failures, settings};
 
 /// A device that was used.
 pub struct Card {
@@ -99,6 +99,8 @@ pub fn used() -> impl Iterator<Item = &'static Card> {
 
 impl Card {
     fn new(index: u8) -> Result<Card> {
+        // A mistake in torch's variable is told before anything is allocated.
+        settings::check()?;
         let (mut device, mut context) = (0, std::ptr::null_mut());
         // SAFETY: the driver was initialised, and the pointers are those of local variables.
         unsafe {

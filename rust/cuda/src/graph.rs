@@ -14,7 +14,9 @@ use rushlight_core::{Error, Result};
 
 use crate::allocator::PoolId;
 use crate::capture::{self, CaptureId};
+use crate::conditional::Body;
 use crate::driver::{check, initialize};
+use crate::nodes::{self, Nodes};
 use crate::replayed::{self, Replayed, Source};
 use crate::stream::{self, handle};
 use crate::{card, memory, profile};
@@ -40,7 +42,8 @@ fn mode(name: &str) -> Option<CUstreamCaptureMode> {
 enum Stage {
     #[default]
     Empty,
-    Capturing(u8, StreamId, CaptureId),
+    /// The device, the first stream, and how strictly other calls are refused.
+    Capturing(u8, StreamId, CaptureId, CUstreamCaptureMode),
     /// The recorded work, and the form of it that can be enqueued.
     Captured(u8, CUgraph, CUgraphExec),
 }
@@ -48,6 +51,8 @@ enum Stage {
 struct State {
     stage: Stage,
     pool: PoolId,
+    /// The work on conditions that is being recorded, the innermost last.
+    bodies: Vec<Body>,
     /// The generators of which recorded work may draw.
     sources: Vec<Arc<dyn Source>>,
     /// Those of the recorded work.
@@ -58,6 +63,9 @@ impl State {
     /// Ends a capture, and keeps the recorded work if it is valid.
     fn end_capture(&mut self, device: u8, stream: StreamId, capture: CaptureId) -> Result<()> {
         card::select(device)?;
+        for body in std::mem::take(&mut self.bodies).into_iter().rev() {
+            body.end(device)?;
+        }
         let (mut graph, pool) = (std::ptr::null_mut(), self.pool);
         // SAFETY: a context is current, and the pointer is that of a local variable.
         let ended = check(unsafe { sys::cuStreamEndCapture(handle(stream), &raw mut graph) });
@@ -101,7 +109,8 @@ unsafe impl Sync for Graph {}
 
 impl Default for Graph {
     fn default() -> Graph {
-        let state = State { stage: Stage::Empty, pool: PoolId::SHARED, sources: Vec::new(), replayed: Vec::new() };
+        let (stage, pool) = (Stage::Empty, PoolId::SHARED);
+        let state = State { stage, pool, bodies: Vec::new(), sources: Vec::new(), replayed: Vec::new() };
         Graph { state: Mutex::new(state), generation: fork::generation() }
     }
 }
@@ -165,7 +174,7 @@ impl Graph {
             Ok(capture) => {
                 memory::name_capture(device, pool, capture);
                 replayed::begin(capture, replayed);
-                (state.stage, state.pool) = (Stage::Capturing(device, stream, capture), pool);
+                (state.stage, state.pool) = (Stage::Capturing(device, stream, capture, mode), pool);
                 Ok(())
             }
             Err(error) => {
@@ -181,12 +190,55 @@ impl Graph {
     pub fn end(&self) -> Result<()> {
         let mut state = self.state()?;
         match state.stage {
-            Stage::Capturing(device, stream, _) if stream::current(device) != stream => {
+            Stage::Capturing(device, stream, ..) if stream::current(device) != stream => {
                 Err(Error::runtime("Capture must end on the same stream it began on."))
             }
-            Stage::Capturing(device, stream, capture) => state.end_capture(device, stream, capture),
+            Stage::Capturing(device, stream, capture, _) => state.end_capture(device, stream, capture),
             _ => Err(Error::runtime("capture_end() called before capture_begin().")),
         }
+    }
+
+    /// The number of the capture that is recorded.
+    pub fn capture(&self) -> Result<Option<CaptureId>> {
+        Ok(match self.state()?.stage {
+            Stage::Capturing(_, _, capture, _) => Some(capture),
+            _ => None,
+        })
+    }
+
+    /// Begins to record work that runs if the bool at an address of the device is true when the graph comes to it.
+    pub fn begin_if(&self, value: u64) -> Result<()> {
+        let mut state = self.state()?;
+        let Stage::Capturing(device, _, capture, mode) = state.stage else {
+            return Err(Error::runtime("capture_begin() must be called before begin_capture_to_if_node()"));
+        };
+        let card = card::select(device)?;
+        let body = Body::begin(card, stream::current(device), capture, value, mode)?;
+        state.bodies.push(body);
+        Ok(())
+    }
+
+    /// Ends the record of work on a condition.
+    pub fn end_if(&self) -> Result<()> {
+        let mut state = self.state()?;
+        let Stage::Capturing(device, ..) = state.stage else {
+            return Err(Error::runtime("capture_end() called before capture_begin()."));
+        };
+        card::select(device)?;
+        match state.bodies.pop() {
+            Some(body) => body.end(device),
+            None => Err(Error::runtime("Missing capture ID for conditional node.")
+                .hint("begin_capture_to_if_node() comes before end_capture_to_conditional_node().")),
+        }
+    }
+
+    /// The pieces of the recorded work and the number of its form that can be enqueued, if it was captured.
+    pub fn nodes(&self) -> Result<Option<(Nodes, Option<u32>)>> {
+        let state = self.state()?;
+        let Stage::Captured(device, graph, ready) = state.stage else { return Ok(None) };
+        card::select(device)?;
+        // SAFETY: a context is current, and the graph is alive.
+        Ok(Some((unsafe { Nodes::of(graph)? }, nodes::number_of(ready))))
     }
 
     /// Enqueues the recorded work on this thread's current stream of the graph's device.
@@ -273,7 +325,7 @@ impl Drop for Graph {
         if self.generation == fork::generation() {
             // A capture that nobody ends has streams that no other work can use.
             if let Ok(mut state) = self.state()
-                && let Stage::Capturing(device, stream, capture) = state.stage
+                && let Stage::Capturing(device, stream, capture, _) = state.stage
             {
                 let _ = state.end_capture(device, stream, capture);
             }

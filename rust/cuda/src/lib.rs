@@ -6,9 +6,10 @@
 //! - `stream` has streams and events, and the current stream of a thread.
 //! - `allocator` divides memory into blocks and keeps freed ones, `statistics` counts them; `memory` is the memory of a tensor
 //!   or of a library's call, `mem_pool` a pool that a program makes, `user_allocator` functions of a program in place of the driver;
-//!   `history` records what was allocated and freed.
+//!   `history` records what was allocated and freed, `settings` are those of torch's variable.
 //! - `pinned` is page-locked memory of the host; `ipc` is memory of devices that several processes use, `sent` what this one has sent.
-//! - `graph` records work and enqueues it again; `capture` tells whether work is being recorded, `replayed` has its random numbers.
+//! - `graph` records work and enqueues it again; `capture` tells whether work is being recorded, `replayed` has its random numbers,
+//!   `conditional` work that a value of the device permits; `nodes` lists what was recorded.
 //! - `profile` measures how long kernels and copies run; `nvtx` tells tools of other makers what the program does, `nvml` how busy
 //!   devices are.
 //! - `library` finds NVIDIA's other libraries, and their functions.
@@ -27,6 +28,7 @@ pub mod allocator;
 pub mod attention;
 pub mod capture;
 pub mod card;
+pub mod conditional;
 pub mod convolution;
 pub mod copy;
 pub mod counts;
@@ -55,6 +57,7 @@ pub mod memory;
 pub mod mix;
 pub mod nccl;
 pub mod nll;
+pub mod nodes;
 pub mod nonzero;
 pub mod normalize;
 pub mod nvml;
@@ -74,6 +77,7 @@ pub mod replayed;
 pub mod runtime;
 pub mod search;
 pub mod sent;
+pub mod settings;
 pub mod softmax;
 pub mod statistics;
 pub mod stream;

@@ -19,12 +19,12 @@ use crate::card::{self, Card};
 use crate::copy;
 use crate::history::{Action, Call, Entry, Frames};
 use crate::sent;
+use crate::settings::{self, Settings};
 use crate::statistics::Statistics;
 use crate::stream::{self, Event};
 use crate::user_allocator::{self, OfPools, UserAllocator};
 
 /// The allocator of a device, and the blocks that other streams still use.
-#[derive(Default)]
 struct Pool {
     device: u8,
     allocator: Allocator,
@@ -45,7 +45,6 @@ thread_local! {
 }
 
 /// The allocators of the devices that were used.
-#[derive(Default)]
 struct Pools(Vec<Pool>);
 
 static POOLS: ForkMutex<Pools> = ForkMutex::new(Rank::Pool, Pools(Vec::new()));
@@ -56,7 +55,7 @@ impl Pools {
     fn of(&mut self, device: u8) -> &mut Pool {
         let at = usize::from(device);
         if at >= self.0.len() {
-            let new = (self.0.len()..=at).map(|device| Pool { device: device as u8, ..Pool::default() });
+            let new = (self.0.len()..=at).map(|device| Pool::new(device as u8));
             self.0.extend(new.collect::<Vec<_>>());
         }
         &mut self.0[at]
@@ -92,6 +91,17 @@ impl Source for Driver<'_> {
         // SAFETY: a context is current, the segment came from `allocate`, and no block of it is in use.
         unsafe { sys::cuMemFree_v2(address as u64) };
     }
+
+    fn limit(&self) -> Option<usize> {
+        default_limit(self.device)
+    }
+}
+
+/// The part of a device's memory that the settings name.
+fn default_limit(device: u8) -> Option<usize> {
+    let fraction = settings::current().memory_fraction;
+    let total = |card: &Card| (card.properties.total_memory as f64 * fraction) as usize;
+    (fraction < 1.0).then(|| card::get(device).ok().map(total)).flatten()
 }
 
 /// Whether freed memory is kept: 0 if torch's variable decides, 1 if not, 2 if so.
@@ -115,6 +125,17 @@ pub fn set_caching(caches: bool) {
 }
 
 impl Pool {
+    fn new(device: u8) -> Pool {
+        Pool {
+            device,
+            allocator: Allocator::new(settings::current()),
+            waiting: Vec::new(),
+            deferred: Vec::new(),
+            capturing: Vec::new(),
+            users: OfPools::new(),
+        }
+    }
+
     /// Gives back the blocks whose streams have passed; with `wait`, all of them.
     #[inline]
     fn collect(&mut self, wait: bool) {
@@ -393,6 +414,7 @@ fn take(device: u8, bytes: usize, stream: StreamId) -> Result<(Option<BlockId>, 
         limit: allocator.limit,
     };
     drop(pools);
+    let table = Table { limit: table.limit.or_else(|| default_limit(device)), ..table };
     Err(out_of_memory(device, bytes, &table))
 }
 
@@ -503,7 +525,15 @@ pub fn set_limit(device: u8, bytes: Option<usize>) {
 }
 
 pub fn limit(device: u8) -> Option<usize> {
-    with(device, |allocator| allocator.limit)
+    with(device, |allocator| allocator.limit).or_else(|| default_limit(device))
+}
+
+/// Takes over what a text says about the allocators, up to its first mistake.
+pub fn set(text: &str) -> Result<()> {
+    let read = settings::read(text);
+    let settings: Settings = settings::current();
+    POOLS.lock().0.iter_mut().for_each(|pool| pool.allocator.settings = settings);
+    read
 }
 
 /// The blocks of a device, free ones included, each with the lines that asked for it if they were recorded.

@@ -1,9 +1,11 @@
 //! Page-locked memory of the host, which devices copy from and to while the host goes on.
 //!
-//! Blocks have sizes of powers of two and are kept when they are freed. A block is used again only after the copies that
-//! were recorded for it have run.
+//! Blocks have sizes of powers of two and are kept when they are freed, unless the settings say otherwise. A block is used again only
+//! after the copies that were recorded for it have run.
 
-use std::collections::BTreeMap;
+use std::alloc::Layout;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -15,6 +17,7 @@ use rushlight_core::{Device, Error, Result, Storage};
 
 use crate::card;
 use crate::driver::check;
+use crate::settings;
 use crate::statistics::Count;
 use crate::stream::{Event, Stream};
 
@@ -37,6 +40,8 @@ struct Cache {
     free: BTreeMap<usize, Vec<usize>>,
     /// Blocks that copies still use.
     waiting: Vec<(usize, usize, Vec<Event>)>,
+    /// Blocks of this process's memory that the driver has locked; it has allocated the others.
+    registered: BTreeSet<usize>,
     statistics: HostStatistics,
 }
 
@@ -61,22 +66,68 @@ impl Cache {
     fn give_back(&mut self, size: usize, address: usize) {
         self.statistics.active_requests.subtract(1);
         self.statistics.active_bytes.subtract(size);
-        self.free.entry(size).or_default().push(address);
+        match size > settings::current().pinned_cached {
+            true => self.release(size, address),
+            false => self.free.entry(size).or_default().push(address),
+        }
+    }
+
+    /// New memory; the size is that of a page or more if this process has it.
+    fn allocate(&mut self, size: usize) -> Result<usize> {
+        let mut address: *mut c_void = std::ptr::null_mut();
+        if settings::current().pinned_registers {
+            let none = || Error::runtime(format!("cannot allocate {size} bytes of page-locked memory"));
+            let layout = whole_pages(size).ok_or_else(none)?;
+            // SAFETY: the layout is not empty.
+            let own = unsafe { std::alloc::alloc(layout) };
+            if own.is_null() {
+                return Err(none());
+            }
+            // SAFETY: the memory is that of the layout, and a context is current.
+            let locked =
+                unsafe { sys::cuMemHostRegister_v2(own.cast(), layout.size(), sys::CU_MEMHOSTREGISTER_PORTABLE) };
+            if let Err(error) = check(locked) {
+                // SAFETY: it was just allocated.
+                unsafe { std::alloc::dealloc(own, layout) };
+                return Err(error);
+            }
+            address = own.cast();
+            self.registered.insert(address.expose_provenance());
+        } else {
+            // SAFETY: a context is current, and the pointer is that of a local variable.
+            check(unsafe { sys::cuMemHostAlloc(&raw mut address, size, sys::CU_MEMHOSTALLOC_PORTABLE) })?;
+        }
+        self.statistics.allocations.add(1);
+        self.statistics.allocated_bytes.add(size);
+        self.statistics.driver_allocations += 1;
+        Ok(address.expose_provenance())
+    }
+
+    /// Gives memory up that no tensor or copy uses.
+    fn release(&mut self, size: usize, address: usize) {
+        let memory = std::ptr::with_exposed_provenance_mut::<u8>(address);
+        // SAFETY: the block came from `allocate`, and nothing uses it.
+        unsafe {
+            match (self.registered.remove(&address), whole_pages(size)) {
+                (true, Some(layout)) => {
+                    sys::cuMemHostUnregister(memory.cast());
+                    std::alloc::dealloc(memory, layout);
+                }
+                _ => {
+                    sys::cuMemFreeHost(memory.cast());
+                }
+            }
+        }
+        self.statistics.allocations.subtract(1);
+        self.statistics.allocated_bytes.subtract(size);
+        self.statistics.driver_frees += 1;
     }
 
     fn take(&mut self, size: usize) -> Result<usize> {
         self.collect();
         let address = match self.free.get_mut(&size).and_then(Vec::pop) {
             Some(address) => address,
-            None => {
-                let mut address = std::ptr::null_mut();
-                // SAFETY: a context is current, and the pointer is that of a local variable.
-                check(unsafe { sys::cuMemHostAlloc(&raw mut address, size, sys::CU_MEMHOSTALLOC_PORTABLE) })?;
-                self.statistics.allocations.add(1);
-                self.statistics.allocated_bytes.add(size);
-                self.statistics.driver_allocations += 1;
-                address.expose_provenance()
-            }
+            None => self.allocate(size)?,
         };
         self.statistics.active_requests.add(1);
         self.statistics.active_bytes.add(size);
@@ -86,11 +137,25 @@ impl Cache {
 
 /// The smallest block.
 const SMALLEST: usize = 64;
+const PAGE: usize = 4096;
+
+/// The pages of a block of this process.
+fn whole_pages(size: usize) -> Option<Layout> {
+    Layout::from_size_align(size.checked_next_multiple_of(PAGE)?, PAGE).ok()
+}
+
+/// The size of the block for a request: a power of two, unless it is too large for that or would not be kept.
+fn block_size(bytes: usize) -> Option<usize> {
+    let settings = settings::current();
+    let whole = bytes.max(SMALLEST);
+    let most = settings.pinned_round.min(settings.pinned_cached);
+    if whole > most { Some(whole) } else { whole.checked_next_power_of_two() }
+}
 
 struct Memory {
     address: usize,
     bytes: usize,
-    /// The size of the block, a power of two.
+    /// The size of the block.
     size: usize,
     generation: u64,
     /// The streams that use the memory, with events after their last copies.
@@ -166,8 +231,8 @@ impl Drop for Memory {
 /// Uninitialised page-locked memory.
 pub fn allocate(bytes: usize) -> Result<Storage> {
     card::select(card::current())?;
-    let size = bytes.max(SMALLEST).checked_next_power_of_two();
-    let size = size.ok_or_else(|| Error::runtime(format!("cannot allocate {bytes} bytes of page-locked memory")))?;
+    let size = block_size(bytes)
+        .ok_or_else(|| Error::runtime(format!("cannot allocate {bytes} bytes of page-locked memory")))?;
     let address = if bytes == 0 { 0 } else { with(|cache| cache.take(size))? };
     let memory = Memory {
         address,
@@ -186,21 +251,12 @@ pub fn empty_cache() {
     if !crate::driver::is_initialized() || card::select(card::current()).is_err() {
         return;
     }
-    let free = with(|cache| {
+    with(|cache| {
         cache.collect();
-        std::mem::take(&mut cache.free)
-    });
-    for (size, blocks) in free {
-        for address in blocks {
-            // SAFETY: the block came from the driver, and no tensor or copy uses it.
-            unsafe { sys::cuMemFreeHost(std::ptr::with_exposed_provenance_mut(address)) };
-            with(|cache| {
-                cache.statistics.allocations.subtract(1);
-                cache.statistics.allocated_bytes.subtract(size);
-                cache.statistics.driver_frees += 1;
-            });
+        for (size, blocks) in std::mem::take(&mut cache.free) {
+            blocks.into_iter().for_each(|address| cache.release(size, address));
         }
-    }
+    });
 }
 
 pub fn statistics() -> HostStatistics {

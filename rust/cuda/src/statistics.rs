@@ -60,6 +60,9 @@ amounts! {
 pub struct Statistics {
     /// Of all blocks, of those in small segments, and of the others.
     pub kinds: [Amounts; 3],
+    /// Blocks of tensors, and segments, that are not divided.
+    pub oversize_allocations: Count,
+    pub oversize_segments: Count,
     pub retries: usize,
     pub out_of_memory: usize,
     /// How often freed blocks were waited for, because memory was short.
@@ -90,16 +93,21 @@ impl Statistics {
         }
     }
 
+    fn counts(&mut self) -> impl Iterator<Item = &mut Count> {
+        let oversize = [&mut self.oversize_allocations, &mut self.oversize_segments];
+        self.kinds.iter_mut().flat_map(Amounts::each).chain(oversize)
+    }
+
     /// Makes the present amounts the highest ones.
     pub fn reset_peaks(&mut self) {
-        for count in self.kinds.iter_mut().flat_map(Amounts::each) {
+        for count in self.counts() {
             count.peak = count.current;
         }
     }
 
     /// Makes the sums zero.
     pub fn reset_sums(&mut self) {
-        for count in self.kinds.iter_mut().flat_map(Amounts::each) {
+        for count in self.counts() {
             (count.allocated, count.freed) = (0, 0);
         }
         (self.retries, self.out_of_memory, self.waits) = (0, 0, 0);

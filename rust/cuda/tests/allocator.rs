@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rushlight_core::device_memory::StreamId;
-use rushlight_cuda::allocator::{Allocator, BlockId, PoolId, Source, State, Wanted, rounded};
+use rushlight_cuda::allocator::{Allocator, BlockId, PoolId, Source, State, Wanted};
 
 const SHARED: PoolId = PoolId::SHARED;
 
@@ -101,8 +101,9 @@ fn random_requests() {
             let before = live.range(..=address).next_back();
             assert!(before.is_none_or(|(start, (size, _))| start + size <= address), "overlap at step {step}");
             let after = live.range(address..).next();
-            assert!(after.is_none_or(|(&start, _)| address + rounded(bytes) <= start), "overlap at step {step}");
-            live.insert(address, (rounded(bytes), id));
+            let size = allocator.settings.rounded(bytes);
+            assert!(after.is_none_or(|(&start, _)| address + size <= start), "overlap at step {step}");
+            live.insert(address, (size, id));
         } else {
             let (&address, &(_, id)) = live.iter().nth(random(live.len())).unwrap();
             live.remove(&address);

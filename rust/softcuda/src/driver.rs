@@ -46,7 +46,7 @@ pub fn capture_mode() -> c_int {
 }
 
 /// Runs a function on the device of this thread's context, unless an error has stopped it.
-fn on_device(mut run: impl FnMut(&mut Machine, c_int) -> Status) -> Status {
+pub fn on_device(mut run: impl FnMut(&mut Machine, c_int) -> Status) -> Status {
     let device = match current() {
         Ok(device) => device,
         Err(status) => return status,
@@ -58,7 +58,7 @@ fn on_device(mut run: impl FnMut(&mut Machine, c_int) -> Status) -> Status {
 }
 
 /// Runs a function on a stream of this thread's context.
-fn on_stream(stream: usize, mut run: impl FnMut(&mut Machine, usize) -> Status) -> Status {
+pub fn on_stream(stream: usize, mut run: impl FnMut(&mut Machine, usize) -> Status) -> Status {
     on_device(|machine, device| match machine.streams.find(device, stream) {
         Some(stream) => run(machine, stream),
         None => INVALID_HANDLE,
@@ -346,28 +346,19 @@ entries! {
     }
 
     cuStreamGetCaptureInfo_v3(
-        stream: usize, state: *mut c_int, id: *mut u64, _graph: *mut usize, _nodes: *mut usize, _edges: *mut usize,
-        _count: *mut usize
+        stream: usize, state: *mut c_int, id: *mut u64, graph: *mut usize, nodes: *mut *const usize, _edges: *mut usize,
+        count: *mut usize
     ) {
-        on_stream(stream, |machine, stream| { (*state, *id) = machine.graphs.state(stream); SUCCESS })
+        on_stream(stream, |machine, stream| {
+            (*state, *id) = machine.graphs.state(stream);
+            if let Some((found, last)) = machine.graphs.captured(stream) {
+                (*graph, *nodes, *count) = (found, last.as_ptr(), last.len());
+            }
+            SUCCESS
+        })
     }
 
     cuThreadExchangeStreamCaptureMode(mode: *mut c_int) { *mode = CAPTURE_MODE.replace(*mode); SUCCESS }
-
-    cuGraphInstantiateWithFlags(ready: *mut usize, graph: usize, _flags: u64) {
-        on_device(|machine, _| give(machine.graphs.instantiate(graph), ready))
-    }
-
-    cuGraphLaunch(ready: usize, stream: usize) { on_stream(stream, |machine, stream| machine.launch_graph(ready, stream)) }
-
-    cuGraphDebugDotPrint(graph: usize, path: *const c_char, _flags: c_uint) {
-        let Some(picture) = picture(graph) else { return INVALID_VALUE };
-        std::fs::write(CStr::from_ptr(path).to_string_lossy().as_ref(), picture).map_or(INVALID_VALUE, |()| SUCCESS)
-    }
-
-    cuGraphExecDestroy(ready: usize) { with(|machine| machine.graphs.destroy(ready)) }
-
-    cuGraphDestroy(graph: usize) { with(|machine| machine.graphs.destroy(graph)) }
 
     cuIpcGetMemHandle(handle: *mut Handle, address: usize) {
         on_device(|machine, _| match machine.memory.handle(address) {
@@ -437,9 +428,9 @@ entries! {
             return INVALID_VALUE;
         }
         on_stream(stream, |machine, stream| {
-            let Some(function) = machine.modules.find(function) else { return INVALID_HANDLE };
-            if Ok(function.device) != current() { return INVALID_HANDLE; }
-            let launch = function.prepare(arguments.cast(), grid, block);
+            let Some(found) = machine.modules.find(function) else { return INVALID_HANDLE };
+            if Ok(found.device) != current() { return INVALID_HANDLE; }
+            let launch = found.prepare(function, arguments.cast(), grid, block);
             machine.enqueue(stream, Work::Launch(launch));
             SUCCESS
         })
@@ -454,22 +445,11 @@ entries! {
     }
 }
 
-/// A graph in the language of Graphviz: a node for each piece of work.
-fn picture(graph: usize) -> Option<String> {
-    let mut found = None;
-    with(|machine| {
-        found = machine.graphs.work(graph).map(|work| work.len());
-        SUCCESS
-    });
-    let nodes: String = (0..found?).map(|n| format!("  work_{n};\n")).collect();
-    Some(format!("digraph captured {{\n{nodes}}}\n"))
-}
-
 /// Stores a new handle or address.
 ///
 /// # Safety
 /// `to` can be written.
-unsafe fn give(made: Result<usize, Status>, to: *mut usize) -> Status {
+pub unsafe fn give(made: Result<usize, Status>, to: *mut usize) -> Status {
     match made {
         Ok(made) => {
             // SAFETY: guaranteed by the caller.

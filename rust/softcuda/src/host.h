@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <sys/mman.h>
 
 // The functions of <cmath> that kernels call. The header itself would double the time that a kernel compiles.
@@ -424,6 +425,18 @@ extern "C" __attribute__((visibility("hidden"), noinline, noreturn)) void __ubsa
     char text[64];
     snprintf(text, sizeof text, "illegal index %zd of an array", (ptrdiff_t)index);
     softcuda::fail(text, at->line);
+}
+
+// The card has a cycle for each nanosecond.
+inline long long clock64() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+// A condition is where its value is.
+extern "C" inline void cudaGraphSetConditional(unsigned long long condition, unsigned int value) {
+    *(unsigned*)condition = value;
 }
 
 #define threadIdx (softcuda::block.now->index)

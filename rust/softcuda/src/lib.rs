@@ -11,7 +11,7 @@
 //! - `machine` is the state: devices, their contexts, faults; `status` has the statuses of functions.
 //! - `memory` gives out memory between pages that may not be touched. Freed memory may not be touched either.
 //! - `streams` are queues. `schedule` runs their work late: when something waits for it, or at random moments.
-//! - `graphs` records work for graphs.
+//! - `graphs` records work for graphs, whose entry points are in `graph_calls`.
 //! - `modules` loads kernels. CUDA C++ is compiled as host C++ over `host.h`, where the threads of a block are fibres, with the
 //!   compiler's checks of alignments and of indices of arrays.
 //! - `products` multiplies matrices for `cublaslt`, `convolutions` convolves for `cudnn`, `networks` runs recurrent networks for `cudnn_rnn` and
@@ -58,6 +58,7 @@ mod driver;
 mod dtype;
 mod exchange;
 mod factors;
+mod graph_calls;
 mod graphs;
 mod library;
 mod machine;

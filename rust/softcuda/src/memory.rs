@@ -209,8 +209,12 @@ impl Memory {
         inside.then(|| (block.file, address - block.pages - GUARD))
     }
 
-    /// The device of a range of memory; `None` if no block contains it.
+    /// The device of a range of memory, or `HOST` for page-locked memory; `None` if no block contains it.
     pub fn device_of(&self, address: usize, bytes: usize) -> Option<c_int> {
+        let locked = self.registered.range(..=address).next_back();
+        if locked.is_some_and(|(&start, &length)| address + bytes <= start + length) {
+            return Some(HOST);
+        }
         let (&start, block) = self.blocks.range(..=address).next_back()?;
         (address + bytes <= start + block.bytes).then_some(block.device)
     }

@@ -1,7 +1,7 @@
 //! Loaded kernels. An image is a shared library of the host that `nvrtc` has made.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,6 +18,7 @@ const MOST_ARGUMENTS: usize = 64;
 
 pub struct Function {
     pub device: c_int,
+    pub name: CString,
     run: RunGrid,
     sizes: Vec<usize>,
 }
@@ -25,6 +26,8 @@ pub struct Function {
 /// A launch with a copy of its arguments.
 #[derive(Clone)]
 pub struct Launch {
+    /// The handle of the kernel.
+    pub function: usize,
     run: RunGrid,
     arguments: Vec<Vec<u128>>,
     grid: [c_uint; 3],
@@ -67,6 +70,7 @@ impl Modules {
 
     pub fn function(&mut self, module: usize, name: &CStr) -> Result<usize, Status> {
         let Some((library, device)) = self.modules.get(&module) else { return Err(NOT_FOUND) };
+        let own = name.to_owned();
         let name = name.to_string_lossy();
         let mut sizes = [0; MOST_ARGUMENTS];
         // SAFETY: `nvrtc` has given these functions these types, and a kernel has fewer arguments.
@@ -76,7 +80,7 @@ impl Modules {
             (*run, count(sizes.as_mut_ptr()) as usize)
         };
         let sizes = sizes[..count].iter().map(|&size| size as usize).collect();
-        let function = Function { device: *device, run, sizes };
+        let function = Function { device: *device, name: own, run, sizes };
         let handle = self.new_handle();
         self.functions.insert(handle, function);
         Ok(handle)
@@ -92,14 +96,21 @@ impl Function {
     ///
     /// # Safety
     /// `arguments` points to as many pointers as the kernel has arguments, each to an argument.
-    pub unsafe fn prepare(&self, arguments: *const *const u8, grid: [c_uint; 3], block: [c_uint; 3]) -> Launch {
+    pub unsafe fn prepare(
+        &self,
+        function: usize,
+        arguments: *const *const u8,
+        grid: [c_uint; 3],
+        block: [c_uint; 3],
+    ) -> Launch {
         let copy = |(n, &size): (usize, &usize)| {
             let mut bytes = vec![0u128; size.div_ceil(16).max(1)];
             // SAFETY: guaranteed by the caller.
             unsafe { bytes.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(*arguments.add(n), size) };
             bytes
         };
-        Launch { run: self.run, arguments: self.sizes.iter().enumerate().map(copy).collect(), grid, block }
+        let arguments = self.sizes.iter().enumerate().map(copy).collect();
+        Launch { function, run: self.run, arguments, grid, block }
     }
 }
 

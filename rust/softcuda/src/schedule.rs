@@ -114,6 +114,15 @@ impl Machine {
                 true => None,
                 false => Some(Work::Exchange(exchange)),
             },
+            Work::If { value, body } if !stopped => {
+                // SAFETY: values are never freed (`cuGraphConditionalHandleCreate`).
+                if unsafe { std::ptr::with_exposed_provenance::<u32>(value).read() } != 0
+                    && let Some(state) = self.streams.streams.get_mut(&stream)
+                {
+                    body.iter().rev().for_each(|work| state.queue.push_front(work.clone()));
+                }
+                None
+            }
             work => {
                 self.run(device, stopped, work);
                 None
@@ -136,7 +145,7 @@ impl Machine {
             }
             _ if stopped => {}
             // `run_next` runs these.
-            Work::Wait { .. } | Work::Exchange(_) => {}
+            Work::Wait { .. } | Work::Exchange(_) | Work::If { .. } => {}
             Work::Launch(launch) => {
                 self.launches += 1;
                 let seed = self.random();

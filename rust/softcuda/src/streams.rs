@@ -44,6 +44,11 @@ pub enum Work {
         pattern: Vec<u8>,
         count: usize,
     },
+    /// What runs if the number at an address is not zero.
+    If {
+        value: usize,
+        body: Arc<[Work]>,
+    },
     Record {
         event: usize,
         ticket: u64,

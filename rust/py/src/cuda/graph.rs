@@ -6,8 +6,9 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use rushlight_core::Device;
 use rushlight_cuda::allocator::PoolId;
-use rushlight_cuda::card;
 use rushlight_cuda::graph::{self, Graph};
+use rushlight_cuda::nodes::{self, Node, Nodes};
+use rushlight_cuda::{capture, card, stream};
 use rushlight_dispatch::generator::Generator;
 
 use crate::errors::raise;
@@ -36,6 +37,26 @@ impl PyGraph {
 
     fn end(&self) -> PyResult<()> {
         self.0.end().map_err(raise)
+    }
+
+    /// The number of the capture that is recorded; None outside of one.
+    #[getter]
+    fn capture(&self) -> PyResult<Option<u64>> {
+        Ok(self.0.capture().map_err(raise)?.map(|capture| capture.0))
+    }
+
+    /// Begins to record work that runs if the bool at an address of the device is true.
+    fn begin_if(&self, value: u64) -> PyResult<()> {
+        self.0.begin_if(value).map_err(raise)
+    }
+
+    fn end_if(&self) -> PyResult<()> {
+        self.0.end_if().map_err(raise)
+    }
+
+    /// The pieces of the recorded work, and the number of its form that is run; None before a capture.
+    fn nodes(&self) -> PyResult<Option<(NodeRows, Option<u32>)>> {
+        Ok(self.0.nodes().map_err(raise)?.map(|(nodes, number)| (node_rows(nodes), number)))
     }
 
     fn replay(&self, py: Python<'_>) -> PyResult<()> {
@@ -74,6 +95,37 @@ impl PyGraph {
     }
 }
 
+/// Pieces of work, each with its kind, number and kernel; the pairs of which the second one comes after the first; and the pieces
+/// after which the next work comes.
+type NodeRows = (Vec<(&'static str, u64, Option<String>)>, Vec<(usize, usize)>, Vec<usize>);
+
+fn node_rows(nodes: Nodes) -> NodeRows {
+    let row = |node: Node| (node.kind, node.number, node.kernel);
+    (nodes.all.into_iter().map(row).collect(), nodes.edges, nodes.last)
+}
+
+/// The number of the capture of this thread's current stream; None without one.
+#[pyfunction]
+fn _cuda_current_capture() -> Option<u64> {
+    let device = card::current();
+    capture::of(device, stream::current(device)).map(|capture| capture.0)
+}
+
+/// What the capture of this thread's current stream has recorded so far; None without one.
+#[pyfunction]
+fn _cuda_captured_nodes() -> PyResult<Option<NodeRows>> {
+    let device = card::current();
+    card::select(device).map_err(raise)?;
+    Ok(Nodes::captured_from(stream::current(device)).map_err(raise)?.map(node_rows))
+}
+
+/// Whether the driver numbers pieces of graphs for tools.
+#[pyfunction]
+fn _cuda_numbers_nodes() -> PyResult<bool> {
+    card::select(card::current()).map_err(raise)?;
+    Ok(nodes::has_numbers())
+}
+
 /// The number of a new pool.
 #[pyfunction]
 fn _cuda_new_pool() -> u64 {
@@ -82,5 +134,8 @@ fn _cuda_new_pool() -> u64 {
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyGraph>()?;
+    module.add_function(wrap_pyfunction!(_cuda_current_capture, module)?)?;
+    module.add_function(wrap_pyfunction!(_cuda_captured_nodes, module)?)?;
+    module.add_function(wrap_pyfunction!(_cuda_numbers_nodes, module)?)?;
     module.add_function(wrap_pyfunction!(_cuda_new_pool, module)?)
 }

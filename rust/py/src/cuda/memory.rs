@@ -14,7 +14,7 @@ use rushlight_cuda::history::{self, Action, Entry, Frame, Frames, Settings};
 use rushlight_cuda::mem_pool::MemPool;
 use rushlight_cuda::statistics::Count;
 use rushlight_cuda::user_allocator::{self, UserAllocator};
-use rushlight_cuda::{ipc, memory, pinned, sent};
+use rushlight_cuda::{ipc, memory, pinned, sent, settings};
 use rushlight_dispatch::create;
 
 use crate::errors::raise;
@@ -42,6 +42,8 @@ fn _cuda_memory_statistics(py: Python<'_>, device: u8) -> PyResult<Bound<'_, PyD
             dict.set_item(format!("{name}.{kind}"), numbers(count))?;
         }
     }
+    dict.set_item("oversize_allocations", numbers(all.oversize_allocations))?;
+    dict.set_item("oversize_segments", numbers(all.oversize_segments))?;
     dict.set_item("num_alloc_retries", all.retries)?;
     dict.set_item("num_ooms", all.out_of_memory)?;
     dict.set_item("num_sync_all_streams", all.waits)?;
@@ -177,6 +179,43 @@ fn _cuda_history(device: u8) -> Vec<ActionRow> {
 fn _cuda_choose_allocator(allocate: usize, free: usize) -> PyResult<()> {
     // SAFETY: the program says that these are such functions.
     user_allocator::choose(unsafe { UserAllocator::new(allocate, free) }).map_err(raise)
+}
+
+/// Takes over what a text in the grammar of `PYTORCH_ALLOC_CONF` says, up to its first mistake.
+#[pyfunction]
+fn _cuda_set_allocator_settings(text: &str) -> PyResult<()> {
+    memory::set(text).map_err(raise)
+}
+
+/// The text that was read last, of the variable or of a program.
+#[pyfunction]
+fn _cuda_allocator_settings_text() -> String {
+    settings::text()
+}
+
+/// An error if the variable has a mistake.
+#[pyfunction]
+fn _cuda_check_allocator_settings() -> PyResult<()> {
+    settings::check().map_err(raise)
+}
+
+/// The settings by their names in torch's snapshots; sizes are bytes, and -1 without a limit.
+#[pyfunction]
+fn _cuda_allocator_settings(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let all = settings::current();
+    let dict = PyDict::new(py);
+    dict.set_item("max_split_size", i64::try_from(all.max_split).unwrap_or(-1))?;
+    dict.set_item("garbage_collection_threshold", all.collection_threshold)?;
+    dict.set_item("expandable_segments", all.expandable_segments)?;
+    dict.set_item("pinned_num_register_threads", all.pinned_threads)?;
+    dict.set_item("release_lock_on_cudamalloc", all.releases_lock)?;
+    dict.set_item("pinned_use_cuda_host_register", all.pinned_registers)?;
+    let divisions = PyDict::new(py);
+    for (range, divided) in all.divisions.into_iter().enumerate() {
+        divisions.set_item((1u64 << range).to_string(), divided)?;
+    }
+    dict.set_item("roundup_power2_divisions", divisions)?;
+    Ok(dict)
 }
 
 /// Sets whether freed memory is kept.
@@ -340,6 +379,10 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(_cuda_history_metadata, module)?,
         wrap_pyfunction!(_cuda_history, module)?,
         wrap_pyfunction!(_cuda_choose_allocator, module)?,
+        wrap_pyfunction!(_cuda_set_allocator_settings, module)?,
+        wrap_pyfunction!(_cuda_allocator_settings_text, module)?,
+        wrap_pyfunction!(_cuda_check_allocator_settings, module)?,
+        wrap_pyfunction!(_cuda_allocator_settings, module)?,
         wrap_pyfunction!(_cuda_set_caching, module)?,
         wrap_pyfunction!(_cuda_is_caching, module)?,
         wrap_pyfunction!(_cuda_has_chosen_allocator, module)?,
