@@ -51,7 +51,10 @@ def index_of(device: Any) -> int:
         RuntimeError: no device can have this number.
     """
     number = number_of(device)
-    return _C._cuda_current_device() if number < 0 else _C.device("cuda", number).index
+    if number < 0:
+        return _C._cuda_current_device()
+    _C.device("cuda", number)  # It refuses what no device can have.
+    return number
 
 
 def need_driver() -> None:
