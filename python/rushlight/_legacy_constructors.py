@@ -26,15 +26,17 @@ def build(
     home: torch.device = _HOST,
     form: str = "constructor of the form torch.Tensor(tensor, device=device)",
     instead: str = "torch.tensor(...) or torch.as_tensor(...)",
+    is_placed: bool = True,
 ) -> torch.Tensor:
     """A tensor of a dtype on its device, made of sizes, a sequence, a storage or a tensor.
 
-    ``form`` and ``instead`` are for the message about a tensor with a device.
+    ``form`` and ``instead`` are for the message about a tensor with a device. ``is_placed`` is whether a tensor has to be there already.
     """
     args, device = _read(args, kwargs)
     if device is not None and args and isinstance(args[0], _C.Tensor):
         raise RuntimeError(f"Legacy tensor {form} is not supported.  Use {instead} instead.")
     _check_device(device, home)
+    home = device or home
     data = args[0] if args else 0
     if len(args) > 1 or (_is_size(data) and not isinstance(data, _C.Tensor)):
         try:
@@ -44,8 +46,8 @@ def build(
     if isinstance(data, torch.Size):
         return torch.empty(data, dtype=dtype, device=home)
     if isinstance(data, _C.Tensor):
-        if data.dtype != dtype:
-            raise TypeError(f"expected {_options(dtype)} (got {_options(data.dtype)})")
+        if data.dtype != dtype or (data.device.type != home.type and is_placed):
+            raise TypeError(f"expected {_options(dtype, home)} (got {_options(data.dtype, data.device)})")
         return data.view_as(data)
     if isinstance(data, load("rushlight.storage").TypedStorage):
         if data.dtype != dtype:
@@ -55,7 +57,7 @@ def build(
             )
         data = data.untyped()
     if isinstance(data, _C.UntypedStorage):
-        return torch.empty(0, dtype=dtype).set_(data)
+        return torch.empty(0, dtype=dtype, device=home).set_(data)
     if isinstance(data, (str, bytes)):
         raise TypeError(f"new(): invalid data type '{kind_of(data)}'")
     if isinstance(data, dict) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
@@ -116,10 +118,10 @@ def _is_size(value: Any) -> bool:
     return True
 
 
-def _options(dtype: torch.dtype) -> str:
+def _options(dtype: torch.dtype, device: torch.device) -> str:
     """The description of a tensor's dtype and device in torch's message, with C++ names."""
     return (
-        f"TensorOptions(dtype={name_in_c(dtype)}, device=cpu, layout=Strided, requires_grad=false (default), "
+        f"TensorOptions(dtype={name_in_c(dtype)}, device={device}, layout=Strided, requires_grad=false (default), "
         "pinned_memory=false (default), memory_format=(nullopt))"
     )
 
@@ -154,7 +156,7 @@ def construct(cls: type[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, 
     # `Tensor` accepts a tensor of any dtype. The types with a dtype accept only tensors of theirs.
     given = args[0] if len(args) == 1 else kwargs.get("other")
     dtype = given.dtype if isinstance(given, _C.Tensor) else torch.get_default_dtype()
-    made = build(dtype, args, kwargs)
+    made = build(dtype, args, kwargs, is_placed=False)
     return made if cls is _C.Tensor else _C.Tensor._make_subclass(cls, made)
 
 

@@ -5,6 +5,7 @@ import operator
 import rushlight
 from rushlight._loading import load
 from rushlight._tensor import _method
+from rushlight._text import kind_of
 
 
 @_method
@@ -79,11 +80,18 @@ def storage_type(self):
 
 @_method
 def record_stream(self, stream):
-    """Keeps the memory of a tensor on a GPU until the work enqueued on ``stream`` so far has run, even if the tensor is deleted."""
+    """Keeps the memory of a tensor on a GPU until the work enqueued on ``stream`` so far has run, even if the tensor is deleted.
+
+    Raises:
+        TypeError: ``stream`` is not a `torch.cuda.Stream`.
+        NotImplementedError: the tensor is not on a GPU.
+    """
     if not self.is_cuda:
         backend = "Meta" if self.is_meta else "CPU"
         raise NotImplementedError(
             f"Could not run 'aten::record_stream' with arguments from the '{backend}' backend.\n"
             "  Only tensors on a GPU belong to streams."
         )
+    if not isinstance(stream, rushlight.cuda.Stream):
+        raise TypeError(f"record_stream(): argument 's' must be torch.cuda.Stream, not {kind_of(stream)}")
     rushlight._C._cuda_record_stream(self, stream._stream)

@@ -22,7 +22,25 @@ ABSENT_DEVICES = [
             "torch.cuda.Stream(device=2)",
             "torch.cuda.current_stream(2)",
             "torch.cuda.mem_get_info(2)",
+            "torch.cuda.FloatTensor(2, device='cuda:2')",
         ],
+    ),
+    (
+        "RuntimeError",
+        "Device index is out of range",
+        [
+            "torch.cuda.set_device(300)",
+            "torch.cuda.synchronize(300)",
+            "torch.cuda.Stream(device=300)",
+            "torch.cuda.mem_get_info(2**40)",
+            "torch.cuda.device(300).__enter__()",
+            "torch.accelerator.device_index(300).__enter__()",
+        ],
+    ),
+    (
+        "ValueError",
+        "Expected a torch.device with a specified index or an integer, but got:1.0",
+        ["torch.cuda.set_device(1.0)", "torch.cuda.synchronize(1.0)", "torch.cuda.current_stream(1.0)"],
     ),
     (
         "AssertionError",
@@ -45,7 +63,11 @@ ABSENT_DEVICES = [
     (
         "IndexError",
         "tuple index out of range",
-        ["torch.cuda.get_rng_state('cuda:2')", "torch.cuda.set_rng_state(torch.cuda.get_rng_state(), 2)"],
+        [
+            "torch.cuda.get_rng_state('cuda:2')",
+            "torch.cuda.get_rng_state(-3)",
+            "torch.cuda.set_rng_state(torch.cuda.get_rng_state(), 2)",
+        ],
     ),
     (
         "ValueError",
@@ -56,6 +78,11 @@ ABSENT_DEVICES = [
         "ValueError",
         "Invalid fraction value: 1.5. Allowed range: 0~1",
         ["torch.cuda.set_per_process_memory_fraction(1.5)"],
+    ),
+    (
+        "ValueError",
+        "Invalid fraction value: nan. Allowed range: 0~1",
+        ["torch.cuda.set_per_process_memory_fraction(float('nan'))"],
     ),
     (
         "TypeError",
@@ -80,6 +107,82 @@ assert "cuda:0 to cuda:1" in str(error)
 assert torch.ones(2, device="cuda").sum() == 2 and torch.cuda.can_device_access_peer(0, 1)
 """,
         SOFTCUDA_DEVICES=2,
+    )
+
+
+def test_negative_numbers_mean_the_current_device():
+    run(
+        """
+torch.cuda.set_device(1)
+torch.cuda.set_device(-1)
+with torch.cuda.device(-1), torch.accelerator.device_index(-1):
+    assert torch.cuda.current_device() == 1
+torch.cuda.synchronize(-1)
+assert torch.cuda.current_stream(-1) == torch.cuda.current_stream(1) and torch.cuda.Stream(-1).device.index == 1
+assert torch.equal(torch.cuda.get_rng_state(-1), torch.cuda.get_rng_state(1))
+""",
+        SOFTCUDA_DEVICES=2,
+    )
+
+
+def test_what_is_no_stream_or_event():
+    """The error names what was expected, and the current stream stays. Events of `torch.Event` are events."""
+    run(
+        RAISES
+        + """
+x, stream, event, host = torch.ones(2, device="cuda"), torch.cuda.Stream(), torch.cuda.Event(), torch.Stream("cpu")
+for call, function, argument in (
+    (torch.cuda.set_stream, "set_stream", "stream"), (event.record, "record", "stream"), (event.wait, "wait", "stream"),
+    (lambda value: torch.cuda.stream(value).__enter__(), "stream", "stream"),
+):
+    for value in ("x", 3, host, event):
+        raises(TypeError, f"{function}(): argument '{argument}' must be torch.cuda.Stream, not", lambda: call(value))
+for value in ("x", 3, stream):
+    raises(TypeError, "elapsed_time(): argument 'end_event' must be torch.cuda.Event, not", lambda: event.elapsed_time(value))
+for value in ("x", None, host):
+    raises(TypeError, "record_stream(): argument 's' must be torch.cuda.Stream, not", lambda: x.record_stream(value))
+assert torch.cuda.current_stream() == torch.cuda.default_stream()
+either = torch.Event("cuda")
+stream.wait_event(either)
+either.record(stream)
+torch.cuda.current_stream().wait_event(either)
+torch.cuda.current_stream().synchronize()
+assert either.query()
+"""
+    )
+
+
+def test_legacy_types_have_the_device_that_is_named():
+    run(
+        RAISES
+        + """
+here, there = torch.ones(2), torch.ones(2, device="cuda:1")
+assert torch.cuda.FloatTensor(2, device="cuda:1").device == torch.cuda.FloatTensor([1], device="cuda:1").device == there.device
+assert torch.cuda.FloatTensor(2).device.index == 0 and there.new(2, device="cuda:0").device.index == 0
+for make, expected, got in (
+    (lambda: torch.cuda.FloatTensor(here), "cuda", "cpu"), (lambda: torch.FloatTensor(there), "cpu", "cuda:1"), (lambda: here.new(there), "cpu", "cuda:1"),
+):
+    error = raises(TypeError, f"expected TensorOptions(dtype=float, device={expected}, ", make)
+    assert f"(got TensorOptions(dtype=float, device={got}, " in str(error), error
+assert there.new(there.untyped_storage()).tolist() == [1, 1] and torch.Tensor(there).device == there.device
+""",
+        SOFTCUDA_DEVICES=2,
+    )
+
+
+def test_files_of_devices_that_are_not_there():
+    run(
+        RAISES
+        + """
+import io
+file = io.BytesIO()
+torch.save(torch.ones(2, device="cuda"), file)
+sentence = (
+    "Attempting to deserialize object on CUDA device 5 but torch.cuda.device_count() is 1. Please use torch.load with map_location"
+)
+for place in ("cuda:5", torch.device("cuda:5"), {"cuda:0": "cuda:5"}):
+    raises(RuntimeError, sentence, lambda: (file.seek(0), torch.load(file, map_location=place)))
+"""
     )
 
 

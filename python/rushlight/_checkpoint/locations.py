@@ -82,7 +82,7 @@ def validate_cuda_device(location):
     """The number of the GPU that a file names.
 
     Raises:
-        RuntimeError: there is no GPU.
+        RuntimeError: there is no GPU, or not this one.
 
     >>> try:
     ...     torch.serialization.validate_cuda_device("cuda:0")
@@ -96,7 +96,13 @@ def validate_cuda_device(location):
             "running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map "
             "your storages to the CPU."
         )
-    return torch.device(location).index or 0
+    index, count = torch.device(location).index or 0, torch.cuda.device_count()
+    if index >= count:
+        raise RuntimeError(
+            f"Attempting to deserialize object on CUDA device {index} but torch.cuda.device_count() is {count}. Please use "
+            "torch.load with map_location to map your storages to an existing device."
+        )
+    return index
 
 
 def _restore_cuda(storage, location):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rushlight import _C, cuda
+from rushlight.cuda._devices import number_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _index(device: Any) -> int:
         if device.type != "cuda":
             raise ValueError(f"{device.type} doesn't match the current accelerator cuda.")
         device = device.index
-    return cuda.current_device() if device is None else int(device)
+    return number_of(device)
 
 
 def is_available() -> bool:
@@ -95,11 +96,10 @@ class device_index:
     def __enter__(self) -> None:
         if self.idx is not None:
             _need()
-            self.prev_idx = _C._cuda_set_device(self.idx)
+            self.prev_idx = cuda._exchange_device(self.idx)
 
     def __exit__(self, *exc_info: object) -> None:
-        if self.prev_idx >= 0:
-            _C._cuda_set_device(self.prev_idx)
+        cuda._exchange_device(self.prev_idx)
 
 
 def current_device_index() -> int:

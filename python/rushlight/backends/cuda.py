@@ -9,7 +9,7 @@ import rushlight as torch
 from rushlight import _C
 from rushlight._unsupported import declare
 from rushlight._warnings import warn
-from rushlight.cuda._devices import index_of
+from rushlight.cuda._devices import number_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ class cuFFTPlanCacheManager:
     """
 
     def __getitem__(self, device: Any) -> cuFFTPlanCache:
-        index = index_of(device)
+        index = number_of(device)
         count = torch.cuda.device_count()
         if not 0 <= index < count:
             raise RuntimeError(

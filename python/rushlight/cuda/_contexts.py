@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from rushlight import _C
 from rushlight._set_module import set_module
 
-from ._devices import index_of
-from ._streams import current_stream, set_stream
+from ._devices import _exchange_device, number_of
+from ._streams import _given, current_stream, set_stream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,16 +39,14 @@ class device:
     """
 
     def __init__(self, device: Any) -> None:
-        self.idx = -1 if device is None else index_of(device)
+        self.idx = -1 if device is None else number_of(device)
         self.prev_idx = -1
 
     def __enter__(self) -> None:
-        if self.idx >= 0:
-            self.prev_idx = _C._cuda_set_device(self.idx)
+        self.prev_idx = _exchange_device(self.idx)
 
     def __exit__(self, type: Any, value: Any, traceback: Any) -> None:
-        if self.prev_idx >= 0:
-            _C._cuda_set_device(self.prev_idx)
+        _exchange_device(self.prev_idx)
 
 
 class device_of(device):
@@ -75,6 +73,7 @@ class StreamContext:
     def __enter__(self) -> None:
         if self.stream is None:
             return
+        _given(self.stream, "stream")
         self._device = _C._cuda_set_device(self.stream.device_index)
         self._before = current_stream(self.stream.device_index)
         set_stream(self.stream)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rushlight import _C
+from rushlight import _C, _utils
 from rushlight._errors import AcceleratorError
 
 from . import _watch
@@ -13,17 +13,50 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def index_of(device: Any) -> int:
-    """The number of a device: an int, a `torch.device` or its name; the current device for None."""
-    if device is None:
-        return _C._cuda_current_device()
+def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
+    """The number of a GPU: a number, a `torch.device` or its name, or a `torch.cuda.device`.
+
+    Args:
+        device: the device.
+        optional: whether None, and a device without a number, mean the current one.
+        allow_cpu: whether the CPU is accepted, whose number is -1.
+
+    Raises:
+        ValueError: it is another device, or has no number.
+
+    >>> torch.cuda._get_device_index("cuda:2")
+    2
+    """
+    from ._contexts import device as context
+
     if isinstance(device, str):
         device = _C.device(device)
-    if isinstance(device, _C.device):
-        if device.type != "cuda":
-            raise ValueError(f"Expected a cuda device, but got: {device}")
-        return _C._cuda_current_device() if device.index is None else device.index
-    return int(device)
+    if isinstance(device, _C.device) and device.type != "cuda" and not (allow_cpu and device.type == "cpu"):
+        accepted = "a cuda or cpu device" if allow_cpu else "a cuda device"
+        raise ValueError(f"Expected {accepted}, but got: {device}")
+    if isinstance(device, context):
+        return device.idx
+    # What is no device at all does not mean the current one.
+    optional = optional and (device is None or isinstance(device, _C.device))
+    return _utils._get_device_index(device, optional, allow_cpu)
+
+
+def number_of(device: Any) -> int:
+    """The number of a device as the program has it, perhaps of one that does not exist; that of the current one for None."""
+    return _C._cuda_current_device() if device is None else _get_device_index(device, optional=True)
+
+
+def index_of(device: Any) -> int:
+    """The number of a device for the engine. As in torch, negative numbers mean the current one.
+
+    Raises:
+        RuntimeError: no device can have this number.
+    """
+    number = number_of(device)
+    if number < 0:
+        return _C._cuda_current_device()
+    _C.device("cuda", number)  # It refuses what no device can have.
+    return number
 
 
 def need_driver() -> None:
@@ -212,9 +245,16 @@ def set_device(device: Any) -> None:
     ...     torch.cuda.set_device(0)
     ...     assert torch.cuda.current_device() == 0
     """
-    index = index_of(device)
-    if index >= 0:
-        _C._cuda_set_device(index)
+    _exchange_device(number_of(device))
+
+
+def _exchange_device(device: int) -> int:
+    """Makes a GPU current; returns the one before. A negative number has no effect and returns -1.
+
+    >>> torch.cuda._exchange_device(-1)
+    -1
+    """
+    return -1 if device < 0 else _C._cuda_set_device(index_of(device))
 
 
 def synchronize(device: Any = None) -> None:
@@ -250,7 +290,7 @@ class _CudaDeviceProperties:
 def existing(device: Any, what: str = "device") -> int:
     """The number of a device, which has to exist."""
     _C._cuda_init()
-    index = index_of(device)
+    index = number_of(device)
     if not 0 <= index < device_count():
         raise AssertionError(f"Invalid {what} id")
     return index

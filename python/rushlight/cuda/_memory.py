@@ -5,7 +5,7 @@ from __future__ import annotations
 from rushlight import _C
 
 from ._allocators import need_caching
-from ._devices import device_count, index_of
+from ._devices import device_count, index_of, number_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def empty_cache() -> None:
 def _counted(device: Any, function: str) -> int:
     """The number of a device whose allocator exists."""
     need_caching(function)
-    index = index_of(device)
+    index = number_of(device)
     if not 0 <= index < device_count():
         raise RuntimeError(f"Invalid device argument {index}: did you call init?")
     return index
@@ -198,7 +198,7 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
     _C._cuda_init()
     if not isinstance(fraction, float):
         raise TypeError("Invalid type for fraction argument, must be `float`")
-    if fraction < 0 or fraction > 1:
+    if not 0 <= fraction <= 1:
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
     index = index_of(device)
     total = _C._cuda_properties(index)["total_memory"]

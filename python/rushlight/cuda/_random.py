@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rushlight import _C
 
-from ._devices import device_count, index_of
+from ._devices import device_count, number_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 def generator_of(device: Any = None) -> Generator:
     """The default generator of a GPU, by default of the current one."""
-    index = index_of(device)
-    if index >= device_count():
-        # torch has them in a tuple.
+    index, count = number_of(device), device_count()
+    if not -count <= index < count:
+        # torch has them in a tuple, whose last one is that of -1.
         raise IndexError("tuple index out of range")
-    return _C._cuda_default_generator(index)
+    return _C._cuda_default_generator(index % count)
 
 
 def get_rng_state(device: Any = "cuda") -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from threading import local
 
 from rushlight import _C, _streams
+from rushlight._text import kind_of
 
 from . import _watch
 from ._devices import index_of, need_driver
@@ -121,12 +122,9 @@ class Stream(_streams.Stream):
         if _watch.watcher is not None:
             _watch.watcher.stream_synchronized(self.cuda_stream)
 
-    def wait_event(self, event: Event) -> None:
+    def wait_event(self, event: Any) -> None:
         """Makes later work of the stream wait for an event. An event that was not recorded has no effect."""
-        if event._event is not None:
-            self._stream.wait_event(event._event)
-            if _watch.watcher is not None:
-                _watch.watcher.event_waited_for(event.cuda_event, self.cuda_stream)
+        event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
         """Makes later work of the stream wait for all work that was enqueued on another one."""
@@ -249,7 +247,7 @@ class Event(_streams.Event):
 
     def record(self, stream: Stream | None = None) -> None:
         """Records the work that was enqueued so far on a stream, by default the current one."""
-        stream = current_stream() if stream is None else stream
+        stream = _given(stream, "record")
         event = self._on(stream.device_index)
         if event.device != stream.device_index:
             raise RuntimeError(
@@ -261,7 +259,11 @@ class Event(_streams.Event):
 
     def wait(self, stream: Stream | None = None) -> None:
         """Makes later work of a stream wait for the event; of the current stream by default."""
-        (current_stream() if stream is None else stream).wait_event(self)
+        stream = _given(stream, "wait")
+        if self._event is not None:
+            stream._stream.wait_event(self._event)
+            if _watch.watcher is not None:
+                _watch.watcher.event_waited_for(self.cuda_event, stream.cuda_stream)
 
     def query(self) -> bool:
         """Whether the recorded work has run; True if there is none."""
@@ -276,6 +278,8 @@ class Event(_streams.Event):
 
     def elapsed_time(self, end_event: Event) -> float:
         """The milliseconds from this event to a later one."""
+        if not isinstance(end_event, Event):
+            raise TypeError(f"elapsed_time(): argument 'end_event' must be torch.cuda.Event, not {kind_of(end_event)}")
         if not self._timed or not end_event._timed:
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self._event is None or end_event._event is None:
@@ -286,6 +290,19 @@ class Event(_streams.Event):
 
     def __repr__(self) -> str:
         return f"<torch.cuda.Event {'uninitialized' if self._event is None else self._event.device}>"
+
+
+def _given(stream: Any, function: str) -> Stream:
+    """The stream that a function was given, by default the current one.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if stream is None:
+        return current_stream()
+    if not isinstance(stream, Stream):
+        raise TypeError(f"{function}(): argument 'stream' must be torch.cuda.Stream, not {kind_of(stream)}")
+    return stream
 
 
 def current_stream(device: Any = None) -> Stream:
@@ -314,7 +331,7 @@ def set_stream(stream: Stream | None) -> None:
     ...     torch.cuda.set_stream(torch.cuda.default_stream())
     """
     if stream is not None:
-        stream._stream.set_current()
+        _given(stream, "set_stream")._stream.set_current()
 
 
 def get_stream_from_external(data_ptr: int, device: Any = None) -> Stream:

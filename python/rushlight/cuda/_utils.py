@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from rushlight import _C, _utils
+from rushlight import _C
 from rushlight._set_module import set_module
 
-from ._contexts import device as _device
+from ._devices import _exchange_device as _exchange_device
+from ._devices import _get_device_index as _get_device_index
 from ._random import generator_of
 
 TYPE_CHECKING = False
@@ -13,40 +14,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from rushlight import Generator
-
-
-def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
-    """The number of a GPU: a number, a `torch.device` or its name, or a `torch.cuda.device`.
-
-    Args:
-        device: the device.
-        optional: whether None, and a device without a number, mean the current one.
-        allow_cpu: whether the CPU is accepted, whose number is -1.
-
-    Raises:
-        ValueError: it is another device, or has no number.
-
-    >>> from rushlight.cuda._utils import _get_device_index
-    >>> _get_device_index("cuda:2")
-    2
-    """
-    if isinstance(device, str):
-        device = _C.device(device)
-    if isinstance(device, _C.device) and device.type != "cuda" and not (allow_cpu and device.type == "cpu"):
-        accepted = "a cuda or cpu device" if allow_cpu else "a cuda device"
-        raise ValueError(f"Expected {accepted}, but got: {device}")
-    if isinstance(device, _device):
-        return device.idx
-    return _utils._get_device_index(device, optional, allow_cpu)
-
-
-def _exchange_device(device: int) -> int:
-    """Makes a GPU current; returns the one before. A negative number has no effect and returns -1.
-
-    >>> torch.cuda._exchange_device(-1)
-    -1
-    """
-    return -1 if device < 0 else _C._cuda_set_device(device)
 
 
 class _DeviceGuard:

@@ -51,7 +51,14 @@ def broadcast(
 def broadcast_coalesced(
     tensors: Sequence[Tensor], devices: Iterable[Any], buffer_size: int = 10485760
 ) -> list[tuple[Tensor, ...]]:
-    """Copies of several tensors on GPUs: a tuple for each GPU. `buffer_size` has no effect."""
+    """Copies of several tensors on GPUs: a tuple for each GPU. `buffer_size` has no effect.
+
+    Raises:
+        RuntimeError: a tensor is not on the first GPU.
+    """
+    devices = [_card(device) for device in devices]
+    if any(tensor.device != devices[0] for tensor in tensors if devices):
+        raise RuntimeError(f"All tensors must be on devices[0]: {devices[0].index}")
     return [tuple(broadcast(tensor, [device])[0] for tensor in tensors) for device in devices]
 
 

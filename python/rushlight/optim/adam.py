@@ -18,6 +18,7 @@ from .optimizer import (
     check_options,
     check_rate,
     loss_of,
+    of_each_device,
     step_dtype,
     tensor_steps,
     with_gradients,
@@ -165,6 +166,10 @@ class Adam(Optimizer):
         return own
 
     def _step_fused(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+        for part in of_each_device(params, grads):
+            self._step_on_device(group, *part)
+
+    def _step_on_device(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         state = self.state
         amsgrad = bool(group["amsgrad"])
         averages = []

@@ -472,6 +472,19 @@ def check_betas(betas: tuple[Any, Any]) -> None:
             raise ValueError(f"Invalid beta parameter at index {place}: {beta}")
 
 
+def of_each_device(params: list[Tensor], grads: list[Tensor]) -> Iterable[tuple[list[Tensor], list[Tensor]]]:
+    """The parameters of each device with their gradients, for steps that are one call of a device."""
+    first = params[0].device
+    if all(param.device == first for param in params):
+        return [(params, grads)]
+    parts: dict[torch.device, tuple[list[Tensor], list[Tensor]]] = {}
+    for param, grad in zip(params, grads):
+        own_params, own_grads = parts.setdefault(param.device, ([], []))
+        own_params.append(param)
+        own_grads.append(grad)
+    return parts.values()
+
+
 def check_fused(fused: bool | None, foreach: bool | None, differentiable: bool) -> None:
     """Raises RuntimeError for options that exclude each other."""
     if fused:

@@ -15,6 +15,7 @@ from .optimizer import (
     check_fused_params,
     check_one_element,
     loss_of,
+    of_each_device,
     with_gradients,
 )
 
@@ -128,6 +129,10 @@ class SGD(Optimizer):
         step(group, params, grads)
 
     def _step_fused(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+        for part in of_each_device(params, grads):
+            self._step_on_device(group, *part)
+
+    def _step_on_device(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         if group["momentum"] == 0:
             _fused(group, params, grads, [], False)
             return

@@ -20,7 +20,7 @@ functions! {
 }
 
 /// Whether the driver numbers nodes for tools.
-pub fn has_Numbers::found() -> bool {
+pub fn has_numbers() -> bool {
     Numbers::found().is_some()
 }
 
