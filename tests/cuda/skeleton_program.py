@@ -5,6 +5,7 @@
 
 import ctypes
 import hashlib
+import itertools
 import sys
 from pathlib import Path
 
@@ -110,40 +111,62 @@ def launch(function, grid, *arguments):
     ok(cuda.cuCtxSynchronize())
 
 
-def check_elementwise():
-    source = """
+def check_elementwise(kinds, dtypes, items, packs):
+    """Operands that end before, at and after the end of a pack and of a tile; rows of packs; and elements without an order."""
+    compute, *types = kinds
+    loop, one = (
+        f"Elementwise<Function, {', '.join([compute, form, *types])}>" for form in (f"{items}, {packs}", "1, 4")
+    )
+    source = f"""
         #include "elementwise.cuh"
         using namespace rushlight;
-        struct Function {
-            static DEVICE auto value(const Numbers& numbers, f32 x, f32 y) { return x * y + number<f32>(numbers, 0); }
-        };
-        typedef Elementwise<Function, f32, f32, f16, i32> Loop;
-        extern "C" __global__ void packed(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {
-            Loop::packed<u32>(operands, numbers, count, loops);
-        }
-        extern "C" __global__ void strided(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {
-            Loop::strided<u32>(operands, numbers, count, loops);
-        }
+        struct Function {{
+            static DEVICE auto value(const Numbers& numbers, {compute} x, {compute} y) {{ return x * y + number<{compute}>(numbers, 0); }}
+        }};
+        extern "C" __global__ void flat(Pointers<3> operands, Numbers numbers, u64 count) {{
+            {loop}::flat(operands, numbers, count);
+        }}
+        extern "C" __global__ void packed(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {{
+            {loop}::nested<u32>(operands, numbers, count, loops);
+        }}
+        extern "C" __global__ void strided(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {{
+            {one}::nested<u64>(operands, numbers, count, loops);
+        }}
     """
-    packed, strided = built(source, "packed", "strided")
-    number = np.float32(0.5)
-    for count in (1, 7, 1000):
-        x, y = random.normal(size=count).astype(np.float16), random.integers(-9, 9, count, np.int32)
-        out = np.zeros(count, np.float32)
+    flat, packed, strided = built(source, "flat", "packed", "strided")
+    to, *own = map(np.dtype, dtypes)
+    number = np.array(3, "f4" if compute == "f32" else to)
+
+    def made(*shape):
+        return [random.integers(0, 9, shape).astype(dtype) for dtype in own]
+
+    def check(x, y, kernel, grid, count, *nest):
+        out = np.zeros(np.broadcast_shapes(x.shape, y.shape), to)
         address = on_card(out)
+        views = [out, *(np.broadcast_to(array, out.shape) for array in (x, y))]
         operands = (U64 * 3)(address, on_card(x), on_card(y))
-        packs = loops(*(array[: -(-count // 4)] for array in (out, x, y)))
-        for n, array in enumerate((out, x, y)):
-            packs.strides[0][n] = 4 * array.itemsize
-        launch(packed, (2, 1), operands, Numbers(number), U64(count), packs)
-        assert np.array_equal(from_card(address, out), x.astype(np.float32) * y + number)
-    x, y = random.normal(size=(5, 3)).astype(np.float16), random.integers(-9, 9, 7, np.int32)
-    out = np.zeros((3, 5, 7), np.float32)
-    address = on_card(out)
-    views = (out, np.broadcast_to(x.T[:, :, None], out.shape), np.broadcast_to(y, out.shape))
-    operands = (U64 * 3)(address, on_card(x), on_card(y))
-    launch(strided, (1, 1), operands, Numbers(number), U64(out.size), loops(*views))
-    assert np.array_equal(from_card(address, out), views[1].astype(np.float32) * views[2] + number)
+        launch(kernel, (grid, 1), operands, Numbers(number), U64(count), *(over(views) for over in nest))
+        assert np.array_equal(from_card(address, out), (x.astype(number.dtype) * y + number).astype(to))
+
+    def in_packs(views):
+        made = loops(*views)
+        for n, view in enumerate(views):
+            made.strides[0][n] = items * view.itemsize
+        made.sizes[0] = size = views[0].shape[-1] // items
+        made.shifts[0] = (size - 1).bit_length()
+        made.multipliers[0] = ((2 ** made.shifts[0] - size) << 32) // size + 1
+        return made
+
+    tile = 256 * packs * items
+    for count in {1, items - 1, items, items + 1, tile - items, tile - 1, tile, tile + 1, 3 * tile + items + 1} - {0}:
+        check(*made(count), flat, -(-count // tile), count)
+    for rows, columns in [(3, items), (7, 3 * items), (70, 16 * items)]:
+        (x, _), (_, y) = made(rows, columns), made(columns)
+        count = rows * columns // items
+        check(x, y, packed, -(-count // (256 * packs)), count, in_packs)
+    for rows, columns in [(1, 1), (5, 205), (31, 33), (32, 32), (205, 25)]:
+        (x, _), (_, y) = made(rows, columns), made(columns)
+        check(x, y, strided, -(-rows * columns // 1024), rows * columns, lambda views: loops(*views))
 
 
 def check_transpose(kind, dtype):
@@ -168,7 +191,7 @@ def check_transpose(kind, dtype):
         assert np.array_equal(from_card(address, out), x.transpose(0, 2, 1))
 
 
-def check_reduce():
+def check_reduce(even):
     source = """
         #include "integers.cuh"
         #include "reduce.cuh"
@@ -181,50 +204,60 @@ def check_reduce():
             static DEVICE A join(A a, A b) { return wrapping_add(a, b); }
             static DEVICE auto done(A a, u64 n, const Numbers& numbers) { return a + i64(n); }
         };
-        typedef Reduction<Fold, i64, i32> Rows;
+        typedef Reduction<Fold, i64, i32, EVEN> Rows;
         extern "C" __global__ void serial(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
                                           const __grid_constant__ Numbers numbers) {
             Rows::serial(out, input, outer, inner, results, length, numbers);
         }
-        extern "C" __global__ void rows(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
-                                        u64 piece, u32 packed, Fold::A* partial, const __grid_constant__ Numbers numbers) {
-            Rows::rows<THREADS>(out, input, outer, inner, results, length, piece, packed, partial, numbers);
+        extern "C" __global__ void rows(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 units, u64 length,
+                                        u64 piece, u32 packed, u32 lane_bits, Fold::A* partial, const __grid_constant__ Numbers numbers) {
+            Rows::rows<THREADS>(out, input, outer, inner, units, length, piece, packed, partial, numbers);
         }
-        extern "C" __global__ void warps(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
-                                        u64 piece, u32 packed, Fold::A* partial, const __grid_constant__ Numbers numbers) {
-            Rows::rows<WARP>(out, input, outer, inner, results, length, piece, packed, partial, numbers);
+        extern "C" __global__ void warps(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 units, u64 length,
+                                        u64 piece, u32 packed, u32 lane_bits, Fold::A* partial, const __grid_constant__ Numbers numbers) {
+            Rows::rows<WARP>(out, input, outer, inner, units, length, piece, packed, partial, numbers);
         }
-        extern "C" __global__ void columns(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
-                                        u64 piece, u32 packed, Fold::A* partial, const __grid_constant__ Numbers numbers) {
-            Rows::columns(out, input, outer, inner, results, length, piece, partial, numbers);
+        extern "C" __global__ void columns(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 units, u64 length,
+                                        u64 piece, u32 packed, u32 lane_bits, Fold::A* partial, const __grid_constant__ Numbers numbers) {
+            Rows::columns(out, input, outer, inner, units, length, piece, packed, lane_bits, partial, numbers);
         }
         extern "C" __global__ void pieces(u8* out, const Fold::A* partial, const __grid_constant__ Loops<2> outer, u64 results, u64 count, u64 length,
                                           const __grid_constant__ Numbers numbers) {
             Rows::pieces(out, partial, outer, results, count, length, numbers);
         }
-    """
+    """.replace("EVEN", "true" if even else "false")
     serial, rows, warps, columns, pieces = built(source, "serial", "rows", "warps", "columns", "pieces")
-    for count, length in [(5, 3), (3, 1000), (2, 20000), (40, 4096), (33, 500)]:
+    for count, length in [(5, 3), (3, 1000), (2, 20000), (40, 4096), (33, 500), (8, 4095), (130, 77)]:
         x = random.integers(-99, 99, (length, count), np.int32)
         for kernel in [serial] if length < 32 else [rows, warps, columns]:
-            for rows_lie_together in (False, True):
+            for rows_lie_together in {False, kernel is not columns}:
                 lying = np.ascontiguousarray(x.T).T if rows_lie_together else x
                 out = np.zeros(count, np.int64)
                 address, start = on_card(out), on_card(lying)
                 outer, inner = loops(out, lying[0]), loops(lying[:, 0])
-                head = U64(address), U64(start), outer, inner, U64(count), U64(length)
+                if not even:
+                    # A row in two loops.
+                    inside = next(size for size in (20, 16, 13, 11, 3) if length % size == 0)
+                    strides = lying.strides[0] * inside, *lying.strides
+                    inner = loops(
+                        np.lib.stride_tricks.as_strided(lying, (length // inside, inside, count), strides)[:, :, 0]
+                    )
+                units = -(-count // 4) if kernel is columns else count
+                head = U64(address), U64(start), outer, inner, U64(units), U64(length)
                 if kernel is serial:
                     launch(serial, (1, 1), *head, Numbers())
-                else:
-                    parts = -(-length // 8192) if kernel is not warps else 1
-                    piece = -(-length // parts // 16) * 16
-                    partial = on_card(np.zeros((count, parts), np.int64)) if parts > 1 else 0
-                    packed = rows_lie_together and length % 4 == 0
-                    launch(kernel, (2, parts), *head, U64(piece), U32(packed), U64(partial), Numbers())
+                    assert np.array_equal(from_card(address, out), x.sum(0, dtype=np.int64) + length)
+                    continue
+                parts = -(-length // 8192) if kernel is not warps else 1
+                piece = -(-length // parts // 16) * 16
+                partial = on_card(np.zeros((count, parts), np.int64)) if parts > 1 else 0
+                has_packs = count % 4 == 0 if kernel is columns else rows_lie_together and length % 4 == 0
+                for packed, bits in itertools.product({False, has_packs and (even or inside % 4 == 0)}, (0, 2, 5)):
+                    launch(kernel, (2, parts), *head, U64(piece), U32(packed), U32(bits), U64(partial), Numbers())
                     if partial:
                         tail = outer, U64(count), U64(parts), U64(length), Numbers()
                         launch(pieces, (1, 1), U64(address), U64(partial), *tail)
-                assert np.array_equal(from_card(address, out), x.sum(0, dtype=np.int64) + length)
+                    assert np.array_equal(from_card(address, out), x.sum(0, dtype=np.int64) + length)
 
 
 def check_matmul(kind, dtype):
@@ -360,8 +393,8 @@ def check_lines():
         #include "cumulative.cuh"
         using namespace rushlight;
         typedef CumulativeSum<i32, i64, i64, i64> What;
-        typedef rushlight::Lines<What, 3, true, {along}> Sums;
-        typedef rushlight::Lines<Best<f32, f32, true, true>, 2, false, {along}> Tops;
+        typedef rushlight::Lines<What, 3, true, {along}, {alone}> Sums;
+        typedef rushlight::Lines<Best<f32, f32, true, true>, 2, false, {along}, {alone}> Tops;
         extern "C" __global__ void results(LineOperands operands, LineShape shape, const i64* before) {
             Sums::run(operands, shape, before, nullptr);
         }
@@ -369,7 +402,7 @@ def check_lines():
             Sums::run(operands, shape, nullptr, totals);
         }
         extern "C" __global__ void joined(LineOperands operands, LineShape shape) {
-            rushlight::Lines<Joined<What, true>, 3, true, true>::run(operands, shape, nullptr, nullptr);
+            rushlight::Lines<Joined<What, true>, 3, true, true, false>::run(operands, shape, nullptr, nullptr);
         }
         extern "C" __global__ void top(LineOperands operands, LineShape shape) {
             Tops::run(operands, shape, nullptr, nullptr);
@@ -379,20 +412,22 @@ def check_lines():
     class Shape(ctypes.Structure):
         _fields_ = [(name, U64) for name in ("lines", "n", "inner", "piece", "pieces")] + [("thread_bits", U32)]
 
-    kernels = {
-        along: built(source.replace("{along}", along), "results", "totals", "joined", "top")
-        for along in ("true", "false")
-    }
+    def kernels(along, alone):
+        text = source.replace("{along}", str(along).lower()).replace("{alone}", str(alone).lower())
+        return built(text, "results", "totals", "joined", "top")
+
     for outer, n, inner, bits in [
         (2, 3, 4, 0),
         (3, 5, 1, 0),
         (1, 256, 1, 5),
         (2, 1000, 3, 2),
         (3, 5000, 1, 8),
+        (2, 6145, 1, 8),
+        (2, 3000, 1, 7),
         (1, 700, 40, 3),
     ]:
         x = random.integers(-99, 99, (outer, n, inner), np.int32)
-        results, totals, joined, top = kernels["true" if inner == 1 else "false"]
+        results, totals, joined, top = kernels(inner == 1, bits == 8)
         lines = outer * inner
         tile = 8 << bits
         for piece in (n, tile, 2 * tile):
@@ -486,7 +521,14 @@ context = Pointer()
 ok(cuda.cuInit(0))
 ok(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
 ok(cuda.cuCtxSetCurrent(context))
-check_elementwise()
+for kinds, dtypes, items, packs in [
+    (("f32", "f32", "f16", "i32"), ("f4", "f2", "i4"), 4, 2),
+    (("f32", "f16", "f16", "f16"), ("f2", "f2", "f2"), 8, 2),
+    (("u8", "u8", "u8", "u8"), ("u1", "u1", "u1"), 16, 1),
+    (("f64", "f64", "u8", "f32"), ("f8", "u1", "f4"), 2, 2),
+    (("c128", "c128", "c128", "f64"), ("c16", "c16", "f8"), 1, 2),
+]:
+    check_elementwise(kinds, dtypes, items, packs)
 for kind, dtype in [
     ("u8", np.uint8),
     ("u16", np.uint16),
@@ -495,7 +537,8 @@ for kind, dtype in [
     ("c128", np.complex128),
 ]:
     check_transpose(kind, dtype)
-check_reduce()
+check_reduce(even=True)
+check_reduce(even=False)
 check_indexed()
 check_lines()
 check_order()

@@ -70,12 +70,21 @@ SKELETONS = {
         struct Function {
             static DEVICE auto value(const Numbers& numbers, f32 x0, f32 x1) { return x0 * x1 + number<f32>(numbers, 0); }
         };
-        typedef Elementwise<Function, f32, f16, bf16, Bool> Loop;
+        typedef Elementwise<Function, f32, 8, 2, f16, bf16, Bool> Packs;
+        extern "C" __global__ void flat(Pointers<3> operands, Numbers numbers, u64 count) {
+            Packs::flat(operands, numbers, count);
+        }
         extern "C" __global__ void packed(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {
-            Loop::packed<u32>(operands, numbers, count, loops);
+            Packs::nested<u32>(operands, numbers, count, loops);
         }
         extern "C" __global__ void strided(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {
-            Loop::strided<u32>(operands, numbers, count, loops);
+            Elementwise<Function, f32, 1, 4, f16, bf16, Bool>::nested<u64>(operands, numbers, count, loops);
+        }
+        struct Add {
+            static DEVICE auto value(const Numbers& numbers, f32 x0, f32 x1) { return x0 + number<f32>(numbers, 0) * x1; }
+        };
+        extern "C" __global__ void add(Pointers<3> operands, Numbers numbers, u64 count) {
+            Elementwise<Add, f32, 4, 2, f32, f32, f32>::flat(operands, numbers, count);
         }
     """,
     "transpose": """
@@ -105,18 +114,18 @@ SKELETONS = {
             static DEVICE A join(A a, A b) { return a + b; }
             static DEVICE auto done(A a, u64 n, const Numbers& numbers) { return a; }
         };
-        typedef Reduction<Fold, c128, c64> Rows;
-        extern "C" __global__ void rows(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
-                                        u64 piece, u32 packed, Fold::A* partial, const __grid_constant__ Numbers numbers) {
-            Rows::rows<THREADS>(out, input, outer, inner, results, length, piece, packed, partial, numbers);
+        typedef Reduction<Fold, c128, c64, true> Rows;
+        extern "C" __global__ void rows(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 units, u64 length,
+                                        u64 piece, u32 packed, u32 lane_bits, Fold::A* partial, const __grid_constant__ Numbers numbers) {
+            Rows::rows<THREADS>(out, input, outer, inner, units, length, piece, packed, partial, numbers);
         }
-        extern "C" __global__ void warps(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
-                                        u64 piece, u32 packed, Fold::A* partial, const __grid_constant__ Numbers numbers) {
-            Rows::rows<WARP>(out, input, outer, inner, results, length, piece, packed, partial, numbers);
+        extern "C" __global__ void warps(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 units, u64 length,
+                                        u64 piece, u32 packed, u32 lane_bits, Fold::A* partial, const __grid_constant__ Numbers numbers) {
+            Rows::rows<WARP>(out, input, outer, inner, units, length, piece, packed, partial, numbers);
         }
-        extern "C" __global__ void columns(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
-                                        u64 piece, u32 packed, Fold::A* partial, const __grid_constant__ Numbers numbers) {
-            Rows::columns(out, input, outer, inner, results, length, piece, partial, numbers);
+        extern "C" __global__ void columns(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 units, u64 length,
+                                        u64 piece, u32 packed, u32 lane_bits, Fold::A* partial, const __grid_constant__ Numbers numbers) {
+            Rows::columns(out, input, outer, inner, units, length, piece, packed, lane_bits, partial, numbers);
         }
         extern "C" __global__ void pieces(u8* out, const Fold::A* partial, const __grid_constant__ Loops<2> outer, u64 results, u64 count, u64 length,
                                           const __grid_constant__ Numbers numbers) {
@@ -128,15 +137,15 @@ SKELETONS = {
         #include "cumulative.cuh"
         using namespace rushlight;
         typedef {what} What;
-        typedef rushlight::Lines<What, {bits}, {each}, {along}> Rows;
-        extern "C" __global__ void __launch_bounds__(THREADS, {4 if along == "true" else 3}) results(LineOperands operands, LineShape shape, const What::A* before) {{
+        typedef rushlight::Lines<What, {bits}, {each}, {along}, {along}> Rows;
+        extern "C" __global__ void __launch_bounds__(THREADS, {4 if along == "true" else 2 if "c128" in what else 3}) results(LineOperands operands, LineShape shape, const What::A* before) {{
             Rows::run(operands, shape, before, nullptr);
         }}
-        extern "C" __global__ void __launch_bounds__(THREADS, {4 if along == "true" else 3}) totals(LineOperands operands, LineShape shape, What::A* totals) {{
+        extern "C" __global__ void __launch_bounds__(THREADS, {4 if along == "true" else 2 if "c128" in what else 3}) totals(LineOperands operands, LineShape shape, What::A* totals) {{
             Rows::run(operands, shape, nullptr, totals);
         }}
         extern "C" __global__ void __launch_bounds__(THREADS) joined(LineOperands operands, LineShape shape) {{
-            rushlight::Lines<Joined<What, {each}>, {bits}, {each}, true>::run(operands, shape, nullptr, nullptr);
+            rushlight::Lines<Joined<What, {each}>, {bits}, {each}, true, false>::run(operands, shape, nullptr, nullptr);
         }}
     """
         for what, bits, each, along in [
@@ -308,10 +317,11 @@ SKELETONS.update(
 SKELETONS["convolution in half precision"] = SKELETONS["convolution 0 f16"].replace("false", "true")
 assert SKELETONS["convolution in half precision"] != SKELETONS["convolution 0 f16"]
 
-# With packs of eight elements.
+# With packs of eight elements, and with rows that are loops over loops.
 SKELETONS["reduce of packs"] = (
     SKELETONS["reduce"].replace("c128, c64", "f32, bf16").replace("c128", "f32").replace("A()", "0")
 )
+SKELETONS["reduce of loops"] = SKELETONS["reduce of packs"].replace("bf16, true", "f32, false")
 
 
 def version(nvrtc):
