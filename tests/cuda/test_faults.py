@@ -107,6 +107,31 @@ SUM = """
     out[blockIdx.x * 256 + threadIdx.x] = all[0];
 """
 
+#: Copies to shared memory that run by themselves: of `in`, of another part of it, and of zeros over both.
+COPIES = """
+    alignas(16) __shared__ int tile[1024];
+    int* const own = tile + 4 * (threadIdx.x % 128);
+    __pipeline_memcpy_async(own, in + 4 * (threadIdx.x % 128), 16);
+    __pipeline_commit();
+    __pipeline_memcpy_async(own + 512, in + 4 * threadIdx.x, 16);
+    __pipeline_commit();
+    WAIT
+    BARRIER
+    const int found = tile[1023 - (blockIdx.x * 256 + threadIdx.x)];
+    AGAIN
+    __pipeline_memcpy_async(own, in, 16, 16);
+    __pipeline_memcpy_async(own + 512, in, 16, 16);
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    out[blockIdx.x * 256 + threadIdx.x] = found + tile[threadIdx.x];
+"""
+
+
+def copies(wait="__pipeline_wait_prior(0);", barrier="__syncthreads();", again="__syncthreads();"):
+    return COPIES.replace("WAIT", wait).replace("BARRIER", barrier).replace("AGAIN", again)
+
+
 #: Kernels, most of them with a mistake. They write to `out`, and may read `in`.
 KERNELS = {
     "write_outside": "out[threadIdx.x + 100000] = 1;",
@@ -127,6 +152,14 @@ KERNELS = {
     "fails": '__assertfail("x is 1", "k.cu", 7, "kernel", 1);',
     "sum": SUM.replace("BARRIER", "__syncthreads();"),
     "sum_without_barrier": SUM.replace("BARRIER", ""),
+    "copies": copies(),
+    "copies_without_wait": copies(wait=""),
+    "copies_of_a_batch": copies(wait="__pipeline_wait_prior(1);"),
+    "copies_without_barrier": copies(barrier=""),
+    "copies_over_what_is_read": copies(again=""),
+    "misaligned_copy": "alignas(16) __shared__ int tile[8]; __pipeline_memcpy_async(tile + 1, in, 16);",
+    "copy_outside": "alignas(16) __shared__ int tile[4]; __pipeline_memcpy_async(tile, in + 100000, 16); "
+    "__pipeline_commit(); __pipeline_wait_prior(0);",
 }
 SOURCE = "\n".join(
     f'extern "C" __global__ void {name}(int* out, const int* in) {{ {body} }}' for name, body in KERNELS.items()
@@ -191,6 +224,16 @@ REPORTED = {
         MISALIGNED,
         "misaligned access",
     ),
+    "misaligned copy": (
+        "x = memory(); launch('misaligned_copy', x, x); wait()",
+        MISALIGNED,
+        "misaligned access",
+    ),
+    "copy from outside of memory": (
+        "x = memory(); launch('copy_outside', x, x); wait()",
+        ILLEGAL,
+        "illegal access",
+    ),
     "divergent barrier": (
         "x = memory(); launch('divergent_barrier', x); wait()",
         FAILED,
@@ -250,6 +293,20 @@ SILENT = {
         "'sum_without_barrier'",
         255 * 128,
     ),
+    **{
+        title: (
+            "x, y = memory(), memory(); fill(y, 1); launch(PART, x, y); shown = read(x)",
+            "'copies'",
+            f"'{kernel}'",
+            0x01010101,
+        )
+        for title, kernel in [
+            ("missing wait for a copy", "copies_without_wait"),
+            ("missing wait for the last copies", "copies_of_a_batch"),
+            ("missing barrier behind a copy", "copies_without_barrier"),
+            ("copy over what other threads read", "copies_over_what_is_read"),
+        ]
+    },
     "missing wait between streams": (
         "s, x, y, e = stream(), memory(), memory(), event(); fill(x, 0); fill(y, 0); wait(); launch('add', x, on=s)\n"
         "PART\nlaunch('copy', y, x); shown = read(y)",

@@ -196,30 +196,38 @@ SKELETONS = {
         }
     """,
     **{
-        f"attention of {element} and {mask} with {columns} columns": f"""
+        f"attention of {element} and {mask} with {columns} columns{'' if packed else ', not packed'}": f"""
         #include "attention_half.cuh"
         #include "attention_half_gradients.cuh"
         using namespace rushlight;
-        extern "C" __global__ void __launch_bounds__(THREADS, HALF_BLOCKS<{columns}>) forward(
+        extern "C" __global__ void __launch_bounds__(HALF_THREADS<{deep}>, {deep}) forward(
             AttentionOperands operands, Loops<5> batch, u64 batches, AttentionSizes sizes, u8* out, f32* sums) {{
-            attention_half<{element}, {mask}, {columns}>(operands, batch, batches, sizes, out, sums);
+            attention_half<{element}, {mask}, {columns}, {deep}, {str(packed).lower()}>(operands, batch, batches, sizes, out, sums);
         }}
-        extern "C" __global__ void __launch_bounds__(THREADS, 1) of_queries(
+        extern "C" __global__ void __launch_bounds__(HALF_THREADS<{queries}>, {queries}) of_queries(
             AttentionOperands operands, Loops<5> batch, u64 batches, AttentionSizes sizes, const f32* sums, const f32* means, u8* out) {{
-            attention_half_of_queries<{element}, {mask}, {columns}>(operands, batch, batches, sizes, sums, means, out);
+            attention_half_of_queries<{element}, {mask}, {columns}, {queries}, {str(packed).lower()}>(
+                operands, batch, batches, sizes, sums, means, out);
         }}
-        extern "C" __global__ void __launch_bounds__(THREADS, 1) of_keys(
+        extern "C" __global__ void __launch_bounds__(HALF_THREADS<{keys}>, {keys}) of_keys(
             AttentionOperands operands, Loops<5> batch, u64 batches, AttentionSizes sizes, const f32* sums, const f32* means,
             u8* of_keys, u8* of_values) {{
-            attention_half_of_keys<{element}, {mask}, {columns}>(operands, batch, batches, sizes, sums, means, of_keys, of_values);
+            attention_half_of_keys<{element}, {mask}, {columns}, {keys}, {str(packed).lower()}>(
+                operands, batch, batches, sizes, sums, means, of_keys, of_values);
         }}
     """
-        for element, mask, columns in [
-            ("bf16", "Unmasked", 4),
-            ("f16", "Bool", 3),
-            ("bf16", "bf16", 4),
-            ("f16", "Unmasked", 8),
-            ("f16", "f32", 8),
+        # The widest rows of which a warp has two matrices, and of which it has one; see `deep` in `attention.rs`.
+        for element, mask, columns, deep, queries, keys, packed in [
+            ("bf16", "Unmasked", 3, 2, 2, 2, True),
+            ("bf16", "Unmasked", 4, 2, 2, 1, True),
+            ("bf16", "Unmasked", 4, 2, 2, 1, False),
+            ("bf16", "Unmasked", 6, 2, 1, 1, True),
+            ("f16", "Unmasked", 8, 2, 1, 1, True),
+            ("f16", "Unmasked", 6, 2, 1, 1, False),
+            ("f16", "Bool", 3, 2, 2, 2, True),
+            ("bf16", "bf16", 4, 2, 2, 1, True),
+            ("f16", "f32", 6, 2, 1, 1, True),
+            ("f16", "f32", 8, 1, 1, 1, True),
         ]
     },
 }

@@ -126,6 +126,36 @@ def test_attention_in_half_precision_with_any_scale(scale):
         assert (one - other).abs().max() <= 2e-3 * max(1, float(other.abs().max()))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("step", [0.01, 0.1, 3.0])
+def test_attention_in_half_precision_of_rising_scores(step, dtype):
+    """Weights stay relative to a former greatest score as long as it is not far below the present one."""
+    torch.manual_seed(5)
+    query, key, value, grad = (torch.randn(1, 200, 16) for _ in range(4))
+    query[..., 0], key[..., 0] = 4.0, torch.arange(200) * step
+    found, wanted = in_half_precision((query, key, value), grad, dtype)
+    for one, other in zip(found, wanted, strict=True):
+        assert (one - other).abs().max() <= 2 ** (-8 if dtype == torch.float16 else -5) * other.abs().max()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("first", [0, 1, 8])
+def test_attention_in_half_precision_of_heads_in_rows(first, causal):
+    """Heads as a dimension of rows, which begin at any element: copies of 16 bytes need whole packs. Several blocks have several
+    tiles each, and the last ones are not whole."""
+    torch.manual_seed(6)
+    whole = [torch.randn(2, rows, 2, 48) for rows in (270, 150 + 120 * causal, 150 + 120 * causal)]
+    outcomes = []
+    for device, wide in (("cuda", torch.float16), ("cpu", torch.float32)):
+        own = [x.half().to(device, wide).requires_grad_() for x in whole]
+        heads = [x[..., first : first + 32].transpose(1, 2) for x in own]
+        result = F.scaled_dot_product_attention(*heads, is_causal=causal)
+        grads = torch.autograd.grad(result.square().sum(), own)
+        outcomes.append([x.detach().cpu().float() for x in (result, *grads)])
+    for found, wanted in zip(*outcomes, strict=True):
+        assert (found - wanted).abs().max() <= 4e-3 * wanted.abs().max()
+
+
 def test_attention_of_strided_and_repeated_operands():
     """Heads as a dimension of rows, one key for several heads, and a query that sees nothing."""
     mask = torch.ones(10, 12, dtype=torch.bool)

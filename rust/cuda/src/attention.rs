@@ -7,7 +7,7 @@ use rushlight_core::{DType, Error, Result};
 
 use crate::card::Card;
 use crate::kernels::type_name;
-use crate::launch::{DIMS, ElementType, Loops, argument, launch};
+use crate::launch::{DIMS, ElementType, Loops, THREADS, argument, launch_with};
 use crate::program::{Key, Program};
 
 /// The first bytes of query, key, value, mask and gradient, and the distances in bytes between their rows and columns.
@@ -38,9 +38,19 @@ const SQUARE: u64 = 64;
 const APART: u64 = 16;
 /// The queries or keys of a block in half precision (`BLOCK_ROWS` in `half_tiles.cuh`).
 const BLOCK_ROWS: u64 = 128;
-/// The most queries, keys and blocks of these kernels, with room for a block.
-const MOST_OF_HALVES: u64 = i32::MAX as u64 - BLOCK_ROWS;
+/// The most queries and keys of these kernels, with room for a block.
+const MOST_OF_HALVES: u64 = (1 << 30) - BLOCK_ROWS;
 const MOST_BATCHES: usize = 65535;
+/// The bytes that a copy to shared memory takes.
+const PACK: u64 = 16;
+
+/// The kernels of a call.
+#[derive(Clone, Copy)]
+enum Kernel {
+    Forward,
+    OfQueries,
+    OfKeys,
+}
 
 /// A call: its operands, the places of its batch, and the dtype of the mask.
 pub struct Attention<'a> {
@@ -69,43 +79,85 @@ impl Attention<'_> {
         let blocks = most.div_ceil(BLOCK_ROWS).saturating_mul(self.batch.numel() as u64);
         matches!(self.dtype, DType::F16 | DType::BF16)
             && card.properties.major >= 8
-            && most.max(blocks) <= MOST_OF_HALVES
+            && most <= MOST_OF_HALVES
+            && blocks <= i32::MAX as u64
+    }
+
+    /// Widths in units of 16 elements, for which there are kernels.
+    fn columns(&self) -> u64 {
+        self.sizes.width.max(self.sizes.depth).div_ceil(APART)
+    }
+
+    /// The matrices of rows of a warp in half precision (`DEEP` in `half_tiles.cuh`): two, where registers have room for them, for the sums,
+    /// and for where a mask or single elements are. Then a block has half of the threads.
+    fn deep(&self, kernel: Kernel) -> u32 {
+        let widest = match (kernel, self.mask) {
+            (Kernel::Forward, None) if self.packed() => 8,
+            (Kernel::Forward, _) => 6,
+            (Kernel::OfQueries, _) => 4,
+            (Kernel::OfKeys, _) => 3,
+        };
+        if self.columns() <= widest { 2 } else { 1 }
+    }
+
+    /// Whether rows are copied in packs of 16 bytes.
+    fn packed(&self) -> bool {
+        let (sizes, operands) = (&self.sizes, &self.operands);
+        let is_whole = |bytes: u64| bytes.is_multiple_of(PACK);
+        let element = self.dtype.size() as u64;
+        let [query, key, value, _, grad] = std::array::from_fn(|n| {
+            let steps = (0..self.batch.rank()).map(|dim| self.batch.strides(dim)[n]);
+            operands.columns[n] == element as i64
+                && is_whole(operands.at[n].wrapping_add_signed(self.batch.bases()[n] as i64))
+                && is_whole(operands.rows[n].unsigned_abs())
+                && steps.into_iter().all(|step| is_whole(step.unsigned_abs() as u64))
+        });
+        query && key && value && grad && is_whole(sizes.width * element) && is_whole(sizes.depth * element)
     }
 
     /// The kernel of the results, or those of the gradients.
     fn program(&self, card: &Card, gradients: bool) -> Result<Program> {
-        let columns = self.sizes.width.max(self.sizes.depth).div_ceil(APART);
+        let columns = self.columns();
         let mask = self.mask.map_or(u8::MAX, |mask| ElementType::Of(mask).code());
-        let halves = self.halves(card);
-        let codes = [ElementType::Of(self.dtype).code(), mask, columns as u8, u8::from(halves), u8::from(gradients)];
+        let (halves, packed) = (self.halves(card), self.packed());
+        let kind = if halves { 1 + u8::from(packed) } else { 0 };
+        let codes = [ElementType::Of(self.dtype).code(), mask, columns as u8, kind, u8::from(gradients)];
         let names: &[_] = if gradients { &[c"of_queries", c"of_keys"] } else { &[c"forward"] };
         Program::find(card, Key::new("attention", codes), names, || {
             let kernel = if halves { "attention_half" } else { "attention" };
-            let arguments =
-                format!("{}, {}, {columns}", type_name(self.dtype), self.mask.map_or("Unmasked", type_name));
+            let types = format!("{}, {}, {columns}", type_name(self.dtype), self.mask.map_or("Unmasked", type_name));
+            // The bounds of a kernel, and its variant.
+            let parts = |kernel| {
+                if !halves {
+                    return ("THREADS, 1".into(), types.clone());
+                }
+                let deep = self.deep(kernel);
+                (format!("HALF_THREADS<{deep}>, {deep}"), format!("{types}, {deep}, {packed}"))
+            };
             if gradients {
                 let header = if halves { "attention_half_gradients" } else { "attention" };
+                let [(of_queries, queries), (of_keys, keys)] = [Kernel::OfQueries, Kernel::OfKeys].map(parts);
                 format!(
                     r#"#include "{header}.cuh"
 using namespace rushlight;
-extern "C" __global__ void __launch_bounds__(THREADS, 1) of_queries(AttentionOperands operands, Loops<5> batch, u64 batches,
-                                                                 AttentionSizes sizes, const f32* sums, const f32* means, u8* out) {{
-    {kernel}_of_queries<{arguments}>(operands, batch, batches, sizes, sums, means, out);
+extern "C" __global__ void __launch_bounds__({of_queries}) of_queries(AttentionOperands operands, Loops<5> batch, u64 batches,
+                                                                      AttentionSizes sizes, const f32* sums, const f32* means, u8* out) {{
+    {kernel}_of_queries<{queries}>(operands, batch, batches, sizes, sums, means, out);
 }}
-extern "C" __global__ void __launch_bounds__(THREADS, 1) of_keys(AttentionOperands operands, Loops<5> batch, u64 batches,
-                                                              AttentionSizes sizes, const f32* sums, const f32* means,
-                                                              u8* of_keys, u8* of_values) {{
-    {kernel}_of_keys<{arguments}>(operands, batch, batches, sizes, sums, means, of_keys, of_values);
+extern "C" __global__ void __launch_bounds__({of_keys}) of_keys(AttentionOperands operands, Loops<5> batch, u64 batches,
+                                                                AttentionSizes sizes, const f32* sums, const f32* means,
+                                                                u8* of_keys, u8* of_values) {{
+    {kernel}_of_keys<{keys}>(operands, batch, batches, sizes, sums, means, of_keys, of_values);
 }}
 "#
                 )
             } else {
-                let blocks = if halves { format!(", HALF_BLOCKS<{columns}>") } else { String::new() };
+                let (bounds, arguments) = parts(Kernel::Forward);
                 format!(
                     r#"#include "{kernel}.cuh"
 using namespace rushlight;
-extern "C" __global__ void __launch_bounds__(THREADS{blocks}) forward(AttentionOperands operands, Loops<5> batch, u64 batches,
-                                                                      AttentionSizes sizes, u8* out, f32* sums) {{
+extern "C" __global__ void __launch_bounds__({bounds}) forward(AttentionOperands operands, Loops<5> batch, u64 batches,
+                                                              AttentionSizes sizes, u8* out, f32* sums) {{
     {kernel}<{arguments}>(operands, batch, batches, sizes, out, sums);
 }}
 "#
@@ -126,13 +178,13 @@ extern "C" __global__ void __launch_bounds__(THREADS{blocks}) forward(AttentionO
         Ok(operands)
     }
 
-    /// The blocks for that many queries or keys.
-    fn grid(&self, card: &Card, rows: u64) -> [u32; 2] {
+    /// The blocks for that many queries or keys, and their threads.
+    fn grid(&self, card: &Card, rows: u64, kernel: Kernel) -> ([u32; 2], u32) {
         let batches = self.batch.numel();
         if self.halves(card) {
-            [(rows.div_ceil(BLOCK_ROWS) * batches as u64) as u32, 1]
+            ([(rows.div_ceil(BLOCK_ROWS) * batches as u64) as u32, 1], THREADS / self.deep(kernel))
         } else {
-            [rows.div_ceil(SQUARE) as u32, batches.min(MOST_BATCHES) as u32]
+            ([rows.div_ceil(SQUARE) as u32, batches.min(MOST_BATCHES) as u32], THREADS)
         }
     }
 
@@ -146,7 +198,7 @@ extern "C" __global__ void __launch_bounds__(THREADS{blocks}) forward(AttentionO
         let (program, mut loops, mut batches) =
             (self.program(card, false)?, Loops::of(self.batch), self.batch.numel() as u64);
         let mut sizes = self.sizes;
-        let grid = self.grid(card, sizes.queries);
+        let (grid, threads) = self.grid(card, sizes.queries, Kernel::Forward);
         let mut arguments = [
             argument(&mut operands),
             argument(&mut loops),
@@ -156,7 +208,7 @@ extern "C" __global__ void __launch_bounds__(THREADS{blocks}) forward(AttentionO
             argument(&mut sums),
         ];
         // SAFETY: guaranteed by the caller; the arguments have the types of the program.
-        unsafe { launch(card, program.kernel(0), grid, stream, &mut arguments) }
+        unsafe { launch_with(card, program.kernel(0), grid, threads, stream, &mut arguments) }
     }
 
     /// Enqueues the gradients of queries, keys and values, from the logarithms of the sums and the sums of the products of results
@@ -175,7 +227,9 @@ extern "C" __global__ void __launch_bounds__(THREADS{blocks}) forward(AttentionO
         let (program, mut loops, mut batches) =
             (self.program(card, true)?, Loops::of(self.batch), self.batch.numel() as u64);
         let mut sizes = self.sizes;
-        let (queries, keys) = (self.grid(card, sizes.queries), self.grid(card, sizes.keys));
+        let [(queries, of_queries_threads), (keys, of_keys_threads)] =
+            [(sizes.queries, Kernel::OfQueries), (sizes.keys, Kernel::OfKeys)]
+                .map(|(rows, kernel)| self.grid(card, rows, kernel));
         let mut arguments = [
             argument(&mut operands),
             argument(&mut loops),
@@ -186,7 +240,7 @@ extern "C" __global__ void __launch_bounds__(THREADS{blocks}) forward(AttentionO
             argument(&mut of_queries),
         ];
         // SAFETY: guaranteed by the caller; the arguments have the types of the program.
-        unsafe { launch(card, program.kernel(0), queries, stream, &mut arguments)? };
+        unsafe { launch_with(card, program.kernel(0), queries, of_queries_threads, stream, &mut arguments)? };
         let mut arguments = [
             argument(&mut operands),
             argument(&mut loops),
@@ -198,6 +252,6 @@ extern "C" __global__ void __launch_bounds__(THREADS{blocks}) forward(AttentionO
             argument(&mut of_values),
         ];
         // SAFETY: see above.
-        unsafe { launch(card, program.kernel(1), keys, stream, &mut arguments) }
+        unsafe { launch_with(card, program.kernel(1), keys, of_keys_threads, stream, &mut arguments) }
     }
 }

@@ -193,6 +193,22 @@ pub unsafe fn launch(
     stream: StreamId,
     arguments: &mut [*mut c_void],
 ) -> Result<()> {
+    // SAFETY: guaranteed by the caller.
+    unsafe { launch_with(card, kernel, grid, THREADS, stream, arguments) }
+}
+
+/// Enqueues a kernel with another number of threads in each block.
+///
+/// # Safety
+/// As for `launch`.
+pub unsafe fn launch_with(
+    card: &Card,
+    kernel: Kernel,
+    grid: [u32; 2],
+    threads: u32,
+    stream: StreamId,
+    arguments: &mut [*mut c_void],
+) -> Result<()> {
     let queue = stream::handle(stream);
     enqueue(card, kernel.name, stream, || {
         // SAFETY: guaranteed by the caller.
@@ -202,7 +218,7 @@ pub unsafe fn launch(
                 grid[0],
                 grid[1],
                 1,
-                THREADS,
+                threads,
                 1,
                 1,
                 0,

@@ -24,7 +24,7 @@
     extern "C" float name##f(float, float) noexcept;
 BOTH(acos) BOTH(asin) BOTH(ceil) BOTH(cos) BOTH(cosh) BOTH(exp) BOTH(expm1) BOTH(fabs) BOTH(floor) BOTH(lgamma) BOTH(log) BOTH(log1p)
 BOTH(rint) BOTH(sin) BOTH(sinh) BOTH(sqrt) BOTH(tan) BOTH(tanh) BOTH(trunc)
-BOTH_OF_TWO(atan2) BOTH_OF_TWO(copysign) BOTH_OF_TWO(fmod) BOTH_OF_TWO(hypot) BOTH_OF_TWO(pow)
+BOTH_OF_TWO(atan2) BOTH_OF_TWO(copysign) BOTH_OF_TWO(fmax) BOTH_OF_TWO(fmod) BOTH_OF_TWO(hypot) BOTH_OF_TWO(pow)
 extern "C" double fma(double, double, double) noexcept;
 extern "C" float fmaf(float, float, float) noexcept;
 #undef BOTH
@@ -67,11 +67,23 @@ struct Fibre {
     Group* group;
     uint32_t turn;
     int line;
+    /// The copies that are under way, and the batch that is not closed.
+    unsigned copies, batch;
+};
+
+/// A copy to shared memory that a thread has begun: zeros, where nothing is read.
+struct Copy {
+    char* to;
+    const char* from;
+    uint32_t size, read;
+    unsigned batch;
 };
 
 constexpr unsigned THREADS = 1024;
 constexpr unsigned MASKS = 8;
 constexpr size_t STACK = 64 << 10;
+/// The most copies of a thread that are under way.
+constexpr unsigned COPIES = 96;
 
 struct Block {
     dim3 grid, size;
@@ -81,6 +93,7 @@ struct Block {
     char* stacks[THREADS + 1];
     Group groups[THREADS / 32][MASKS];
     unsigned masks[THREADS / 32];
+    Copy copies[THREADS][COPIES];
     Fibre* now;
     void* home;
     unsigned count, alive, arrived, started, spare_stacks;
@@ -248,6 +261,53 @@ __attribute__((noinline)) static const uint64_t* exchange(uint32_t mask, uint64_
     return slots;
 }
 
+/// The next of the random numbers that the seed decides; zero without a seed.
+static uint64_t next_random() {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state;
+}
+
+static void carry_out(const Copy& copy) {
+    memcpy(copy.to, copy.from, copy.read);
+    memset(copy.to + copy.read, 0, copy.size - copy.read);
+}
+
+/// Begins a copy. The card may carry it out at any time until it is awaited; here it is at once, or as late as can be.
+inline void begin_copy(void* to, const void* from, size_t size, size_t zeros, int line) {
+    if ((size != 4 && size != 8 && size != 16) || zeros > size) {
+        fail("a copy of this size", line);
+    }
+    if (((uintptr_t)to | (zeros < size ? (uintptr_t)from : 0)) % size) {
+        fail("misaligned access of a copy", line);
+    }
+    Fibre& own = *block.now;
+    const Copy copy{(char*)to, (const char*)from, uint32_t(size), uint32_t(size - zeros), own.batch};
+    if (next_random() & 1) {
+        return carry_out(copy);
+    }
+    if (own.copies == COPIES) {
+        fail("too many copies under way", line);
+    }
+    block.copies[own.flat][own.copies++] = copy;
+}
+
+/// Carries out the copies of all batches but the last ones. Only the thread that waits knows that they are there.
+inline void await_copies(unsigned batches_under_way) {
+    Fibre& own = *block.now;
+    Copy* const all = block.copies[own.flat];
+    const unsigned begun = own.copies;
+    own.copies = 0;
+    for (unsigned i = 0; i < begun; i++) {
+        if (all[i].batch + batches_under_way < own.batch) {
+            carry_out(all[i]);
+        } else {
+            all[own.copies++] = all[i];
+        }
+    }
+}
+
 static void prepare_block() {
     block.alive = block.count;
     block.arrived = block.started = 0;
@@ -260,10 +320,7 @@ static void prepare_block() {
         block.order[i] = i;
     }
     for (unsigned i = block.count - 1; random_state && i; i--) {
-        random_state ^= random_state << 13;
-        random_state ^= random_state >> 7;
-        random_state ^= random_state << 17;
-        const unsigned j = random_state % (i + 1), other = block.order[i];
+        const unsigned j = next_random() % (i + 1), other = block.order[i];
         block.order[i] = block.order[j];
         block.order[j] = other;
     }
@@ -474,6 +531,13 @@ inline uint32_t __ballot_sync(uint32_t mask, int vote, SOFTCUDA_LINE) {
 }
 inline int __any_sync(uint32_t mask, int vote, SOFTCUDA_LINE) { return __ballot_sync(mask, vote, line) != 0; }
 inline int __all_sync(uint32_t mask, int vote, SOFTCUDA_LINE) { return __ballot_sync(mask, vote, line) == mask; }
+
+// Copies to shared memory that run by themselves, by the names of <cuda_pipeline.h>.
+inline void __pipeline_memcpy_async(void* to, const void* from, size_t size, size_t zeros = 0, SOFTCUDA_LINE) {
+    softcuda::begin_copy(to, from, size, zeros, line);
+}
+inline void __pipeline_commit() { softcuda::block.now->batch++; }
+inline void __pipeline_wait_prior(unsigned batches) { softcuda::await_copies(batches); }
 
 [[noreturn]] inline void __assertfail(const char* what, const char*, unsigned line, const char*, size_t) {
     char text[128];

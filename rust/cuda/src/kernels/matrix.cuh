@@ -98,8 +98,11 @@ DEVICE f32 quick_exp2(f32 x) {
 
 #else
 
-DEVICE void begin_copy(u16* to, const u8* from, bool inside) { *(u128*)to = inside ? *(const u128*)from : u128{}; }
-DEVICE void await_copies() {}
+DEVICE void begin_copy(u16* to, const u8* from, bool inside) { __pipeline_memcpy_async(to, from, 16, inside ? 0 : 16); }
+DEVICE void await_copies() {
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+}
 
 DEVICE void load_matrices(u32 (&to)[4], const u16* row) {
     const int lane = int(threadIdx.x) % WARP;
