@@ -173,7 +173,7 @@ class TestQueue:
         queue = context.Queue()
         process = context.Process(target=put_many, args=(queue, 100_000, True))
         process.start()
-        process.join(20)
+        process.join(PATIENCE)
         assert process.exitcode == 0
 
     def test_joinable(self, context):
