@@ -91,6 +91,9 @@ raises(TypeError, "strides must be a sequence of the same length as shape", read
 raises(TypeError, "there is no dtype for elements of type '|V3'", read(typestr="|V3"))
 raises(TypeError, "attribute `shape` must exist", read(shape=None))
 raises(ValueError, "__cuda_array_interface__: the stream 0 is ambiguous", read(stream=0))
+raises(ValueError, "there are elements, but no memory", read(data=(0, False)))
+raises(ValueError, "the address of the elements is no multiple of their size, 4 bytes", read(data=(x.data_ptr() + 2, False)))
+raises(TypeError, "`data` must be a 2-tuple of (int, bool)", read(data=x.data_ptr()))
 """
     )
 

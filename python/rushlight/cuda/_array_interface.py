@@ -37,7 +37,8 @@ def tensor_over(owner: Any, interface: Any) -> Tensor:
 
     Raises:
         TypeError: an entry is missing or of another kind, or the memory is read-only.
-        ValueError: the elements are in the other byte order, or the strides are not multiples of their size.
+        ValueError: the elements are in the other byte order, the address or the strides are not multiples of their size, or there
+            is no memory.
         RuntimeError: there is no driver.
     """
     import rushlight as torch
@@ -50,6 +51,8 @@ def tensor_over(owner: Any, interface: Any) -> Tensor:
     if interface.get("data") is None:
         raise TypeError("attribute `shape` data exist")
     shape, code = tuple(interface["shape"]), str(interface["typestr"])
+    if not isinstance(interface["data"], tuple) or len(interface["data"]) != 2:
+        raise TypeError("`data` must be a 2-tuple of (int, bool)")
     address, read_only = interface["data"]
     if read_only:
         raise TypeError("the read only flag is not supported, should always be False")
@@ -80,8 +83,15 @@ def tensor_over(owner: Any, interface: Any) -> Tensor:
             )
         strides = [step // width for step in steps]
     _C._cuda_init()
-    if 0 in shape or not address:
+    if 0 in shape:
         return torch.empty(shape, dtype=dtype, device="cuda")
+    if not address:
+        raise ValueError("there are elements, but no memory")
+    if address % (width // 2 if dtype.is_complex else width):
+        # Kernels that read such memory would stop the GPU.
+        raise ValueError(
+            f"the address of the elements is no multiple of their size, {width} bytes. Copy the array to reallocate the memory."
+        )
     device = _C._cuda_device_of(address)
     # The memory begins at the lowest element, which is not the first one if strides are negative.
     reach = [(size - 1) * step for size, step in zip(shape, strides, strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from weakref import WeakKeyDictionary
 
 import rushlight as torch
@@ -12,6 +12,7 @@ from rushlight._warnings import warn
 from rushlight.autograd.graph import _Passes, saved_tensors_hooks
 
 from ._selective_checkpoint import CheckpointPolicy, SelectiveCheckpointContext, create_selective_checkpoint_contexts
+from ._tensors import tensors_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
     >>> torch.utils.checkpoint.get_device_states(torch.ones(1))
     ([], [])
     """
-    found = sorted({arg.get_device() for arg in args if isinstance(arg, torch.Tensor) and arg.is_cuda})
+    found = sorted({tensor.get_device() for tensor in tensors_in(args) if tensor.is_cuda})
     cuda: Any = torch.cuda
     return found, [cuda.get_rng_state(index) for index in found]
 
@@ -216,30 +217,34 @@ def checkpoint(
         early_stop = _early_stop
     if determinism_check not in ("default", "none"):
         raise ValueError(f"determinism_check should be one of ['default', 'none'], but got {determinism_check}")
-    again = _Recomputation(lambda: function(*args, **kwargs), inside, preserve, determinism_check, early_stop)
+    modes = _Modes(preserve, (args, kwargs))
+    again = _Recomputation(lambda: function(*args, **kwargs), inside, modes, determinism_check, early_stop)
     with saved_tensors_hooks(again.pack, again.unpack), outside:
         result = function(*args, **kwargs)
     again.complete = True
     return result
 
 
-@contextmanager
-def _random_state(state: Tensor | None) -> Iterator[None]:
-    """Sets the random state and returns the previous one."""
-    if state is None:
-        yield
-        return
-    present = torch.get_rng_state()
-    torch.set_rng_state(state)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(present)
+class _Modes:
+    """What decides besides the arguments what a function computes: the random numbers, if they are to be the same again, and the
+    mixed precision."""
 
+    def __init__(self, preserve: bool, args: Any) -> None:
+        self.state = torch.get_rng_state() if preserve else None
+        self.devices, self.states = get_device_states(args) if preserve else ([], [])
+        kinds = ("cpu", "cuda")
+        self.precision = [(kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)) for kind in kinds]
 
-def _precision() -> torch.autocast:
-    """A context that restores the current mixed-precision mode."""
-    return torch.autocast("cpu", torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu"))
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Sets them as they were, and at the end as they are now."""
+        with torch.random.fork_rng(self.devices, enabled=self.state is not None), ExitStack() as precision:
+            if self.state is not None:
+                torch.set_rng_state(self.state)
+                set_device_states(self.devices, self.states)
+            for kind, dtype, enabled in self.precision:
+                precision.enter_context(torch.autocast(kind, dtype, enabled))
+            yield
 
 
 class CheckpointFunction(torch.autograd.Function):
@@ -254,8 +259,7 @@ class CheckpointFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, run: Callable[..., Any], preserve: bool, *args: Any) -> Any:
         ctx.run = run
-        ctx.state = torch.get_rng_state() if preserve else None
-        ctx.precision = _precision()
+        ctx.modes = _Modes(preserve, args)
         # Saved with the engine, which checks that they are not changed in place.
         ctx.places = [place for place, arg in enumerate(args) if isinstance(arg, torch.Tensor)]
         ctx.others = [None if isinstance(arg, torch.Tensor) else arg for arg in args]
@@ -274,7 +278,7 @@ class CheckpointFunction(torch.autograd.Function):
         args = list(ctx.others)
         for place, tensor in zip(ctx.places, detach_variable(ctx.saved_tensors)):
             args[place] = tensor
-        with torch.enable_grad(), _random_state(ctx.state), ctx.precision:
+        with torch.enable_grad(), ctx.modes.again():
             outputs = ctx.run(*args)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [
@@ -354,11 +358,10 @@ class _StopRecomputation(Exception):
 class _Recomputation:
     """The tensors that a function saves, by index, and the call that recomputes them."""
 
-    def __init__(self, run: Callable[[], Any], context: Any, preserve: bool, check: str, early_stop: bool) -> None:
+    def __init__(self, run: Callable[[], Any], context: Any, modes: _Modes, check: str, early_stop: bool) -> None:
         self.run = run
         self.context = context
-        self.state = torch.get_rng_state() if preserve else None
-        self.precision = _precision()
+        self.modes = modes
         self.checks = check != "none"
         self.early_stop = early_stop
         self.saved: list[dict[str, Any]] = []
@@ -419,8 +422,7 @@ class _Recomputation:
         try:
             with (
                 torch.enable_grad(),
-                _random_state(self.state),
-                self.precision,
+                self.modes.again(),
                 saved_tensors_hooks(keep, lambda tensor: tensor),
                 self.context,
             ):
