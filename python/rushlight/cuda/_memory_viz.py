@@ -141,10 +141,10 @@ def _picture(lines: str) -> str:
         x, drawn, y = _WIDTH * begin / whole, _WIDTH * width / whole, height - (level + 1) * _ROW
         # Names of one kind have one colour in all pictures.
         hue = sum(map(ord, name)) * 37 % 60
-        told = escape(f"{name} ({width:,} bytes, {100 * width / whole:.2f}%)")
+        label = escape(f"{name} ({width:,} bytes, {100 * width / whole:.2f}%)")
         text = escape(name[: int(drawn / 7)])
         parts.append(
-            f'<g><title>{told}</title><rect x="{x:.1f}" y="{y}" width="{drawn:.1f}" height="{_ROW - 1}" '
+            f'<g><title>{label}</title><rect x="{x:.1f}" y="{y}" width="{drawn:.1f}" height="{_ROW - 1}" '
             f'fill="hsl({hue},80%,65%)"/><text x="{x + 2:.1f}" y="{y + 12}">{text}</text></g>\n'
         )
     return "".join([*parts, "</svg>\n"])
@@ -419,7 +419,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
 
     parser = argparse.ArgumentParser(description="Visualize memory dumps produced by torch.cuda.memory._snapshot()")
     commands = parser.add_subparsers(dest="action", required=True)
-    told = {
+    actions = {
         "stats": "print how full the segments are",
         "trace": "print what the allocators have done",
         "segments": "draw what the segments contain",
@@ -428,7 +428,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
         "trace_plot": "write a page with the memory in use over time",
         "segment_plot": "write a page with the segments over time",
     }
-    for name, about in told.items():
+    for name, about in actions.items():
         command = commands.add_parser(name, description=about, help=about)
         for file in ("before", "after") if name == "compare" else ("input",):
             command.add_argument(file, help="a file of torch.cuda.memory._dump_snapshot, or - for the standard input")
