@@ -232,7 +232,9 @@ impl Graphs {
 
     pub fn destroy(&mut self, graph: usize) -> Status {
         let Some(graph) = self.graphs.remove(&graph) else { return INVALID_HANDLE };
-        graph.bodies.into_values().for_each(|(body, _)| drop(self.destroy(body)));
+        for (body, _) in graph.bodies.into_values() {
+            self.destroy(body);
+        }
         SUCCESS
     }
 }
