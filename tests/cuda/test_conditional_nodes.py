@@ -110,6 +110,24 @@ assert (x + 1).tolist() == [2.0] * 4
     )
 
 
+def test_a_record_that_nobody_ends_gives_its_streams_back():
+    run(
+        RAISES
+        + """
+x, pred, stream = torch.ones(3, device="cuda"), torch.tensor(True, device="cuda"), torch.cuda.Stream()
+torch.cuda.synchronize()
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.stream(stream):
+    graph.capture_begin()
+    graph.begin_capture_to_if_node(pred)
+    y = x * 2
+    raises(RuntimeError, "Capture must end on the same stream it began on.", graph.capture_end)
+    del graph
+    assert torch.cuda.current_stream() == stream and (x + 2).tolist() == [3.0] * 3
+"""
+    )
+
+
 def test_a_graph_tells_its_pieces():
     run(
         RAISES

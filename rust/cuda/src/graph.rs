@@ -64,7 +64,8 @@ impl State {
     fn end_capture(&mut self, device: u8, stream: StreamId, capture: CaptureId) -> Result<()> {
         card::select(device)?;
         for body in std::mem::take(&mut self.bodies).into_iter().rev() {
-            body.end(device)?;
+            // What is wrong with a part is wrong with the whole.
+            let _ = body.end(device);
         }
         let (mut graph, pool) = (std::ptr::null_mut(), self.pool);
         // SAFETY: a context is current, and the pointer is that of a local variable.
@@ -237,8 +238,8 @@ impl Graph {
         let state = self.state()?;
         let Stage::Captured(device, graph, ready) = state.stage else { return Ok(None) };
         card::select(device)?;
-        // SAFETY: a context is current, and the graph is alive.
-        Ok(Some((unsafe { Nodes::of(graph)? }, nodes::number_of(ready))))
+        // SAFETY: a context is current, and both forms are alive.
+        Ok(Some(unsafe { (Nodes::of(graph)?, nodes::number_of(ready)) }))
     }
 
     /// Enqueues the recorded work on this thread's current stream of the graph's device.

@@ -6,7 +6,7 @@
 //! - `stream` has streams and events, and the current stream of a thread.
 //! - `allocator` divides memory into blocks and keeps freed ones, `statistics` counts them; `memory` is the memory of a tensor
 //!   or of a library's call, `mem_pool` a pool that a program makes, `user_allocator` functions of a program in place of the driver;
-//!   `history` records what was allocated and freed, `settings` are those of torch's variable.
+//!   `history` records what was allocated and freed, `settings` are those of torch's variable, `out_of_memory` is the error.
 //! - `pinned` is page-locked memory of the host; `ipc` is memory of devices that several processes use, `sent` what this one has sent.
 //! - `graph` records work and enqueues it again; `capture` tells whether work is being recorded, `replayed` has its random numbers,
 //!   `conditional` work that a value of the device permits; `nodes` lists what was recorded.
@@ -64,6 +64,7 @@ pub mod nvml;
 pub mod nvtx;
 pub mod optimizer;
 pub mod order;
+mod out_of_memory;
 pub mod pinned;
 pub mod pool;
 pub mod profile;

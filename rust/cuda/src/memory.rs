@@ -10,7 +10,7 @@ use rushlight_core::block::Block;
 use rushlight_core::device_memory::{DeviceMemory, StreamId};
 use rushlight_core::fork::{self, ForkMutex, Rank};
 use rushlight_core::memory_record;
-use rushlight_core::{Class, Device, Error, Result, Storage};
+use rushlight_core::{Device, Error, Result, Storage};
 use smallvec::SmallVec;
 
 use crate::allocator::{Allocator, BlockId, Piece, PoolId, PoolOptions, Source, State, Wanted};
@@ -18,6 +18,7 @@ use crate::capture::{self, CaptureId};
 use crate::card::{self, Card};
 use crate::copy;
 use crate::history::{Action, Call, Entry, Frames};
+use crate::out_of_memory::{Table, out_of_memory};
 use crate::sent;
 use crate::settings::{self, Settings};
 use crate::statistics::Statistics;
@@ -431,58 +432,6 @@ fn attempt(device: u8, bytes: usize, stream: StreamId, wait: bool) -> Option<(Op
     taken.iter().for_each(|&(_, address)| pool.tell(address, before));
     pool.allocator.history.call = None;
     taken
-}
-
-fn in_words(bytes: usize) -> String {
-    let bytes = bytes as f64;
-    match bytes {
-        1073741824.0.. => format!("{:.2} GiB", bytes / 1073741824.0),
-        1048576.0.. => format!("{:.2} MiB", bytes / 1048576.0),
-        1024.0.. => format!("{:.2} KiB", bytes / 1024.0),
-        _ => format!("{bytes} bytes"),
-    }
-}
-
-/// What the error of a failed allocation shows.
-struct Table {
-    statistics: Statistics,
-    largest: Option<usize>,
-    limit: Option<usize>,
-}
-
-#[cold]
-fn out_of_memory(device: u8, bytes: usize, table: &Table) -> Error {
-    let (free, total) = card::get(device).and_then(Card::memory_info).unwrap_or_default();
-    let all = table.statistics.all();
-    let (reserved, used) = (all.reserved_bytes.current, all.allocated_bytes.current);
-    let allowed = table.limit.map_or(String::new(), |limit| format!(" {} allowed;", in_words(limit)));
-    let rows = [
-        ("tensors", used, format!("in {} blocks", all.allocation.current)),
-        (
-            "freed, kept for reuse",
-            reserved - used,
-            format!("the largest block is {}", in_words(table.largest.unwrap_or(0))),
-        ),
-        ("from the driver", reserved, format!("in {} segments", all.segment.current)),
-        ("most tensors so far", all.allocated_bytes.peak, String::new()),
-    ];
-    let rows: String = rows
-        .iter()
-        .map(|(what, bytes, more)| format!("\n    {what:<22} {:>12}  {more}", in_words(*bytes)).trim_end().to_string())
-        .collect();
-    Error::new(
-        Class::DeviceMemory,
-        format!(
-            "CUDA out of memory. Tried to allocate {}. GPU {device} has a total capacity of {} of which {} is free.{allowed} \
-             Of the allocated memory {} is allocated by PyTorch, and {} is reserved by PyTorch but unallocated.",
-            in_words(bytes),
-            in_words(total),
-            in_words(free),
-            in_words(used),
-            in_words(reserved - used)
-        ),
-    )
-    .hint(format!("A smaller batch, or del and torch.cuda.empty_cache(), may help. The memory of GPU {device}:{rows}"))
 }
 
 /// Returns the memory that no tensor uses to the driver.

@@ -25,9 +25,12 @@ pub fn has_numbers() -> bool {
 }
 
 /// The number of a graph that can be enqueued; `None` from an older driver.
-pub fn number_of(ready: CUgraphExec) -> Option<u32> {
+///
+/// # Safety
+/// A context is current, and the graph is alive.
+pub unsafe fn number_of(ready: CUgraphExec) -> Option<u32> {
     let mut number = 0;
-    // SAFETY: the graph is alive, and the pointer is that of a local variable.
+    // SAFETY: guaranteed by the caller, and the pointer is that of a local variable.
     (unsafe { (Numbers::found()?.of_ready)(ready, &raw mut number) } == 0).then_some(number)
 }
 
