@@ -129,13 +129,14 @@ def test_attention_in_half_precision_with_any_scale(scale):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("step", [0.01, 0.1, 3.0])
 def test_attention_in_half_precision_of_rising_scores(step, dtype):
-    """Weights stay relative to a former greatest score as long as it is not far below the present one."""
+    """Weights stay relative to a former greatest score as long as it is not far below the present one. In the gradients of queries,
+    such keys cancel each other."""
     torch.manual_seed(5)
     query, key, value, grad = (torch.randn(1, 200, 16) for _ in range(4))
     query[..., 0], key[..., 0] = 4.0, torch.arange(200) * step
-    found, wanted = in_half_precision((query, key, value), grad, dtype)
-    for one, other in zip(found, wanted, strict=True):
-        assert (one - other).abs().max() <= 2 ** (-8 if dtype == torch.float16 else -5) * other.abs().max()
+    (result, *_, to_value), (wanted, *_, wanted_to_value) = in_half_precision((query, key, value), grad, dtype)
+    for one, other in ((result, wanted), (to_value, wanted_to_value)):
+        assert (one - other).abs().max() <= 2 ** (-9 if dtype == torch.float16 else -6) * other.abs().max()
 
 
 @pytest.mark.parametrize("causal", [False, True])
