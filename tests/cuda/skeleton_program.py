@@ -110,40 +110,62 @@ def launch(function, grid, *arguments):
     ok(cuda.cuCtxSynchronize())
 
 
-def check_elementwise():
-    source = """
+def check_elementwise(kinds, dtypes, items, packs):
+    """Operands that end before, at and after the end of a pack and of a tile; rows of packs; and elements without an order."""
+    compute, *types = kinds
+    loop, one = (
+        f"Elementwise<Function, {', '.join([compute, form, *types])}>" for form in (f"{items}, {packs}", "1, 4")
+    )
+    source = f"""
         #include "elementwise.cuh"
         using namespace rushlight;
-        struct Function {
-            static DEVICE auto value(const Numbers& numbers, f32 x, f32 y) { return x * y + number<f32>(numbers, 0); }
-        };
-        typedef Elementwise<Function, f32, f32, f16, i32> Loop;
-        extern "C" __global__ void packed(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {
-            Loop::packed<u32>(operands, numbers, count, loops);
-        }
-        extern "C" __global__ void strided(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {
-            Loop::strided<u32>(operands, numbers, count, loops);
-        }
+        struct Function {{
+            static DEVICE auto value(const Numbers& numbers, {compute} x, {compute} y) {{ return x * y + number<{compute}>(numbers, 0); }}
+        }};
+        extern "C" __global__ void flat(Pointers<3> operands, Numbers numbers, u64 count) {{
+            {loop}::flat(operands, numbers, count);
+        }}
+        extern "C" __global__ void packed(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {{
+            {loop}::nested<u32>(operands, numbers, count, loops);
+        }}
+        extern "C" __global__ void strided(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {{
+            {one}::nested<u64>(operands, numbers, count, loops);
+        }}
     """
-    packed, strided = built(source, "packed", "strided")
-    number = np.float32(0.5)
-    for count in (1, 7, 1000):
-        x, y = random.normal(size=count).astype(np.float16), random.integers(-9, 9, count, np.int32)
-        out = np.zeros(count, np.float32)
+    flat, packed, strided = built(source, "flat", "packed", "strided")
+    to, *own = map(np.dtype, dtypes)
+    number = np.array(3, "f4" if compute == "f32" else to)
+
+    def made(*shape):
+        return [random.integers(0, 9, shape).astype(dtype) for dtype in own]
+
+    def check(x, y, kernel, grid, count, *nest):
+        out = np.zeros(np.broadcast_shapes(x.shape, y.shape), to)
         address = on_card(out)
+        views = [out, *(np.broadcast_to(array, out.shape) for array in (x, y))]
         operands = (U64 * 3)(address, on_card(x), on_card(y))
-        packs = loops(*(array[: -(-count // 4)] for array in (out, x, y)))
-        for n, array in enumerate((out, x, y)):
-            packs.strides[0][n] = 4 * array.itemsize
-        launch(packed, (2, 1), operands, Numbers(number), U64(count), packs)
-        assert np.array_equal(from_card(address, out), x.astype(np.float32) * y + number)
-    x, y = random.normal(size=(5, 3)).astype(np.float16), random.integers(-9, 9, 7, np.int32)
-    out = np.zeros((3, 5, 7), np.float32)
-    address = on_card(out)
-    views = (out, np.broadcast_to(x.T[:, :, None], out.shape), np.broadcast_to(y, out.shape))
-    operands = (U64 * 3)(address, on_card(x), on_card(y))
-    launch(strided, (1, 1), operands, Numbers(number), U64(out.size), loops(*views))
-    assert np.array_equal(from_card(address, out), views[1].astype(np.float32) * views[2] + number)
+        launch(kernel, (grid, 1), operands, Numbers(number), U64(count), *(over(views) for over in nest))
+        assert np.array_equal(from_card(address, out), (x.astype(number.dtype) * y + number).astype(to))
+
+    def in_packs(views):
+        made = loops(*views)
+        for n, view in enumerate(views):
+            made.strides[0][n] = items * view.itemsize
+        made.sizes[0] = size = views[0].shape[-1] // items
+        made.shifts[0] = (size - 1).bit_length()
+        made.multipliers[0] = ((2 ** made.shifts[0] - size) << 32) // size + 1
+        return made
+
+    tile = 256 * packs * items
+    for count in {1, items - 1, items, items + 1, tile - items, tile - 1, tile, tile + 1, 3 * tile + items + 1} - {0}:
+        check(*made(count), flat, -(-count // tile), count)
+    for rows, columns in [(3, items), (7, 3 * items), (70, 16 * items)]:
+        (x, _), (_, y) = made(rows, columns), made(columns)
+        count = rows * columns // items
+        check(x, y, packed, -(-count // (256 * packs)), count, in_packs)
+    for rows, columns in [(1, 1), (5, 205), (31, 33), (32, 32), (205, 25)]:
+        (x, _), (_, y) = made(rows, columns), made(columns)
+        check(x, y, strided, -(-rows * columns // 1024), rows * columns, lambda views: loops(*views))
 
 
 def check_transpose(kind, dtype):
@@ -486,7 +508,14 @@ context = Pointer()
 ok(cuda.cuInit(0))
 ok(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
 ok(cuda.cuCtxSetCurrent(context))
-check_elementwise()
+for kinds, dtypes, items, packs in [
+    (("f32", "f32", "f16", "i32"), ("f4", "f2", "i4"), 4, 2),
+    (("f32", "f16", "f16", "f16"), ("f2", "f2", "f2"), 8, 2),
+    (("u8", "u8", "u8", "u8"), ("u1", "u1", "u1"), 16, 1),
+    (("f64", "f64", "u8", "f32"), ("f8", "u1", "f4"), 2, 2),
+    (("c128", "c128", "c128", "f64"), ("c16", "c16", "f8"), 1, 2),
+]:
+    check_elementwise(kinds, dtypes, items, packs)
 for kind, dtype in [
     ("u8", np.uint8),
     ("u16", np.uint16),

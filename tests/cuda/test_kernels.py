@@ -70,12 +70,21 @@ SKELETONS = {
         struct Function {
             static DEVICE auto value(const Numbers& numbers, f32 x0, f32 x1) { return x0 * x1 + number<f32>(numbers, 0); }
         };
-        typedef Elementwise<Function, f32, f16, bf16, Bool> Loop;
+        typedef Elementwise<Function, f32, 8, 2, f16, bf16, Bool> Packs;
+        extern "C" __global__ void flat(Pointers<3> operands, Numbers numbers, u64 count) {
+            Packs::flat(operands, numbers, count);
+        }
         extern "C" __global__ void packed(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {
-            Loop::packed<u32>(operands, numbers, count, loops);
+            Packs::nested<u32>(operands, numbers, count, loops);
         }
         extern "C" __global__ void strided(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {
-            Loop::strided<u32>(operands, numbers, count, loops);
+            Elementwise<Function, f32, 1, 4, f16, bf16, Bool>::nested<u64>(operands, numbers, count, loops);
+        }
+        struct Add {
+            static DEVICE auto value(const Numbers& numbers, f32 x0, f32 x1) { return x0 + number<f32>(numbers, 0) * x1; }
+        };
+        extern "C" __global__ void add(Pointers<3> operands, Numbers numbers, u64 count) {
+            Elementwise<Add, f32, 4, 2, f32, f32, f32>::flat(operands, numbers, count);
         }
     """,
     "transpose": """

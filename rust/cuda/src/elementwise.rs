@@ -57,14 +57,51 @@ pub enum Input {
     Number([u64; 2]),
 }
 
-/// The number of adjacent elements that a thread takes at once (`ITEMS` in the skeleton).
-const ITEMS: u64 = 4;
 /// The edge of the squares of a transposing copy (`EDGE` in the skeleton), and the least size of a loop that is worth them.
 const EDGE: u64 = 32;
 const LEAST_EDGE: usize = 8;
-const PACKED: usize = 0;
-const STRIDED: usize = 1;
-const TRANSPOSED: usize = 2;
+/// The bytes of a pack of the widest elements, of which one instruction loads no more.
+const PACK: usize = 16;
+/// The packs that a thread loads at once, of all operands together, and the most elements of an operand. Thus a multiprocessor asks
+/// for 32 to 64 KiB at a time, with registers left for other blocks.
+const LOADS: usize = 4;
+const MOST_ITEMS: usize = 16;
+
+/// How threads share the elements. Each form is a kernel of its own, which is compiled when it is needed first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Packs of elements that are adjacent in all operands, from the first to the last.
+    Flat,
+    /// Packs of elements that are adjacent within rows.
+    Packed,
+    /// One element after the other.
+    Strided,
+    /// Squares of a copy whose operand runs across its result.
+    Transposed,
+}
+
+impl Form {
+    /// The elements of a pack (`ITEMS` in the skeleton).
+    fn items(self, memory: &[Memory]) -> usize {
+        match self {
+            Form::Flat | Form::Packed => widest_pack(memory),
+            Form::Strided | Form::Transposed => 1,
+        }
+    }
+
+    /// The packs of a thread (`PACKS` in the skeleton).
+    fn packs(self, memory: &[Memory]) -> usize {
+        match self {
+            Form::Strided => LOADS,
+            _ => (LOADS / (memory.len() - 1).max(1)).min(MOST_ITEMS / self.items(memory)).max(1),
+        }
+    }
+
+    /// The blocks that share this many packs.
+    fn tiles(self, memory: &[Memory], packs: u64) -> u32 {
+        packs.div_ceil(u64::from(THREADS) * self.packs(memory) as u64) as u32
+    }
+}
 
 /// Computes all elements of a nest over the operands in memory, of which the first is the result. `inputs` are the function's
 /// inputs in their order.
@@ -80,57 +117,74 @@ pub unsafe fn run<const N: usize>(
     inputs: &[Input],
     numbers: &[[u64; 2]],
 ) -> Result<()> {
-    let wide = nest.numel() > i32::MAX as usize;
-    let kernels = [c"packed", c"strided", c"transposed"];
-    let kernels = if is_copy(function, inputs) { &kernels[..] } else { &kernels[..TRANSPOSED] };
-    let program =
-        Program::find(card, key(function, memory, inputs, wide), kernels, || source(function, memory, inputs, wide))?;
+    if nest.numel() == 0 {
+        return Ok(());
+    }
     let number = |input: &Input| match input {
         Input::Number(bits) => Some(*bits),
         Input::Memory => None,
     };
     let mut numbers = Numbers::new(numbers, inputs.iter().filter_map(number))?;
     let second = if is_copy(function, inputs) { transposed_loop(nest, memory) } else { None };
-    let has_rows = has_packs(nest, memory);
+    let has_packs = has_packs(nest, memory);
     for offsets in outer_offsets(nest) {
         let addresses: [u64; N] = std::array::from_fn(|n| memory[n].address.wrapping_add_signed(offsets[n]) as u64);
         let is_aligned =
-            memory.iter().zip(&addresses).all(|(operand, address)| address.is_multiple_of(alignment(operand)));
-        let mut pointers = Pointers(addresses);
-        let loops = Loops::of(nest);
-        let count = loops.count();
-        let (kernel, mut loops, mut count, work) = match second {
-            _ if has_rows && is_aligned => (PACKED, loops.packed(ITEMS), count, count.div_ceil(ITEMS)),
-            Some(dim) => {
-                let loops = loops.with_second(dim);
-                let edges = [loops.size(0), loops.size(1)];
-                let squares =
-                    edges.map(|size| size.div_ceil(EDGE)).iter().product::<u64>() * (count / (edges[0] * edges[1]));
-                (TRANSPOSED, loops, squares, squares.saturating_mul(u64::from(THREADS)))
+            memory.iter().zip(&addresses).all(|(operand, address)| address.is_multiple_of(alignment(memory, operand)));
+        let is_packed = has_packs && is_aligned;
+        let (form, mut count, grid, mut loops) = match second {
+            _ if is_packed && nest.is_flat() => {
+                let count = nest.numel() as u64;
+                (Form::Flat, count, Form::Flat.tiles(memory, count.div_ceil(Form::Flat.items(memory) as u64)), None)
             }
-            None => (STRIDED, loops, count, count),
+            Some(dim) if !is_packed => {
+                let loops = Loops::of(nest).with_second(dim);
+                let edges = [loops.size(0), loops.size(1)];
+                let squares = edges.map(|size| size.div_ceil(EDGE)).iter().product::<u64>()
+                    * (loops.count() / (edges[0] * edges[1]));
+                let grid = blocks(card, squares.saturating_mul(u64::from(THREADS)));
+                (Form::Transposed, squares, grid, Some(loops))
+            }
+            _ => {
+                let form = if is_packed { Form::Packed } else { Form::Strided };
+                let loops = Loops::of(nest).packed(form.items(memory) as u64);
+                (form, loops.count(), form.tiles(memory, loops.count()), Some(loops))
+            }
         };
-        let grid = blocks(card, work);
-        let mut arguments =
-            [argument(&mut pointers), argument(&mut numbers), argument(&mut count), argument(&mut loops)];
+        let is_wide = loops.is_some() && nest.numel() > i32::MAX as usize;
+        let key = key(function, memory, inputs, form, is_wide);
+        let program = Program::find(card, key, &[c"run"], || source(function, memory, inputs, form, is_wide))?;
+        let mut pointers = Pointers(addresses);
+        // The last one is no parameter of the kernel for flat operands.
+        let mut arguments = [
+            argument(&mut pointers),
+            argument(&mut numbers),
+            argument(&mut count),
+            loops.as_mut().map_or(std::ptr::null_mut(), argument),
+        ];
         // SAFETY: guaranteed by the caller; the arguments have the types of the program that `source` writes.
-        unsafe { launch(card, program.kernel(kernel), [grid, 1], stream, &mut arguments)? };
+        unsafe { launch(card, program.kernel(0), [grid, 1], stream, &mut arguments)? };
     }
     Ok(())
 }
 
+/// The elements of a pack, of which the widest fill it.
+fn widest_pack(memory: &[Memory]) -> usize {
+    PACK / memory.iter().map(|operand| operand.element.size()).max().unwrap_or(PACK)
+}
+
 /// The alignment of an operand's packs.
-fn alignment(operand: &Memory) -> u64 {
-    (ITEMS * operand.element.size() as u64).min(16)
+fn alignment(memory: &[Memory], operand: &Memory) -> u64 {
+    (widest_pack(memory) * operand.element.size()) as u64
 }
 
 /// Whether all elements are in packs, but for the last ones of a single row.
 fn has_packs<const N: usize>(nest: &LoopNest<N>, memory: &[Memory; N]) -> bool {
     let adjacent = |(operand, stride): (&Memory, isize)| stride == operand.element.size() as isize || nest.numel() == 1;
     let on_packs =
-        |(operand, stride): (&Memory, isize)| stride.unsigned_abs().is_multiple_of(alignment(operand) as usize);
+        |(operand, stride): (&Memory, isize)| (stride.unsigned_abs() as u64).is_multiple_of(alignment(memory, operand));
     memory.iter().zip(nest.inner_strides()).all(adjacent)
-        && (nest.is_flat() || nest.inner().is_multiple_of(ITEMS as usize))
+        && (nest.is_flat() || nest.inner().is_multiple_of(widest_pack(memory)))
         && (1..nest.rank()).all(|dim| memory.iter().zip(nest.strides(dim)).all(on_packs))
 }
 
@@ -148,8 +202,8 @@ fn transposed_loop<const N: usize>(nest: &LoopNest<N>, memory: &[Memory; N]) -> 
     (out == to && own != from && *own != 0 && is_large && dim < DIMS).then_some(dim)
 }
 
-/// What distinguishes the program from others: the types, and which inputs are numbers.
-fn key(function: Function, memory: &[Memory], inputs: &[Input], wide: bool) -> Key {
+/// What distinguishes the program from others: the types, which inputs are numbers, and the form.
+fn key(function: Function, memory: &[Memory], inputs: &[Input], form: Form, is_wide: bool) -> Key {
     let mut codes = [0; 8];
     codes[0] = function.compute().code();
     for (code, operand) in codes[1..6].iter_mut().zip(memory) {
@@ -158,12 +212,12 @@ fn key(function: Function, memory: &[Memory], inputs: &[Input], wide: bool) -> K
     for (n, input) in inputs.iter().enumerate() {
         codes[6] |= u8::from(matches!(input, Input::Number(_))) << n;
     }
-    codes[7] = u8::from(wide);
+    codes[7] = form as u8 | u8::from(is_wide) << 2;
     Key::new(function.name(), codes)
 }
 
 /// The source of a program.
-fn source(function: Function, memory: &[Memory], inputs: &[Input], wide: bool) -> String {
+fn source(function: Function, memory: &[Memory], inputs: &[Input], form: Form, is_wide: bool) -> String {
     let compute = function.compute().name();
     let types = memory.iter().map(|operand| format!(", {}", operand.element.name())).collect::<String>();
     let (mut values, mut parameters, mut constants) = (Vec::new(), String::new(), 0);
@@ -190,15 +244,13 @@ fn source(function: Function, memory: &[Memory], inputs: &[Input], wide: bool) -
         Function::Element(_) => ("", values.concat()),
         Function::Select(_) => ("", format!("{} == {compute}() ? {} : {}", values[0], values[2], values[1])),
     };
-    let (operands, index) = (memory.len(), if wide { "u64" } else { "u32" });
-    let transposed = match is_copy(function, inputs) {
-        true => format!(
-            r#"extern "C" __global__ void transposed(Pointers<2> operands, Numbers numbers, u64 squares, Loops<2> loops) {{
-    transpose<Function, {compute}{types}, {index}>(operands, numbers, squares, loops);
-}}
-"#
-        ),
-        false => String::new(),
+    let (operands, index) = (memory.len(), if is_wide { "u64" } else { "u32" });
+    let (items, packs) = (form.items(memory), form.packs(memory));
+    let loops = if form == Form::Flat { String::new() } else { format!(", Loops<{operands}> loops") };
+    let run = match form {
+        Form::Flat => "Loop::flat(operands, numbers, count)".to_string(),
+        Form::Packed | Form::Strided => format!("Loop::nested<{index}>(operands, numbers, count, loops)"),
+        Form::Transposed => format!("transpose<Function, {compute}{types}, {index}>(operands, numbers, count, loops)"),
     };
     format!(
         r#"#include "elementwise.cuh"
@@ -210,13 +262,10 @@ using namespace rushlight;
 struct Function {{
     static DEVICE auto value(const Numbers& numbers{parameters}) {{ return {value}; }}
 }};
-typedef Elementwise<Function, {compute}{types}> Loop;
-extern "C" __global__ void packed(Pointers<{operands}> operands, Numbers numbers, u64 count, Loops<{operands}> loops) {{
-    Loop::packed<{index}>(operands, numbers, count, loops);
+typedef Elementwise<Function, {compute}, {items}, {packs}{types}> Loop;
+extern "C" __global__ void run(Pointers<{operands}> operands, Numbers numbers, u64 count{loops}) {{
+    {run};
 }}
-extern "C" __global__ void strided(Pointers<{operands}> operands, Numbers numbers, u64 count, Loops<{operands}> loops) {{
-    Loop::strided<{index}>(operands, numbers, count, loops);
-}}
-{transposed}"#
+"#
     )
 }

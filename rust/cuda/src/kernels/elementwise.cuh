@@ -1,6 +1,7 @@
 // The skeleton of every kernel that computes one element from one element of each operand. A program gives the function, the type
-// `T` that it computes in, and the types of the result and of the operands in memory; see `elementwise.rs`.
-// Rows of adjacent elements are taken in packs, other elements one by one, and transposing copies in squares.
+// `T` that it computes in, the types of the result and of the operands in memory, and how many elements a thread takes; see
+// `elementwise.rs`. Flat operands and rows of adjacent elements are taken in packs, other elements one by one, and transposing copies
+// in squares.
 
 #pragma once
 
@@ -8,76 +9,122 @@
 
 namespace rushlight {
 
-/// The number of adjacent elements that a thread takes at once.
-constexpr int ITEMS = 4;
-
 template <int... I> struct Places {};
 template <int N, int... I> struct MakePlaces : MakePlaces<N - 1, N - 1, I...> {};
 template <int... I> struct MakePlaces<0, I...> {
     typedef Places<I...> type;
 };
 
-template <int bytes> constexpr int pack_alignment = bytes < 16 ? bytes : 16;
-
 /// Adjacent elements, which are loaded and stored with one instruction.
-template <class T> struct alignas(pack_alignment<ITEMS * sizeof(T)>) Pack {
+template <class T, int ITEMS> struct alignas(ITEMS * sizeof(T)) Pack {
     typename stored<T>::type items[ITEMS];
     DEVICE T get(int n) const { return load<T>(&items[n]); }
 };
 
-template <class T> DEVICE Pack<T> load_pack(const u8* from) { return *(const Pack<T>*)from; }
-
-template <class Function, class T, class Out, class... Packs>
-DEVICE void compute_pack(const Numbers& numbers, Pack<Out>& result, Packs... packs) {
-    for (int n = 0; n < ITEMS; n++) {
-        store<Out>(&result.items[n], Function::value(numbers, convert<T>(packs.get(n))...));
-    }
-}
-
-template <class Function, class T, class Out, class... In> struct Elementwise {
+/// A thread takes `PACKS` packs of `ITEMS` elements, which are at most 16 bytes of each operand. It loads all of them before it
+/// computes, so that memory has many of its requests at once.
+template <class Function, class T, int ITEMS, int PACKS, class Out, class... In> struct Elementwise {
     static constexpr int N = 1 + sizeof...(In);
     typedef typename MakePlaces<N - 1>::type Inputs;
+    /// The packs of a block, whose threads take neighbouring ones.
+    static constexpr u32 TILE = THREADS * PACKS;
 
-    template <int... I>
-    static DEVICE void one(const Pointers<N>& operands, const Numbers& numbers, const i64* offsets, Places<I...>) {
-        store<Out>(operands.at[0] + offsets[0],
-                   Function::value(numbers, convert<T>(load<In>(operands.at[I + 1] + offsets[I + 1]))...));
-    }
+    /// Where a thread's packs are in all operands. Of the block's packs there are `count`.
+    struct Offsets {
+        i64 at[PACKS][N];
+        u32 count;
+        DEVICE bool has(int pack) const { return threadIdx.x + pack * THREADS < count; }
+    };
+    template <class In_> struct Loaded {
+        Pack<In_, ITEMS> packs[PACKS];
+    };
 
-    template <int... I>
-    static DEVICE void pack(const Pointers<N>& operands, const Numbers& numbers, const i64* offsets, Places<I...>) {
-        Pack<Out> result;
-        compute_pack<Function, T, Out>(numbers, result, load_pack<In>(operands.at[I + 1] + offsets[I + 1])...);
-        *(Pack<Out>*)(operands.at[0] + offsets[0]) = result;
-    }
-
-    /// All operands have adjacent elements in the innermost loop, which counts packs. The last pack may have fewer elements.
-    template <class Index>
-    static DEVICE void packed(const Pointers<N>& operands, const Numbers& numbers, u64 count, const Loops<N>& loops) {
-        const i64 widths[] = {i64(sizeof(Out)), i64(sizeof(In))...};
-        for (u64 at = first_element(); at * ITEMS < count; at += element_step()) {
-            i64 offsets[N] = {};
-            loops.move(Index(at), offsets);
-            if ((at + 1) * ITEMS <= count) {
-                pack(operands, numbers, offsets, Inputs());
-                continue;
+    template <class In_> static DEVICE Loaded<In_> load_packs(const u8* from, const Offsets& offsets, int operand) {
+        Loaded<In_> loaded;
+#pragma unroll
+        for (int n = 0; n < PACKS; n++) {
+            if (offsets.has(n)) {
+                loaded.packs[n] = *(const Pack<In_, ITEMS>*)(from + offsets.at[n][operand]);
             }
-            for (u64 element = at * ITEMS; element < count; element++) {
-                one(operands, numbers, offsets, Inputs());
-                for (int n = 0; n < N; n++) {
-                    offsets[n] += widths[n];
+        }
+        return loaded;
+    }
+
+    template <class... Operands>
+    static DEVICE void compute(u8* to, const Numbers& numbers, const Offsets& offsets, const Operands&... operands) {
+#pragma unroll
+        for (int n = 0; n < PACKS; n++) {
+            if (offsets.has(n)) {
+                Pack<Out, ITEMS> result;
+#pragma unroll
+                for (int item = 0; item < ITEMS; item++) {
+                    store<Out>(&result.items[item], Function::value(numbers, convert<T>(operands.packs[n].get(item))...));
+                }
+                *(Pack<Out, ITEMS>*)(to + offsets.at[n][0]) = result;
+            }
+        }
+    }
+
+    template <int... I>
+    static DEVICE void take(const Pointers<N>& operands, const Numbers& numbers, const Offsets& offsets, Places<I...>) {
+        compute(operands.at[0], numbers, offsets, load_packs<In>(operands.at[I + 1], offsets, I + 1)...);
+    }
+
+    template <int... I>
+    static DEVICE void one(const Pointers<N>& operands, const Numbers& numbers, u64 element, Places<I...>) {
+        store<Out>(operands.at[0] + element * sizeof(Out),
+                   Function::value(numbers, convert<T>(load<In>(operands.at[I + 1] + element * sizeof(In)))...));
+    }
+
+    /// The first pack of the block's tile, and how many packs there are from there to the end, or in the tile.
+    static DEVICE u64 tile() { return u64(blockIdx.x) * TILE; }
+    static DEVICE u32 rest(u64 packs) { return packs - tile() < TILE ? u32(packs - tile()) : TILE; }
+
+    /// All elements of all operands are adjacent, and begin with a whole pack.
+    static DEVICE void flat(const Pointers<N>& operands, const Numbers& numbers, u64 count) {
+        constexpr i64 WIDTHS[] = {i64(sizeof(Out)), i64(sizeof(In))...};
+        const u64 packs = count / ITEMS;
+        Offsets offsets;
+        offsets.count = rest(packs);
+#pragma unroll
+        for (int n = 0; n < PACKS; n++) {
+            for (int operand = 0; operand < N; operand++) {
+                offsets.at[n][operand] = i64(tile() + threadIdx.x + n * THREADS) * (ITEMS * WIDTHS[operand]);
+            }
+        }
+        take(operands, numbers, offsets, Inputs());
+        if constexpr (ITEMS > 1) {
+            const u64 element = packs * ITEMS + threadIdx.x;
+            if (blockIdx.x + 1 == gridDim.x && element < count) {
+                one(operands, numbers, element, Inputs());
+            }
+        }
+    }
+
+    /// Loops over packs. Each has its elements in all operands beside each other.
+    template <class Index>
+    static DEVICE void nested(const Pointers<N>& operands, const Numbers& numbers, u64 packs, const Loops<N>& loops) {
+        Offsets offsets = {{}, rest(packs)};
+        Index pack[PACKS];
+#pragma unroll
+        for (int n = 0; n < PACKS; n++) {
+            pack[n] = Index(tile() + threadIdx.x + n * THREADS);
+        }
+        // As `move` of the loops, for all packs at once.
+#pragma unroll 1
+        for (u32 dim = 0; dim < loops.rank; dim++) {
+#pragma unroll
+            for (int n = 0; n < PACKS; n++) {
+                const Index rest = dim + 1 < loops.rank ? loops.quotient(pack[n], dim) : 0;
+                const i64 at = i64(pack[n] - rest * Index(loops.sizes[dim]));
+                pack[n] = rest;
+#pragma unroll
+                for (int operand = 0; operand < N; operand++) {
+                    offsets.at[n][operand] += at * loops.strides[dim][operand];
                 }
             }
         }
-    }
-
-    template <class Index>
-    static DEVICE void strided(const Pointers<N>& operands, const Numbers& numbers, u64 count, const Loops<N>& loops) {
-        for (u64 element = first_element(); element < count; element += element_step()) {
-            i64 offsets[N] = {};
-            loops.move(Index(element), offsets);
-            one(operands, numbers, offsets, Inputs());
-        }
+        take(operands, numbers, offsets, Inputs());
     }
 };
 
