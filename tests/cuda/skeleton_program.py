@@ -5,6 +5,7 @@
 
 import ctypes
 import hashlib
+import itertools
 import sys
 from pathlib import Path
 
@@ -190,7 +191,7 @@ def check_transpose(kind, dtype):
         assert np.array_equal(from_card(address, out), x.transpose(0, 2, 1))
 
 
-def check_reduce():
+def check_reduce(even):
     source = """
         #include "integers.cuh"
         #include "reduce.cuh"
@@ -203,50 +204,60 @@ def check_reduce():
             static DEVICE A join(A a, A b) { return wrapping_add(a, b); }
             static DEVICE auto done(A a, u64 n, const Numbers& numbers) { return a + i64(n); }
         };
-        typedef Reduction<Fold, i64, i32> Rows;
+        typedef Reduction<Fold, i64, i32, EVEN> Rows;
         extern "C" __global__ void serial(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
                                           const __grid_constant__ Numbers numbers) {
             Rows::serial(out, input, outer, inner, results, length, numbers);
         }
-        extern "C" __global__ void rows(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
-                                        u64 piece, u32 packed, Fold::A* partial, const __grid_constant__ Numbers numbers) {
-            Rows::rows<THREADS>(out, input, outer, inner, results, length, piece, packed, partial, numbers);
+        extern "C" __global__ void rows(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 units, u64 length,
+                                        u64 piece, u32 packed, u32 lane_bits, Fold::A* partial, const __grid_constant__ Numbers numbers) {
+            Rows::rows<THREADS>(out, input, outer, inner, units, length, piece, packed, partial, numbers);
         }
-        extern "C" __global__ void warps(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
-                                        u64 piece, u32 packed, Fold::A* partial, const __grid_constant__ Numbers numbers) {
-            Rows::rows<WARP>(out, input, outer, inner, results, length, piece, packed, partial, numbers);
+        extern "C" __global__ void warps(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 units, u64 length,
+                                        u64 piece, u32 packed, u32 lane_bits, Fold::A* partial, const __grid_constant__ Numbers numbers) {
+            Rows::rows<WARP>(out, input, outer, inner, units, length, piece, packed, partial, numbers);
         }
-        extern "C" __global__ void columns(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
-                                        u64 piece, u32 packed, Fold::A* partial, const __grid_constant__ Numbers numbers) {
-            Rows::columns(out, input, outer, inner, results, length, piece, partial, numbers);
+        extern "C" __global__ void columns(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 units, u64 length,
+                                        u64 piece, u32 packed, u32 lane_bits, Fold::A* partial, const __grid_constant__ Numbers numbers) {
+            Rows::columns(out, input, outer, inner, units, length, piece, packed, lane_bits, partial, numbers);
         }
         extern "C" __global__ void pieces(u8* out, const Fold::A* partial, const __grid_constant__ Loops<2> outer, u64 results, u64 count, u64 length,
                                           const __grid_constant__ Numbers numbers) {
             Rows::pieces(out, partial, outer, results, count, length, numbers);
         }
-    """
+    """.replace("EVEN", "true" if even else "false")
     serial, rows, warps, columns, pieces = built(source, "serial", "rows", "warps", "columns", "pieces")
-    for count, length in [(5, 3), (3, 1000), (2, 20000), (40, 4096), (33, 500)]:
+    for count, length in [(5, 3), (3, 1000), (2, 20000), (40, 4096), (33, 500), (8, 4095), (130, 77)]:
         x = random.integers(-99, 99, (length, count), np.int32)
         for kernel in [serial] if length < 32 else [rows, warps, columns]:
-            for rows_lie_together in (False, True):
+            for rows_lie_together in {False, kernel is not columns}:
                 lying = np.ascontiguousarray(x.T).T if rows_lie_together else x
                 out = np.zeros(count, np.int64)
                 address, start = on_card(out), on_card(lying)
                 outer, inner = loops(out, lying[0]), loops(lying[:, 0])
-                head = U64(address), U64(start), outer, inner, U64(count), U64(length)
+                if not even:
+                    # A row in two loops.
+                    inside = next(size for size in (20, 16, 13, 11, 3) if length % size == 0)
+                    strides = lying.strides[0] * inside, *lying.strides
+                    inner = loops(
+                        np.lib.stride_tricks.as_strided(lying, (length // inside, inside, count), strides)[:, :, 0]
+                    )
+                units = -(-count // 4) if kernel is columns else count
+                head = U64(address), U64(start), outer, inner, U64(units), U64(length)
                 if kernel is serial:
                     launch(serial, (1, 1), *head, Numbers())
-                else:
-                    parts = -(-length // 8192) if kernel is not warps else 1
-                    piece = -(-length // parts // 16) * 16
-                    partial = on_card(np.zeros((count, parts), np.int64)) if parts > 1 else 0
-                    packed = rows_lie_together and length % 4 == 0
-                    launch(kernel, (2, parts), *head, U64(piece), U32(packed), U64(partial), Numbers())
+                    assert np.array_equal(from_card(address, out), x.sum(0, dtype=np.int64) + length)
+                    continue
+                parts = -(-length // 8192) if kernel is not warps else 1
+                piece = -(-length // parts // 16) * 16
+                partial = on_card(np.zeros((count, parts), np.int64)) if parts > 1 else 0
+                has_packs = count % 4 == 0 if kernel is columns else rows_lie_together and length % 4 == 0
+                for packed, bits in itertools.product({False, has_packs and (even or inside % 4 == 0)}, (0, 2, 5)):
+                    launch(kernel, (2, parts), *head, U64(piece), U32(packed), U32(bits), U64(partial), Numbers())
                     if partial:
                         tail = outer, U64(count), U64(parts), U64(length), Numbers()
                         launch(pieces, (1, 1), U64(address), U64(partial), *tail)
-                assert np.array_equal(from_card(address, out), x.sum(0, dtype=np.int64) + length)
+                    assert np.array_equal(from_card(address, out), x.sum(0, dtype=np.int64) + length)
 
 
 def check_matmul(kind, dtype):
@@ -524,7 +535,8 @@ for kind, dtype in [
     ("c128", np.complex128),
 ]:
     check_transpose(kind, dtype)
-check_reduce()
+check_reduce(even=True)
+check_reduce(even=False)
 check_indexed()
 check_lines()
 check_order()

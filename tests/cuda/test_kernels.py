@@ -114,18 +114,18 @@ SKELETONS = {
             static DEVICE A join(A a, A b) { return a + b; }
             static DEVICE auto done(A a, u64 n, const Numbers& numbers) { return a; }
         };
-        typedef Reduction<Fold, c128, c64> Rows;
-        extern "C" __global__ void rows(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
-                                        u64 piece, u32 packed, Fold::A* partial, const __grid_constant__ Numbers numbers) {
-            Rows::rows<THREADS>(out, input, outer, inner, results, length, piece, packed, partial, numbers);
+        typedef Reduction<Fold, c128, c64, true> Rows;
+        extern "C" __global__ void rows(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 units, u64 length,
+                                        u64 piece, u32 packed, u32 lane_bits, Fold::A* partial, const __grid_constant__ Numbers numbers) {
+            Rows::rows<THREADS>(out, input, outer, inner, units, length, piece, packed, partial, numbers);
         }
-        extern "C" __global__ void warps(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
-                                        u64 piece, u32 packed, Fold::A* partial, const __grid_constant__ Numbers numbers) {
-            Rows::rows<WARP>(out, input, outer, inner, results, length, piece, packed, partial, numbers);
+        extern "C" __global__ void warps(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 units, u64 length,
+                                        u64 piece, u32 packed, u32 lane_bits, Fold::A* partial, const __grid_constant__ Numbers numbers) {
+            Rows::rows<WARP>(out, input, outer, inner, units, length, piece, packed, partial, numbers);
         }
-        extern "C" __global__ void columns(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
-                                        u64 piece, u32 packed, Fold::A* partial, const __grid_constant__ Numbers numbers) {
-            Rows::columns(out, input, outer, inner, results, length, piece, partial, numbers);
+        extern "C" __global__ void columns(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 units, u64 length,
+                                        u64 piece, u32 packed, u32 lane_bits, Fold::A* partial, const __grid_constant__ Numbers numbers) {
+            Rows::columns(out, input, outer, inner, units, length, piece, packed, lane_bits, partial, numbers);
         }
         extern "C" __global__ void pieces(u8* out, const Fold::A* partial, const __grid_constant__ Loops<2> outer, u64 results, u64 count, u64 length,
                                           const __grid_constant__ Numbers numbers) {
@@ -377,10 +377,11 @@ SKELETONS.update(
 SKELETONS["convolution in half precision"] = SKELETONS["convolution 0 f16"].replace("false", "true")
 assert SKELETONS["convolution in half precision"] != SKELETONS["convolution 0 f16"]
 
-# With packs of eight elements.
+# With packs of eight elements, and with rows that are loops over loops.
 SKELETONS["reduce of packs"] = (
     SKELETONS["reduce"].replace("c128, c64", "f32, bf16").replace("c128", "f32").replace("A()", "0")
 )
+SKELETONS["reduce of loops"] = SKELETONS["reduce of packs"].replace("bf16, true", "f32, false")
 
 
 def version(nvrtc):

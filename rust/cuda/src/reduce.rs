@@ -70,7 +70,7 @@ impl Reduction<'_> {
         }
         let plan = self.plan();
         let types = [self.fold.dtype, self.dtype, self.result].map(|dtype| ElementType::Of(dtype).code());
-        let key = Key::new(self.fold.name, types.into_iter().chain([plan as u8]));
+        let key = Key::new(self.fold.name, types.into_iter().chain([plan as u8, u8::from(self.is_even())]));
         let kernels: &[_] = if plan == Plan::Serial { &[c"serial"] } else { &[c"rows", c"pieces"] };
         let program = Program::find(card, key, kernels, || self.source(plan))?;
         let bits: Vec<[u64; 2]> = self.numbers.iter().map(|number| [number.to_bits(), 0]).collect();
@@ -79,13 +79,14 @@ impl Reduction<'_> {
         let (rows, elements) = (self.outer.numel(), self.inner.numel());
         let (mut results, mut length) = (rows as u64, elements as u64);
         let (mut out, mut input) = (self.out.wrapping_add_signed(self.outer.bases()[0]) as u64, self.first() as u64);
-        let threads_of_a_row = match plan {
-            Plan::Serial => 1,
-            Plan::Columns => u64::from(THREADS / WARP),
-            Plan::Warps => u64::from(WARP),
-            Plan::Rows => u64::from(THREADS),
+        // How many rows or packs of rows there are, and how many of them a block takes at once.
+        let (mut units, together) = match plan {
+            Plan::Serial => (results, u64::from(THREADS)),
+            Plan::Columns => (self.packs() as u64, 1 << self.lane_bits()),
+            Plan::Warps => (results, u64::from(THREADS / WARP)),
+            Plan::Rows => (results, 1),
         };
-        let across = blocks(card, results.saturating_mul(threads_of_a_row));
+        let across = blocks(card, units.div_ceil(together).saturating_mul(u64::from(THREADS)));
         if plan == Plan::Serial {
             let mut arguments = [
                 argument(&mut out),
@@ -103,7 +104,8 @@ impl Reduction<'_> {
         let length_of_piece = self.piece(plan);
         let count = elements.div_ceil(length_of_piece);
         let mut piece = length_of_piece as u64;
-        let mut packed = u32::from(self.is_packed());
+        let mut packed = u32::from(if plan == Plan::Columns { self.has_packed_columns() } else { self.is_packed() });
+        let mut lane_bits = self.lane_bits();
         let bytes = rows.saturating_mul(count * self.fold.accumulator.size());
         let partial = (count > 1).then(|| Workspace::new(card.index, stream, bytes)).transpose()?;
         let mut partials = partial.as_ref().map_or(std::ptr::null_mut(), Workspace::pointer);
@@ -112,10 +114,11 @@ impl Reduction<'_> {
             argument(&mut input),
             argument(&mut outer),
             argument(&mut inner),
-            argument(&mut results),
+            argument(&mut units),
             argument(&mut length),
             argument(&mut piece),
             argument(&mut packed),
+            argument(&mut lane_bits),
             argument(&mut partials),
             argument(&mut numbers),
         ];
@@ -162,14 +165,45 @@ impl Reduction<'_> {
     /// The length of a piece: short enough that few rows keep a device busy, and long enough that pieces are few.
     fn piece(&self, plan: Plan) -> usize {
         let elements = self.inner.numel();
-        let rows = if plan == Plan::Columns { self.outer.numel().div_ceil(WARP as usize) } else { self.outer.numel() };
-        let (least, most) = match plan {
+        let lanes = 1 << self.lane_bits();
+        let (rows, least, most) = match plan {
             Plan::Serial | Plan::Warps => return elements,
-            Plan::Columns => (PIECE / 16, MOST_OF_A_PIECE / 16),
-            Plan::Rows => (PIECE, MOST_OF_A_PIECE),
+            Plan::Columns => (self.packs().div_ceil(lanes), PIECE / 2 / lanes, 2 * MOST_OF_A_PIECE / lanes),
+            Plan::Rows => (self.outer.numel(), PIECE, MOST_OF_A_PIECE),
         };
         let even = (rows.saturating_mul(elements) / PIECES).clamp(least, most);
         even.max(elements.div_ceil(MOST_PIECES)).next_multiple_of(PACK)
+    }
+
+    /// Whether the elements of a row lie at one distance from each other.
+    fn is_even(&self) -> bool {
+        self.inner.rank() <= 1
+    }
+
+    /// The elements of a pack (`PACK` in the skeleton), which is wide if there are registers for the accumulators.
+    fn pack(&self) -> usize {
+        let room = 64 / self.fold.accumulator.size();
+        (PACK / self.dtype.size()).min(1 << room.ilog2())
+    }
+
+    /// The packs of rows that lie side by side: each innermost loop has its own.
+    fn packs(&self) -> usize {
+        let line = if self.outer.rank() > 0 { self.outer.size(0) } else { 1 };
+        self.outer.numel() / line.max(1) * line.div_ceil(self.pack())
+    }
+
+    /// The logarithm of the number of threads that take packs of rows side by side.
+    fn lane_bits(&self) -> u32 {
+        self.packs().clamp(1, WARP as usize).next_power_of_two().trailing_zeros()
+    }
+
+    /// Whether packs of rows that lie side by side are aligned.
+    fn has_packed_columns(&self) -> bool {
+        let bytes = (self.pack() * self.dtype.size()) as isize;
+        self.outer.size(0).is_multiple_of(self.pack())
+            && (1..self.outer.rank()).all(|dim| self.outer.strides(dim)[1] % bytes == 0)
+            && (0..self.inner.rank()).all(|dim| self.inner.strides(dim)[0] % bytes == 0)
+            && self.first() as isize % bytes == 0
     }
 
     fn width(&self) -> isize {
@@ -195,12 +229,12 @@ impl Reduction<'_> {
         let function = |part: &str| format!("folds::{}", function_name(&format!("{name}.{part}"), dtype));
         let numbers = |count: usize| (0..count).map(|n| format!(", number<f64>(numbers, {n})")).collect::<String>();
         let (element, accumulator) = (type_name(dtype), type_name(accumulator));
-        let types = format!("{}, {}", type_name(self.result), type_name(self.dtype));
+        let types = format!("{}, {}, {}", type_name(self.result), type_name(self.dtype), self.is_even());
         let kernels = match plan {
             Plan::Serial => SERIAL.to_string(),
-            Plan::Warps => ROWS.replace("RUN", "rows<WARP>").replace("PACKED", "packed, "),
-            Plan::Rows => ROWS.replace("RUN", "rows<THREADS>").replace("PACKED", "packed, "),
-            Plan::Columns => ROWS.replace("RUN", "columns").replace("PACKED", ""),
+            Plan::Warps => ROWS.replace("RUN", "rows<WARP>").replace("LANES", ""),
+            Plan::Rows => ROWS.replace("RUN", "rows<THREADS>").replace("LANES", ""),
+            Plan::Columns => ROWS.replace("RUN", "columns").replace("LANES", "lane_bits, "),
         };
         format!(
             r#"#include "reduce.cuh"
@@ -237,9 +271,9 @@ const SERIAL: &str = r#"extern "C" __global__ void serial(u8* out, const u8* inp
     Rows::serial(out, input, outer, inner, results, length, numbers);
 }"#;
 const ROWS: &str = r#"extern "C" __global__ void rows(u8* out, const u8* input, const __grid_constant__ Loops<2> outer,
-                                const __grid_constant__ Loops<1> inner, u64 results, u64 length, u64 piece, u32 packed,
-                                Fold::A* partial, const __grid_constant__ Numbers numbers) {
-    Rows::RUN(out, input, outer, inner, results, length, piece, PACKEDpartial, numbers);
+                                const __grid_constant__ Loops<1> inner, u64 units, u64 length, u64 piece, u32 packed,
+                                u32 lane_bits, Fold::A* partial, const __grid_constant__ Numbers numbers) {
+    Rows::RUN(out, input, outer, inner, units, length, piece, packed, LANESpartial, numbers);
 }
 extern "C" __global__ void pieces(u8* out, const Fold::A* partial, const __grid_constant__ Loops<2> outer, u64 results, u64 count,
                                   u64 length, const __grid_constant__ Numbers numbers) {

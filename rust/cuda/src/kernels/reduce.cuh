@@ -1,8 +1,10 @@
 // The skeleton of every reduction. A program gives the functions of a fold and the types in memory; see `reduce.rs`.
 //
-// The order in which elements are combined depends on shapes and types alone. Adjacent elements form packs of 16 bytes, and each
+// The order in which elements are combined depends on shapes and types alone. Adjacent elements form packs of up to 16 bytes, and each
 // place of a pack has an accumulator of its own. The threads of a group, a warp or a block, take the packs of a row in turn. The
 // accumulators of a warp join in a tree, then those of the warps in their order, and so do the pieces of a long row.
+//
+// Bandwidth needs many requests at once: a thread loads several packs before it takes the first one.
 
 #pragma once
 
@@ -52,7 +54,21 @@ template <int GROUP, class A> DEVICE A share_group(A own) {
 /// The greatest power of two that is not greater.
 DEVICE constexpr int power_of_two(int n) { return n < 2 ? 1 : 2 * power_of_two(n / 2); }
 
-template <class Fold, class Out, class In> struct Reduction {
+/// As `move` of the loops, but not unrolled: the registers of a function that is called are its callers', too.
+template <class Index, int N> DEVICE void move_in_turn(const Loops<N>& loops, Index element, i64* offsets) {
+#pragma unroll 1
+    for (u32 dim = 0; dim < loops.rank; dim++) {
+        const Index rest = dim + 1 < loops.rank ? loops.quotient(element, dim) : 0;
+        const i64 at = i64(element - rest * Index(loops.sizes[dim]));
+        element = rest;
+        for (int n = 0; n < N; n++) {
+            offsets[n] += at * loops.strides[dim][n];
+        }
+    }
+}
+
+/// The elements of a row lie at one distance from each other if it is `even`.
+template <class Fold, class Out, class In, bool even> struct Reduction {
     typedef typename Fold::A A;
     typedef typename Fold::T T;
 
@@ -62,58 +78,67 @@ template <class Fold, class Out, class In> struct Reduction {
     struct alignas(PACK * sizeof(In)) Pack {
         typename stored<In>::type items[PACK];
     };
-    /// How many loads a thread has under way at once: of packs, and of single elements.
-    static constexpr int PACKS = 4, DEEP = ROOM < 8 ? ROOM : 8;
-
-    /// A row of the input.
-    struct Row {
-        const u8* first;
-        const Loops<1>& loops;
-        bool small;
-
-        DEVICE const u8* at(u64 element) const {
-            return first + (loops.rank <= 1 ? i64(element) * loops.strides[0][0] : distance(element));
-        }
-        CALLED i64 distance(u64 element) const {
-            i64 offset = 0;
-            if (small) {
-                loops.move(u32(element), &offset);
-            } else {
-                loops.move(element, &offset);
-            }
-            return offset;
-        }
-        DEVICE A take(A total, u64 element, const Numbers& numbers) const {
-            return Fold::take(total, convert<T>(load<In>(at(element))), numbers);
-        }
-    };
+    /// How many packs a thread loads at once.
+    static constexpr int PACKS = 4;
 
     /// Where a result and its row begin.
     struct Position {
-        i64 offsets[2];
-        DEVICE Position(const Loops<2>& outer, u64 result, u64 results) : offsets{} {
-            if (outer.rank <= 1) {
-                offsets[0] = i64(result) * outer.strides[0][0];
-                offsets[1] = i64(result) * outer.strides[0][1];
-            } else {
-                find(outer, result, results >> 31 == 0);
-            }
+        i64 result, row;
+    };
+    static DEVICE Position position(const Loops<2>& outer, u64 result, u64 results) {
+        if (outer.rank <= 1) {
+            return {i64(result) * outer.strides[0][0], i64(result) * outer.strides[0][1]};
         }
-        CALLED void find(const Loops<2>& outer, u64 result, bool small) {
-            if (small) {
-                outer.move(u32(result), offsets);
-            } else {
-                outer.move(result, offsets);
-            }
+        return find_position(outer, result, results >> 31 == 0);
+    }
+    static CALLED Position find_position(const Loops<2>& outer, u64 result, bool small) {
+        i64 offsets[2] = {};
+        if (small) {
+            move_in_turn(outer, u32(result), offsets);
+        } else {
+            move_in_turn(outer, result, offsets);
         }
-        DEVICE Row row(const u8* input, const Loops<1>& inner, u64 length) const {
-            return {input + offsets[1], inner, length >> 31 == 0};
+        return {offsets[0], offsets[1]};
+    }
+
+    /// The part of a row that a block takes, which is shorter than 2^32 elements.
+    struct Row {
+        const u8* first;
+        const Loops<1>& loops;
+        u64 start;
+        u32 count;
+        bool small;
+
+        DEVICE Row(const u8* first, const Loops<1>& loops, u64 start, u64 piece, u64 length)
+            : first(even ? first + i64(start) * loops.strides[0][0] : first), loops(loops), start(start),
+              count(u32(length - start < piece ? length - start : piece)), small(length >> 31 == 0) {}
+        DEVICE const u8* at(u32 element) const {
+            return first + (even ? i64(element) * loops.strides[0][0] : distance(loops, start + element, small));
+        }
+        /// Of rows whose packs are adjacent.
+        DEVICE const Pack* pack(u32 element) const {
+            return (const Pack*)(even ? first + u64(element) * sizeof(In) : at(element));
         }
     };
+    static CALLED i64 distance(const Loops<1>& loops, u64 element, bool small) {
+        i64 offset = 0;
+        if (small) {
+            move_in_turn(loops, u32(element), &offset);
+        } else {
+            move_in_turn(loops, element, &offset);
+        }
+        return offset;
+    }
+
+    static DEVICE A take_one(A total, const void* from, const Numbers& numbers) {
+        return Fold::take(total, convert<T>(load<In>(from)), numbers);
+    }
 
     /// Joins some accumulators in a tree.
     template <int N> static DEVICE A tree(A (&totals)[N]) {
+#pragma unroll
         for (int step = 1; step < N; step *= 2) {
+#pragma unroll
             for (int n = 0; n < N; n += 2 * step) {
                 totals[n] = Fold::join(totals[n], totals[n + step]);
             }
@@ -125,52 +150,75 @@ template <class Fold, class Out, class In> struct Reduction {
     static DEVICE void serial(u8* out, const u8* input, const Loops<2>& outer, const Loops<1>& inner, u64 results, u64 length,
                               const Numbers& numbers) {
         for (u64 result = first_element(); result < results; result += element_step()) {
-            const Position position(outer, result, results);
-            const Row row = position.row(input, inner, length);
+            const Position at = position(outer, result, results);
+            const Row own(input + at.row, inner, 0, length, length);
             A total = Fold::start();
-            for (u64 element = 0; element < length; element++) {
-                total = row.take(total, element, numbers);
+            for (u32 element = 0; element < own.count; element += PACKS) {
+                typename stored<In>::type items[PACKS];
+#pragma unroll
+                for (int n = 0; n < PACKS; n++) {
+                    if (element + n < own.count) {
+                        items[n] = *(const typename stored<In>::type*)own.at(element + n);
+                    }
+                }
+#pragma unroll
+                for (int n = 0; n < PACKS; n++) {
+                    if (element + n < own.count) {
+                        total = take_one(total, &items[n], numbers);
+                    }
+                }
             }
-            store<Out>(out + position.offsets[0], Fold::done(total, length, numbers));
+            store<Out>(out + at.result, Fold::done(total, length, numbers));
         }
     }
 
-    static DEVICE void take_pack(A* totals, const Pack& pack, const Numbers& numbers) {
-        for (int n = 0; n < PACK; n++) {
-            totals[n] = Fold::take(totals[n], convert<T>(load<In>(&pack.items[n])), numbers);
+    /// Takes the first elements of a pack.
+    static DEVICE void take_pack(A* totals, const Pack& pack, u32 count, const Numbers& numbers) {
+#pragma unroll
+        for (int item = 0; item < PACK; item++) {
+            if (u32(item) < count) {
+                totals[item] = take_one(totals[item], &pack.items[item], numbers);
+            }
         }
     }
 
-    /// What one thread of a group takes of a part of a row. `packed` if packs are adjacent in memory and aligned.
-    template <int GROUP> static DEVICE A take(const Row& row, u64 first, u64 end, bool packed, const Numbers& numbers) {
+    /// What one thread of a group takes of a row. `packed` if packs are adjacent in memory and aligned.
+    template <int GROUP> static DEVICE A take(const Row& row, bool packed, const Numbers& numbers) {
+        constexpr u32 STEP = GROUP * PACK;
+        const u32 first = threadIdx.x % GROUP * PACK;
         A totals[PACK];
+#pragma unroll
         for (int n = 0; n < PACK; n++) {
             totals[n] = Fold::start();
         }
-        constexpr u64 STEP = GROUP * PACK;
-        u64 at = first + threadIdx.x % GROUP * PACK;
-        if (packed && row.loops.rank <= 1) {
-            for (; at + (PACKS - 1) * STEP + PACK <= end; at += PACKS * STEP) {
-                Pack packs[PACKS];
-                for (int n = 0; n < PACKS; n++) {
-                    packs[n] = *(const Pack*)(row.first + (at + n * STEP) * sizeof(In));
+        const u32 whole = packed ? row.count - row.count % PACK : 0;
+        for (u32 at = first; at < whole; at += PACKS * STEP) {
+            Pack packs[PACKS];
+#pragma unroll
+            for (int n = 0; n < PACKS; n++) {
+                if (at + n * STEP < whole) {
+                    packs[n] = *row.pack(at + n * STEP);
                 }
-                for (int n = 0; n < PACKS; n++) {
-                    take_pack(totals, packs[n], numbers);
+            }
+#pragma unroll
+            for (int n = 0; n < PACKS; n++) {
+                if (at + n * STEP < whole) {
+                    take_pack(totals, packs[n], PACK, numbers);
                 }
             }
         }
-        if (packed) {
-            for (; at + PACK <= end; at += STEP) {
-                take_pack(totals, *(const Pack*)row.at(at), numbers);
-            }
-        }
-        for (; at < end; at += STEP) {
-            for (int n = 0; n < PACK; n++) {
-                if (at + n < end) {
-                    totals[n] = row.take(totals[n], at + n, numbers);
+        // What fills no pack is the next thread's turn.
+        const u32 turn = whole / PACK % GROUP * PACK;
+        for (u32 at = whole + (first < turn ? first + STEP : first) - turn; at < row.count; at += STEP) {
+            const u32 left = row.count - at;
+            Pack pack;
+#pragma unroll
+            for (int item = 0; item < PACK; item++) {
+                if (u32(item) < left) {
+                    pack.items[item] = *(const typename stored<In>::type*)row.at(at + item);
                 }
             }
+            take_pack(totals, pack, left, numbers);
         }
         return tree(totals);
     }
@@ -189,56 +237,81 @@ template <class Fold, class Out, class In> struct Reduction {
     static DEVICE void rows(u8* out, const u8* input, const Loops<2>& outer, const Loops<1>& inner, u64 results, u64 length,
                             u64 piece, bool packed, A* partial, const Numbers& numbers) {
         constexpr u64 GROUPS = THREADS / GROUP;
-        const u64 first = blockIdx.y * piece, end = first + piece < length ? first + piece : length;
         for (u64 result = blockIdx.x * GROUPS + threadIdx.x / GROUP; result < results; result += gridDim.x * GROUPS) {
-            const Position position(outer, result, results);
-            const A own = take<GROUP>(position.row(input, inner, length), first, end, packed, numbers);
+            const Position at = position(outer, result, results);
+            const A own = take<GROUP>(Row(input + at.row, inner, blockIdx.y * piece, piece, length), packed, numbers);
             const A total = join_group<Fold, GROUP>(own);
             if (threadIdx.x % GROUP == 0) {
-                give(out + position.offsets[0], total, result, length, partial, numbers);
+                give(out + at.result, total, result, length, partial, numbers);
             }
         }
     }
 
-    /// A lane for each of 32 results whose elements are adjacent. The warps of a block take the elements of rows in turn.
-    static DEVICE void columns(u8* out, const u8* input, const Loops<2>& outer, const Loops<1>& inner, u64 results, u64 length,
-                               u64 piece, A* partial, const Numbers& numbers) {
-        __shared__ u128 bytes[THREADS * sizeof(A) / sizeof(u128)];
-        A* const all = (A*)bytes;
-        const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-        const u64 first = blockIdx.y * piece, end = first + piece < length ? first + piece : length;
-        for (u64 group = blockIdx.x; group * WARP < results; group += gridDim.x) {
-            const u64 result = group * WARP + lane;
-            const Position position(outer, result < results ? result : 0, results);
-            const Row row = position.row(input, inner, length);
-            A totals[DEEP];
-            for (int n = 0; n < DEEP; n++) {
-                totals[n] = Fold::start();
+    /// Rows whose elements are adjacent: a thread takes a pack of neighbouring rows, and `1 << lane_bits` threads lie side by side. The
+    /// others of a block take further elements of the same rows, in turn. The rows of a line, the innermost loop, form packs of
+    /// their own, of which there are `packs` in all lines.
+    static DEVICE void columns(u8* out, const u8* input, const Loops<2>& outer, const Loops<1>& inner, u64 packs, u64 length,
+                               u64 piece, bool packed, u32 lane_bits, A* partial, const Numbers& numbers) {
+        __shared__ u128 bytes[THREADS * PACK * sizeof(A) / sizeof(u128)];
+        A(*const all)[THREADS] = (A(*)[THREADS])bytes;
+        const u32 lanes = 1 << lane_bits, strand = threadIdx.x >> lane_bits, strands = THREADS >> lane_bits;
+        const u64 line = outer.sizes[0], packs_of_line = (line + PACK - 1) / PACK;
+        for (u64 group = blockIdx.x; group << lane_bits < packs; group += gridDim.x) {
+            const u64 pack = (group << lane_bits) + (threadIdx.x & (lanes - 1));
+            const u64 before = outer.rank <= 1 ? 0 : pack / packs_of_line, first = (pack - before * packs_of_line) * PACK;
+            const u64 result = pack < packs ? before * line + first : 0;
+            const int width = pack < packs ? (line - first < PACK ? int(line - first) : PACK) : 0;
+            const Position at = position(outer, result, packs * PACK);
+            const Row own(input + at.row, inner, blockIdx.y * piece, piece, length);
+            A totals[PACK];
+#pragma unroll
+            for (int item = 0; item < PACK; item++) {
+                totals[item] = Fold::start();
             }
-            u64 at = result < results ? first + warp : end;
-            if (inner.rank <= 1) {
-                for (; at + (DEEP - 1) * WARPS < end; at += DEEP * WARPS) {
-                    In loaded[DEEP];
-                    for (int n = 0; n < DEEP; n++) {
-                        loaded[n] = load<In>(row.first + i64(at + n * WARPS) * inner.strides[0][0]);
+            const auto load = [&](const u8* from) {
+                Pack loaded;
+                if (packed) {
+                    return *(const Pack*)from;
+                }
+#pragma unroll
+                for (int item = 0; item < PACK; item++) {
+                    if (item < width) {
+                        loaded.items[item] = ((const typename stored<In>::type*)from)[item];
                     }
-                    for (int n = 0; n < DEEP; n++) {
-                        totals[n] = Fold::take(totals[n], convert<T>(loaded[n]), numbers);
+                }
+                return loaded;
+            };
+            for (u32 element = width > 0 ? strand : own.count; element < own.count; element += PACKS * strands) {
+                Pack loaded[PACKS];
+#pragma unroll
+                for (int n = 0; n < PACKS; n++) {
+                    if (element + n * strands < own.count) {
+                        loaded[n] = load(own.at(element + n * strands));
+                    }
+                }
+#pragma unroll
+                for (int n = 0; n < PACKS; n++) {
+                    if (element + n * strands < own.count) {
+                        take_pack(totals, loaded[n], PACK, numbers);
                     }
                 }
             }
-            for (; at < end; at += WARPS) {
-                totals[0] = row.take(totals[0], at, numbers);
+            __syncthreads();
+#pragma unroll
+            for (int item = 0; item < PACK; item++) {
+                all[item][threadIdx.x] = totals[item];
             }
-            A total = tree(totals);
-            __syncthreads();
-            all[threadIdx.x] = total;
-            __syncthreads();
-            if (warp == 0 && result < results) {
-                for (int n = 1; n < WARPS; n++) {
-                    total = Fold::join(total, all[n * WARP + lane]);
+            for (u32 by = strands / 2; by > 0; by /= 2) {
+                __syncthreads();
+                if (strand < by) {
+#pragma unroll
+                    for (int item = 0; item < PACK; item++) {
+                        all[item][threadIdx.x] = Fold::join(all[item][threadIdx.x], all[item][threadIdx.x + by * lanes]);
+                    }
                 }
-                give(out + position.offsets[0], total, result, length, partial, numbers);
+            }
+            for (int item = 0; strand == 0 && item < width; item++) {
+                give(out + at.result + item * outer.strides[0][0], all[item][threadIdx.x], result + item, length, partial, numbers);
             }
         }
     }
@@ -252,7 +325,7 @@ template <class Fold, class Out, class In> struct Reduction {
             }
             total = join_group<Fold, THREADS>(total);
             if (threadIdx.x == 0) {
-                store<Out>(out + Position(outer, result, results).offsets[0], Fold::done(total, length, numbers));
+                store<Out>(out + position(outer, result, results).result, Fold::done(total, length, numbers));
             }
         }
     }
