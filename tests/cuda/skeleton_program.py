@@ -393,8 +393,8 @@ def check_lines():
         #include "cumulative.cuh"
         using namespace rushlight;
         typedef CumulativeSum<i32, i64, i64, i64> What;
-        typedef rushlight::Lines<What, 3, true, {along}> Sums;
-        typedef rushlight::Lines<Best<f32, f32, true, true>, 2, false, {along}> Tops;
+        typedef rushlight::Lines<What, 3, true, {along}, {alone}> Sums;
+        typedef rushlight::Lines<Best<f32, f32, true, true>, 2, false, {along}, {alone}> Tops;
         extern "C" __global__ void results(LineOperands operands, LineShape shape, const i64* before) {
             Sums::run(operands, shape, before, nullptr);
         }
@@ -402,7 +402,7 @@ def check_lines():
             Sums::run(operands, shape, nullptr, totals);
         }
         extern "C" __global__ void joined(LineOperands operands, LineShape shape) {
-            rushlight::Lines<Joined<What, true>, 3, true, true>::run(operands, shape, nullptr, nullptr);
+            rushlight::Lines<Joined<What, true>, 3, true, true, false>::run(operands, shape, nullptr, nullptr);
         }
         extern "C" __global__ void top(LineOperands operands, LineShape shape) {
             Tops::run(operands, shape, nullptr, nullptr);
@@ -412,20 +412,22 @@ def check_lines():
     class Shape(ctypes.Structure):
         _fields_ = [(name, U64) for name in ("lines", "n", "inner", "piece", "pieces")] + [("thread_bits", U32)]
 
-    kernels = {
-        along: built(source.replace("{along}", along), "results", "totals", "joined", "top")
-        for along in ("true", "false")
-    }
+    def kernels(along, alone):
+        text = source.replace("{along}", str(along).lower()).replace("{alone}", str(alone).lower())
+        return built(text, "results", "totals", "joined", "top")
+
     for outer, n, inner, bits in [
         (2, 3, 4, 0),
         (3, 5, 1, 0),
         (1, 256, 1, 5),
         (2, 1000, 3, 2),
         (3, 5000, 1, 8),
+        (2, 6145, 1, 8),
+        (2, 3000, 1, 7),
         (1, 700, 40, 3),
     ]:
         x = random.integers(-99, 99, (outer, n, inner), np.int32)
-        results, totals, joined, top = kernels["true" if inner == 1 else "false"]
+        results, totals, joined, top = kernels(inner == 1, bits == 8)
         lines = outer * inner
         tile = 8 << bits
         for piece in (n, tile, 2 * tile):

@@ -220,15 +220,15 @@ SKELETONS = {
         #include "cumulative.cuh"
         using namespace rushlight;
         typedef {what} What;
-        typedef rushlight::Lines<What, {bits}, {each}, {along}> Rows;
-        extern "C" __global__ void __launch_bounds__(THREADS, {4 if along == "true" else 3}) results(LineOperands operands, LineShape shape, const What::A* before) {{
+        typedef rushlight::Lines<What, {bits}, {each}, {along}, {along}> Rows;
+        extern "C" __global__ void __launch_bounds__(THREADS, {4 if along == "true" else 2 if "c128" in what else 3}) results(LineOperands operands, LineShape shape, const What::A* before) {{
             Rows::run(operands, shape, before, nullptr);
         }}
-        extern "C" __global__ void __launch_bounds__(THREADS, {4 if along == "true" else 3}) totals(LineOperands operands, LineShape shape, What::A* totals) {{
+        extern "C" __global__ void __launch_bounds__(THREADS, {4 if along == "true" else 2 if "c128" in what else 3}) totals(LineOperands operands, LineShape shape, What::A* totals) {{
             Rows::run(operands, shape, nullptr, totals);
         }}
         extern "C" __global__ void __launch_bounds__(THREADS) joined(LineOperands operands, LineShape shape) {{
-            rushlight::Lines<Joined<What, {each}>, {bits}, {each}, true>::run(operands, shape, nullptr, nullptr);
+            rushlight::Lines<Joined<What, {each}>, {bits}, {each}, true, false>::run(operands, shape, nullptr, nullptr);
         }}
     """
         for what, bits, each, along in [

@@ -160,14 +160,20 @@ pub unsafe fn accumulate(
     let (text, title, codes) = what.source();
     let along = shape.inner == 1;
     // How many blocks of a multiprocessor share its registers.
-    let resident = if along { 4 } else { 3 };
-    let key = Key::new(title, codes.into_iter().chain([u8::from(each), u8::from(along)]));
+    let resident = match (along, what.size()) {
+        (true, _) => 4,
+        (false, ..=16) => 3,
+        (false, _) => 2,
+    };
+    let mut lines = LineShape::new(shape, item_bits, false);
+    let alone = along && lines.thread_bits == THREADS.trailing_zeros();
+    let key = Key::new(title, codes.into_iter().chain([each, along, alone].map(u8::from)));
     let program = Program::find(card, key, &[c"results", c"totals", c"joined"], || {
         format!(
             r#"#include "cumulative.cuh"
 using namespace rushlight;
 typedef {text} What;
-typedef rushlight::Lines<What, {item_bits}, {each}, {along}> Rows;
+typedef rushlight::Lines<What, {item_bits}, {each}, {along}, {alone}> Rows;
 extern "C" __global__ void __launch_bounds__(THREADS, {resident}) results(LineOperands operands, LineShape shape, const What::A* before) {{
     Rows::run(operands, shape, before, nullptr);
 }}
@@ -175,12 +181,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, {resident}) totals(LineOpe
     Rows::run(operands, shape, nullptr, totals);
 }}
 extern "C" __global__ void __launch_bounds__(THREADS) joined(LineOperands operands, LineShape shape) {{
-    rushlight::Lines<Joined<What, {each}>, {item_bits}, {each}, true>::run(operands, shape, nullptr, nullptr);
+    rushlight::Lines<Joined<What, {each}>, {item_bits}, {each}, true, false>::run(operands, shape, nullptr, nullptr);
 }}
 "#
         )
     })?;
-    let (mut pointers, mut lines) = (Pointers(operands), LineShape::new(shape, item_bits, false));
+    let mut pointers = Pointers(operands);
     let grid = lines.grid(card);
     let mut before = 0u64;
     if lines.pieces == 1 {

@@ -5,7 +5,7 @@
 // A block takes tiles: as many neighbouring lines as it has groups of threads, and `ITEMS` elements of its line for each thread. A
 // tile passes through shared memory, so that neighbouring threads read and write neighbouring elements in whichever direction
 // memory runs. Each thread joins its own elements, shuffles join the threads of a warp, and the accumulation of a line so far goes
-// on to its next tile. If there are few lines, blocks share them in pieces: one kernel finds the totals of the pieces, a second
+// on to its next tile, which is loaded meanwhile. If there are few lines, blocks share them in pieces: one kernel finds the totals of the pieces, a second
 // one accumulates these, and the third one goes through the elements again, each piece after the total of those before it.
 // The order in which elements are joined depends on the shape alone.
 
@@ -28,10 +28,11 @@ struct LineShape {
     DEVICE u64 start(u64 line) const { return inner == 1 ? line * n : line / inner * n * inner + line % inner; }
 };
 
-/// With `each` there is a result for every element, otherwise for every line. Neighbouring elements lie `along` lines, or across.
-template <class Scan, u32 item_bits, bool each, bool along> struct Lines {
+/// With `each` there is a result for every element, otherwise for every line. Neighbouring elements lie `along` lines, or across. If
+/// lines are `alone`, all threads of a block share one, and the places of elements follow from constants.
+template <class Scan, u32 item_bits, bool each, bool along, bool alone> struct Lines {
     typedef typename Scan::A A;
-    static constexpr u32 ITEMS = 1 << item_bits;
+    static constexpr u32 ITEMS = 1 << item_bits, THREAD_BITS = 8;
     /// A cell is left free after the elements of each thread and of each line, so that threads use different banks.
     static constexpr u32 CELLS = THREADS * (ITEMS + 2);
     static DEVICE u32 cell(u32 place, u32 column) { return place + place / ITEMS + column; }
@@ -42,15 +43,18 @@ template <class Scan, u32 item_bits, bool each, bool along> struct Lines {
         // As bytes, because shared variables have no constructors.
         __shared__ u128 bytes[((CELLS + WARPS + THREADS) * sizeof(A) + sizeof(u128) - 1) / sizeof(u128)];
         A *const tile = (A*)bytes, *const sums = tile + CELLS, *const ends = sums + WARPS;
-        const u32 threads = 1 << shape.thread_bits, columns = THREADS >> shape.thread_bits, rows = threads * ITEMS;
-        const u32 column = threadIdx.x >> shape.thread_bits, first = (threadIdx.x & (threads - 1)) * ITEMS;
+        const u32 thread_bits = alone ? THREAD_BITS : shape.thread_bits;
+        const u32 threads = 1 << thread_bits, columns = THREADS >> thread_bits, rows = threads * ITEMS;
+        const u32 column = alone ? 0 : threadIdx.x >> thread_bits, first = (threadIdx.x - column * threads) * ITEMS;
         // Where this thread reads and writes, in the order of memory: along the lines, or across them.
         const bool gives = each && !totals;
         const u32 own_across = threadIdx.x & (columns - 1), own_along = threadIdx.x / columns;
         const auto column_of = [&](u32 n) {
-            return along ? (n * THREADS + threadIdx.x) >> (shape.thread_bits + item_bits) : own_across;
+            return alone ? 0 : along ? (n * THREADS + threadIdx.x) >> (thread_bits + item_bits) : own_across;
         };
-        const auto row_of = [&](u32 n) { return along ? (n * THREADS + threadIdx.x) & (rows - 1) : n * threads + own_along; };
+        const auto row_of = [&](u32 n) {
+            return along ? (n * THREADS + threadIdx.x) - column_of(n) * rows : n * threads + own_along;
+        };
         const auto cell_of = [&](u32 n) { return cell(column_of(n) * rows + row_of(n), column_of(n)); };
         const u64 count = (shape.lines + columns - 1) / columns * shape.pieces;
         for (u64 at = blockIdx.x; at < count; at += gridDim.x) {
@@ -68,21 +72,34 @@ template <class Scan, u32 item_bits, bool each, bool along> struct Lines {
             if (so_far.some) {
                 so_far.value = before[total - 1];
             }
+            const auto height_of = [&](u64 row) { return end - row < rows ? u32(end - row) : rows; };
+            const auto is_inside = [&](u32 n, u32 height) {
+                return row_of(n) < height && (alone || line + column_of(n) < shape.lines);
+            };
+            // As in memory: a conversion would wait for them.
+            typename Scan::Stored items[ITEMS];
+            const auto load_tile = [&](u64 row) {
+                const u32 height = height_of(row);
+#pragma unroll
+                for (u32 n = 0; n < ITEMS; n++) {
+                    if (is_inside(n, height)) {
+                        items[n] = Scan::stored(operands, place_of(n, row + row_of(n)));
+                    }
+                }
+            };
+            load_tile(piece * shape.piece);
             for (u64 row = piece * shape.piece; row < end; row += rows) {
-                const u32 height = end - row < rows ? u32(end - row) : rows;
-                const auto inside = [&](u32 n) { return row_of(n) < height && line + column_of(n) < shape.lines; };
-                A items[ITEMS];
-#pragma unroll
-                for (u32 n = 0; n < ITEMS; n++) {
-                    const u64 index = row + row_of(n);
-                    items[n] = inside(n) ? Scan::element(operands, place_of(n, index), index) : A();
-                }
+                const u32 height = height_of(row);
                 __syncthreads();
 #pragma unroll
                 for (u32 n = 0; n < ITEMS; n++) {
-                    tile[cell_of(n)] = items[n];
+                    tile[cell_of(n)] = is_inside(n, height) ? Scan::element(items[n], row + row_of(n)) : A();
                 }
                 __syncthreads();
+                // The next tile is under way while this one is accumulated.
+                if (row + rows < end) {
+                    load_tile(row + rows);
+                }
                 A* const own = tile + cell(column * rows + first, column);
                 A joined = own[0];
                 for (u32 n = 1; n < ITEMS; n++) {
@@ -106,7 +123,7 @@ template <class Scan, u32 item_bits, bool each, bool along> struct Lines {
                 if (gives) {
 #pragma unroll
                     for (u32 n = 0; n < ITEMS; n++) {
-                        if (inside(n)) {
+                        if (is_inside(n, height)) {
                             Scan::give(operands, place_of(n, row + row_of(n)), tile[cell_of(n)]);
                         }
                     }
@@ -124,7 +141,9 @@ template <class Scan, u32 item_bits, bool each, bool along> struct Lines {
 /// Totals of pieces, the third operand, which are accumulated in their place; or the results of whole lines.
 template <class Scan, bool each> struct Joined : Scan {
     typedef typename Scan::A A;
-    static DEVICE A element(const LineOperands& operands, u64 at, u64) { return ((const A*)operands.at[2])[at]; }
+    typedef A Stored;
+    static DEVICE A stored(const LineOperands& operands, u64 at) { return ((const A*)operands.at[2])[at]; }
+    static DEVICE A element(A total, u64) { return total; }
     static DEVICE void give(const LineOperands& operands, u64 at, A total) {
         if constexpr (each) {
             ((A*)operands.at[2])[at] = total;
@@ -137,9 +156,9 @@ template <class Scan, bool each> struct Joined : Scan {
 /// Elements are converted to `C`, the type of the arithmetic, and then to the accumulator's.
 template <class In, class C, class Sum, class Out> struct Accumulated {
     typedef Sum A;
-    static DEVICE A element(const LineOperands& operands, u64 at, u64) {
-        return convert<A>(convert<C>(load<In>(operands.at[2] + at * sizeof(In))));
-    }
+    typedef typename rushlight::stored<In>::type Stored;
+    static DEVICE Stored stored(const LineOperands& operands, u64 at) { return ((const Stored*)operands.at[2])[at]; }
+    static DEVICE A element(Stored x, u64) { return convert<A>(convert<C>(load<In>(&x))); }
     static DEVICE void give(const LineOperands& operands, u64 at, A total) {
         store<Out>(operands.at[0] + at * sizeof(Out), convert<C>(total));
     }
@@ -178,9 +197,9 @@ template <class T> DEVICE bool beats(T a, T b, bool up) {
 }
 template <class In, class C, bool up, bool first> struct Best {
     typedef Chosen<C> A;
-    static DEVICE A element(const LineOperands& operands, u64 at, u64 index) {
-        return {convert<C>(load<In>(operands.at[2] + at * sizeof(In))), i64(index)};
-    }
+    typedef typename rushlight::stored<In>::type Stored;
+    static DEVICE Stored stored(const LineOperands& operands, u64 at) { return ((const Stored*)operands.at[2])[at]; }
+    static DEVICE A element(Stored x, u64 index) { return {convert<C>(load<In>(&x)), i64(index)}; }
     static DEVICE A join(A a, A b) {
         if constexpr (first) {
             return beats(b.value, a.value, up) ? b : a;
@@ -202,9 +221,11 @@ template <class C> struct Affine {
 };
 template <class T, class C> struct Recurrence {
     typedef Affine<C> A;
-    static DEVICE A element(const LineOperands& operands, u64 at, u64) {
-        return {convert<C>(load<T>(operands.at[3] + at * sizeof(T))), convert<C>(load<T>(operands.at[2] + at * sizeof(T)))};
+    typedef Affine<T> Stored;
+    static DEVICE Stored stored(const LineOperands& operands, u64 at) {
+        return {((const T*)operands.at[3])[at], ((const T*)operands.at[2])[at]};
     }
+    static DEVICE A element(Stored x, u64) { return {convert<C>(x.factor), convert<C>(x.value)}; }
     static DEVICE A join(A a, A b) { return {times(b.factor, a.factor), plus(b.value, times(b.factor, a.value))}; }
     static DEVICE void give(const LineOperands& operands, u64 at, A total) {
         store<T>(operands.at[0] + at * sizeof(T), total.value);
