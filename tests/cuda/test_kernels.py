@@ -165,7 +165,7 @@ SKELETONS = {
             sort_lines<{key}, {element}>(source, places, lines, n, bits, descending);
         }}
         extern "C" __global__ void count(Digits<{key}, {index}> digits) {{ digits.count_tiles<{element}>(); }}
-        extern "C" __global__ void __launch_bounds__(THREADS, 3) move(Digits<{key}, {index}> digits) {{
+        extern "C" __global__ void __launch_bounds__(THREADS, 2) move(Digits<{key}, {index}> digits) {{
             digits.move_tiles<{element}>();
         }}
         extern "C" __global__ void take(const u8* source, const i64* places, u8* to, u64 count, u64 n) {{

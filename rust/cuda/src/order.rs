@@ -180,7 +180,7 @@ extern "C" __global__ void whole(const u8* source, i64* places, u64 lines, u64 n
     sort_lines<{key}, {element}>(source, places, lines, n, bits, descending);
 }}
 extern "C" __global__ void count(Digits<{key}, {index}> digits) {{ digits.count_tiles<{element}>(); }}
-extern "C" __global__ void __launch_bounds__(THREADS, 3) move(Digits<{key}, {index}> digits) {{ digits.move_tiles<{element}>(); }}
+extern "C" __global__ void __launch_bounds__(THREADS, 2) move(Digits<{key}, {index}> digits) {{ digits.move_tiles<{element}>(); }}
 extern "C" __global__ void take(const u8* source, const i64* places, u8* to, u64 count, u64 n) {{
     rushlight::take<{raw}>(source, places, to, count, n);
 }}

@@ -110,11 +110,18 @@ template <class Function, class T, int ITEMS, int PACKS, class Out, class... In>
         for (int n = 0; n < PACKS; n++) {
             pack[n] = Index(tile() + threadIdx.x + n * THREADS);
         }
+        // As `move` of the loops, for all packs at once.
 #pragma unroll 1
         for (u32 dim = 0; dim < loops.rank; dim++) {
 #pragma unroll
             for (int n = 0; n < PACKS; n++) {
-                loops.step(pack[n], offsets.at[n], dim);
+                const Index rest = dim + 1 < loops.rank ? loops.quotient(pack[n], dim) : 0;
+                const i64 at = i64(pack[n] - rest * Index(loops.sizes[dim]));
+                pack[n] = rest;
+#pragma unroll
+                for (int operand = 0; operand < N; operand++) {
+                    offsets.at[n][operand] += at * loops.strides[dim][operand];
+                }
             }
         }
         take(operands, numbers, offsets, Inputs());

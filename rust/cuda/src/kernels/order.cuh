@@ -73,11 +73,32 @@ template <class Key, class T> DEVICE void sort_lines(const u8* source, i64* plac
     }
 }
 
-/// The elements at the places of their lines.
+/// The elements at the places of their lines. A thread looks for several at once.
 template <class T> DEVICE void take(const u8* source, const i64* places, u8* to, u64 count, u64 n) {
-    for (u64 at = first_element(); at < count; at += element_step()) {
-        const u64 line = count >> 32 ? at / n : u32(at) / u32(n);
-        *(T*)(to + at * sizeof(T)) = *(const T*)(source + (line * n + u64(places[at])) * sizeof(T));
+    constexpr int DEEP = 4;
+    const u64 step = element_step();
+    for (u64 first = first_element(); first < count; first += DEEP * step) {
+        u64 from[DEEP];
+        T items[DEEP];
+#pragma unroll
+        for (int item = 0; item < DEEP; item++) {
+            const u64 at = first + item * step, line = count >> 32 ? at / n : u32(at) / u32(n);
+            if (at < count) {
+                from[item] = line * n + u64(places[at]);
+            }
+        }
+#pragma unroll
+        for (int item = 0; item < DEEP; item++) {
+            if (first + item * step < count) {
+                items[item] = ((const T*)source)[from[item]];
+            }
+        }
+#pragma unroll
+        for (int item = 0; item < DEEP; item++) {
+            if (first + item * step < count) {
+                ((T*)to)[first + item * step] = items[item];
+            }
+        }
     }
 }
 
@@ -100,9 +121,30 @@ template <class Key, class Index> struct Digits {
     static constexpr u32 WIDEST = sizeof(Key) > sizeof(Index) ? sizeof(Key) : sizeof(Index);
     static constexpr u32 ITEMS = 64 / WIDEST, TILE = THREADS * ITEMS;
 
-    template <class T> DEVICE Key key(u64 at) const {
-        return source ? sort_key<Key>(load<T>(source + at * sizeof(T)), descending) : keys[at];
+    /// The integers of a thread's cells, 32 apart, of a tile whose cells begin at `start`. All are loaded before the first one is
+    /// converted. Cells without an element have the greatest integer.
+    template <class T> DEVICE void load_keys(Key (&own)[ITEMS], u64 start, u32 cell, u32 length) const {
+        if (source) {
+            typedef typename stored<T>::type Stored;
+            const Stored* const at = (const Stored*)source + start + cell;
+            Stored items[ITEMS];
+#pragma unroll
+            for (u32 item = 0; item < ITEMS; item++) {
+                items[item] = cell + item * 32 < length ? at[item * 32] : Stored();
+            }
+#pragma unroll
+            for (u32 item = 0; item < ITEMS; item++) {
+                own[item] = cell + item * 32 < length ? sort_key<Key>(load<T>(&items[item]), descending) : ~Key(0);
+            }
+        } else {
+#pragma unroll
+            for (u32 item = 0; item < ITEMS; item++) {
+                own[item] = cell + item * 32 < length ? keys[start + cell + item * 32] : ~Key(0);
+            }
+        }
     }
+    /// A warp takes adjacent elements, 32 at a time.
+    static DEVICE u32 first_cell() { return threadIdx.x / 32 * 32 * ITEMS + threadIdx.x % 32; }
     DEVICE u32 digit(Key key) const { return u32(key >> shift) & (DIGITS - 1); }
     /// The place of a tile's count of a value.
     DEVICE u64 count(u64 line, u32 digit, u64 tile) const { return (line * DIGITS + digit) * tiles + tile; }
@@ -111,19 +153,24 @@ template <class Key, class Index> struct Digits {
         __shared__ u32 found[DIGITS];
         for (u64 work = blockIdx.x; work < lines * tiles; work += gridDim.x) {
             const u64 line = work / tiles, tile = work % tiles, first = tile * TILE;
+            const u32 length = n - first < TILE ? u32(n - first) : TILE;
+            Key own[ITEMS];
+            load_keys<T>(own, line * n + first, first_cell(), length);
             found[threadIdx.x] = 0;
             __syncthreads();
-            for (u32 at = threadIdx.x; at < TILE && first + at < n; at += THREADS) {
-                atomicAdd(&found[digit(key<T>(line * n + first + at))], 1u);
+#pragma unroll
+            for (u32 item = 0; item < ITEMS; item++) {
+                if (first_cell() + item * 32 < length) {
+                    atomicAdd(&found[digit(own[item])], 1u);
+                }
             }
             __syncthreads();
             counts[count(line, threadIdx.x, tile)] = found[threadIdx.x];
         }
     }
 
-    /// A warp takes adjacent elements, 32 at a time. An element comes behind those of its value that its warp has seen, and those in
-    /// lower lanes, which votes on the bits of the value find. Elements pass through shared memory in their new order, so that
-    /// neighbouring threads write neighbouring ones.
+    /// An element comes behind those of its value that its warp has seen, and those in lower lanes, which votes on the bits of the value
+    /// find. Elements pass through shared memory in their new order, so that neighbouring threads write neighbouring ones.
     template <class T> DEVICE void move_tiles() const {
         __shared__ u32 seen[WARPS][DIGITS];
         __shared__ u32 sums[WARPS];
@@ -131,17 +178,13 @@ template <class Key, class Index> struct Digits {
         __shared__ Key ordered[TILE];
         __shared__ Index moved[TILE];
         typedef CumulativeSum<u32, u32, u32, u32> Sum;
-        const u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31, own = warp * 32 * ITEMS + lane;
+        const u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31, own = first_cell();
         for (u64 work = blockIdx.x; work < lines * tiles; work += gridDim.x) {
             const u64 line = work / tiles, tile = work % tiles, first = tile * TILE, row = line * n;
             const u32 length = n - first < TILE ? u32(n - first) : TILE;
-            // The value of the byte, and then the rank in the bits above it. Cells without an element stay behind all others.
+            Key own_keys[ITEMS];
+            load_keys<T>(own_keys, row + first, own, length);
             u32 ranks[ITEMS];
-#pragma unroll
-            for (u32 item = 0; item < ITEMS; item++) {
-                const u32 cell = own + item * 32;
-                ranks[item] = cell < length ? digit(key<T>(row + first + cell)) : DIGITS - 1;
-            }
             __syncthreads();
             for (u32 other = 0; other < WARPS; other++) {
                 seen[other][threadIdx.x] = 0;
@@ -149,14 +192,14 @@ template <class Key, class Index> struct Digits {
             __syncthreads();
 #pragma unroll
             for (u32 item = 0; item < ITEMS; item++) {
-                const u32 value = ranks[item];
+                const u32 value = digit(own_keys[item]);
                 u32 peers = ~0u;
                 for (u32 bit = 0; bit < 8; bit++) {
                     const u32 votes = __ballot_sync(~0u, value >> bit & 1);
                     peers &= value >> bit & 1 ? votes : ~votes;
                 }
                 const u32 lower = __popc(peers & ((1u << lane) - 1));
-                ranks[item] |= (seen[warp][value] + lower) * DIGITS;
+                ranks[item] = seen[warp][value] + lower;
                 __syncwarp();
                 if (lower == 0) {
                     seen[warp][value] += __popc(peers);
@@ -179,10 +222,21 @@ template <class Key, class Index> struct Digits {
             __syncthreads();
 #pragma unroll
             for (u32 item = 0; item < ITEMS; item++) {
-                const u32 cell = own + item * 32, rank = ranks[item] / DIGITS + seen[warp][ranks[item] % DIGITS];
-                if (cell < length) {
-                    ordered[rank] = key<T>(row + first + cell);
-                    moved[rank] = from ? from[row + first + cell] : Index(first + cell);
+                ranks[item] += seen[warp][digit(own_keys[item])];
+                if (own + item * 32 < length) {
+                    ordered[ranks[item]] = own_keys[item];
+                }
+            }
+            Index own_places[ITEMS];
+#pragma unroll
+            for (u32 item = 0; item < ITEMS; item++) {
+                const u32 cell = own + item * 32;
+                own_places[item] = from && cell < length ? from[row + first + cell] : Index(first + cell);
+            }
+#pragma unroll
+            for (u32 item = 0; item < ITEMS; item++) {
+                if (own + item * 32 < length) {
+                    moved[ranks[item]] = own_places[item];
                 }
             }
             __syncthreads();

@@ -54,6 +54,19 @@ template <int GROUP, class A> DEVICE A share_group(A own) {
 /// The greatest power of two that is not greater.
 DEVICE constexpr int power_of_two(int n) { return n < 2 ? 1 : 2 * power_of_two(n / 2); }
 
+/// As `move` of the loops, but not unrolled: the registers of a function that is called are its callers', too.
+template <class Index, int N> DEVICE void move_in_turn(const Loops<N>& loops, Index element, i64* offsets) {
+#pragma unroll 1
+    for (u32 dim = 0; dim < loops.rank; dim++) {
+        const Index rest = dim + 1 < loops.rank ? loops.quotient(element, dim) : 0;
+        const i64 at = i64(element - rest * Index(loops.sizes[dim]));
+        element = rest;
+        for (int n = 0; n < N; n++) {
+            offsets[n] += at * loops.strides[dim][n];
+        }
+    }
+}
+
 /// The elements of a row lie at one distance from each other if it is `even`.
 template <class Fold, class Out, class In, bool even> struct Reduction {
     typedef typename Fold::A A;
@@ -81,9 +94,9 @@ template <class Fold, class Out, class In, bool even> struct Reduction {
     static CALLED Position find_position(const Loops<2>& outer, u64 result, bool small) {
         i64 offsets[2] = {};
         if (small) {
-            outer.move(u32(result), offsets);
+            move_in_turn(outer, u32(result), offsets);
         } else {
-            outer.move(result, offsets);
+            move_in_turn(outer, result, offsets);
         }
         return {offsets[0], offsets[1]};
     }
@@ -110,9 +123,9 @@ template <class Fold, class Out, class In, bool even> struct Reduction {
     static CALLED i64 distance(const Loops<1>& loops, u64 element, bool small) {
         i64 offset = 0;
         if (small) {
-            loops.move(u32(element), &offset);
+            move_in_turn(loops, u32(element), &offset);
         } else {
-            loops.move(element, &offset);
+            move_in_turn(loops, element, &offset);
         }
         return offset;
     }
