@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use cudarc::cublaslt::sys::{
     self as lt, cublasComputeType_t as Compute, cublasLtEpilogue_t as Epilogue,
-    cublasLtMatmulDescAttributes_t as Operation, cublasLtMatmulPreferenceAttributes_t as Preference,
-    cublasLtMatrixLayoutAttribute_t as Placing, cublasLtReductionScheme_t as Reduction, cublasStatus_t as Status,
-    cudaDataType_t as Data,
+    cublasLtMatmulDescAttributes_t as OperationAttribute, cublasLtMatmulPreferenceAttributes_t as PreferenceAttribute,
+    cublasLtMatrixLayoutAttribute_t as LayoutAttribute, cublasLtReductionScheme_t as Reduction,
+    cublasStatus_t as Status, cudaDataType_t as Data,
 };
 use once_cell::race::OnceBox;
 use rushlight_core::device_memory::StreamId;
@@ -193,11 +193,11 @@ impl<H: Copy, A> Drop for Object<H, A> {
     }
 }
 
-type Call = Object<lt::cublasLtMatmulDesc_t, Operation>;
-type Place = Object<lt::cublasLtMatrixLayout_t, Placing>;
-type Wishes = Object<lt::cublasLtMatmulPreference_t, Preference>;
+type Operation = Object<lt::cublasLtMatmulDesc_t, OperationAttribute>;
+type MatrixLayout = Object<lt::cublasLtMatrixLayout_t, LayoutAttribute>;
+type Preference = Object<lt::cublasLtMatmulPreference_t, PreferenceAttribute>;
 
-fn call_of(types: &Types) -> Result<Call> {
+fn operation_of(types: &Types) -> Result<Operation> {
     let mut handle = std::ptr::null_mut();
     // SAFETY: the library is present, and the pointer is that of a local variable.
     let status = unsafe { lt::cublasLtMatmulDescCreate(&raw mut handle, types.compute, types.scale) };
@@ -205,7 +205,7 @@ fn call_of(types: &Types) -> Result<Call> {
     Ok(Object { handle, set: lt::cublasLtMatmulDescSetAttribute, destroy: lt::cublasLtMatmulDescDestroy })
 }
 
-fn place_of(types: &Types, rows: i64, columns: i64, leading: i64, count: c_int, step: i64) -> Result<Place> {
+fn layout_of(types: &Types, rows: i64, columns: i64, leading: i64, count: c_int, step: i64) -> Result<MatrixLayout> {
     let mut handle = std::ptr::null_mut();
     // SAFETY: the library is present, and the pointer is that of a local variable.
     let status =
@@ -215,31 +215,31 @@ fn place_of(types: &Types, rows: i64, columns: i64, leading: i64, count: c_int, 
     if count > 1 {
         // SAFETY: these attributes are numbers of 32 and of 64 bits.
         unsafe {
-            layout.set(Placing::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count)?;
-            layout.set(Placing::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, step)?;
+            layout.set(LayoutAttribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count)?;
+            layout.set(LayoutAttribute::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, step)?;
         }
     }
     Ok(layout)
 }
 
-fn wishes_of(workspace: u64, reductions: u32, alignments: [u32; 4]) -> Result<Wishes> {
+fn preference_of(workspace: u64, reductions: u32, alignments: [u32; 4]) -> Result<Preference> {
     let mut handle = std::ptr::null_mut();
     // SAFETY: the library is present, and the pointer is that of a local variable.
     let status = unsafe { lt::cublasLtMatmulPreferenceCreate(&raw mut handle) };
     check(status, "cublasLtMatmulPreferenceCreate( &preference)")?;
-    let wishes =
+    let preference =
         Object { handle, set: lt::cublasLtMatmulPreferenceSetAttribute, destroy: lt::cublasLtMatmulPreferenceDestroy };
     let [a, b, c, d] = alignments;
     // SAFETY: the size of the workspace is a number of 64 bits, the others are of 32 bits.
     unsafe {
-        wishes.set(Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace)?;
-        wishes.set(Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions)?;
-        wishes.set(Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a)?;
-        wishes.set(Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b)?;
-        wishes.set(Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c)?;
-        wishes.set(Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, d)?;
+        preference.set(PreferenceAttribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace)?;
+        preference.set(PreferenceAttribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions)?;
+        preference.set(PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a)?;
+        preference.set(PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b)?;
+        preference.set(PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c)?;
+        preference.set(PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, d)?;
     }
-    Ok(wishes)
+    Ok(preference)
 }
 
 /// The library's state for a device, which any thread may use.
@@ -354,11 +354,11 @@ impl Plan {
 
 /// The descriptions of a call: of the product, the factors, the addend and the result.
 struct Descriptors {
-    call: Call,
-    left: Place,
-    right: Place,
-    addend: Place,
-    result: Place,
+    operation: Operation,
+    left: MatrixLayout,
+    right: MatrixLayout,
+    addend: MatrixLayout,
+    result: MatrixLayout,
 }
 
 impl Descriptors {
@@ -366,8 +366,8 @@ impl Descriptors {
     /// rows.
     fn of(plan: &Plan, bias: u64) -> Result<Option<Descriptors>> {
         let types = &plan.types;
-        let call = call_of(types)?;
-        let factor = |n: usize, side: Operation| {
+        let operation = operation_of(types)?;
+        let factor = |n: usize, side: OperationAttribute| {
             let view = plan.factors[n];
             let (matrix, transposed, leading) = match (view.leading(), view.transposed().leading()) {
                 (Some(leading), _) => (view, 0, leading),
@@ -375,39 +375,43 @@ impl Descriptors {
                 (None, None) => return Ok(None),
             };
             // SAFETY: this attribute is a number of 32 bits, 1 for a transposed matrix.
-            unsafe { call.set::<c_int>(side, transposed)? };
-            place_of(types, matrix.rows, matrix.columns, leading, plan.count, plan.steps[plan.order[n]]).map(Some)
+            unsafe { operation.set::<c_int>(side, transposed)? };
+            layout_of(types, matrix.rows, matrix.columns, leading, plan.count, plan.steps[plan.order[n]]).map(Some)
         };
-        let left = factor(0, Operation::CUBLASLT_MATMUL_DESC_TRANSA)?;
-        let right = factor(1, Operation::CUBLASLT_MATMUL_DESC_TRANSB)?;
+        let left = factor(0, OperationAttribute::CUBLASLT_MATMUL_DESC_TRANSA)?;
+        let right = factor(1, OperationAttribute::CUBLASLT_MATMUL_DESC_TRANSB)?;
         let (Some(left), Some(right)) = (left, right) else { return Ok(None) };
         let summed =
-            |leading: i64, n: usize| place_of(types, plan.rows, plan.columns, leading, plan.count, plan.steps[n]);
+            |leading: i64, n: usize| layout_of(types, plan.rows, plan.columns, leading, plan.count, plan.steps[n]);
         let (addend, result) = (summed(plan.added, plan.third)?, summed(plan.leading, OUT)?);
         if plan.with_bias {
             // SAFETY: the epilogue is a number of 32 bits, the bias an address of the device.
             unsafe {
-                call.set(Operation::CUBLASLT_MATMUL_DESC_EPILOGUE, Epilogue::CUBLASLT_EPILOGUE_BIAS)?;
-                call.set(Operation::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
+                operation.set(OperationAttribute::CUBLASLT_MATMUL_DESC_EPILOGUE, Epilogue::CUBLASLT_EPILOGUE_BIAS)?;
+                operation.set(OperationAttribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
             }
         }
-        Ok(Some(Descriptors { call, left, right, addend, result }))
+        Ok(Some(Descriptors { operation, left, right, addend, result }))
     }
 
     /// The library's choice for these descriptions; `None` if it has no algorithm.
-    fn choose(&self, handle: lt::cublasLtHandle_t, wishes: &Wishes) -> Option<lt::cublasLtMatmulHeuristicResult_t> {
+    fn choose(
+        &self,
+        handle: lt::cublasLtHandle_t,
+        preference: &Preference,
+    ) -> Option<lt::cublasLtMatmulHeuristicResult_t> {
         let mut found: std::mem::MaybeUninit<lt::cublasLtMatmulHeuristicResult_t> = std::mem::MaybeUninit::zeroed();
         let mut count = 0;
         // SAFETY: all objects are alive, and there is room for one answer.
         let status = unsafe {
             lt::cublasLtMatmulAlgoGetHeuristic(
                 handle,
-                self.call.handle,
+                self.operation.handle,
                 self.left.handle,
                 self.right.handle,
                 self.addend.handle,
                 self.result.handle,
-                wishes.handle,
+                preference.handle,
                 1,
                 found.as_mut_ptr(),
                 &raw mut count,
@@ -437,9 +441,9 @@ pub unsafe fn multiply(
     let bias = matrices.at[ADDEND].wrapping_add_signed(batch.bases()[ADDEND] as i64);
     let Some(described) = Descriptors::of(&plan, bias)? else { return Ok(false) };
     let starts = Plan::starts(matrices, batch);
-    let wishes = wishes_of(workspace_limit(card), plan.types.reductions, plan.alignments(&starts))?;
+    let preference = preference_of(workspace_limit(card), plan.types.reductions, plan.alignments(&starts))?;
     let handle = handle_of(card)?;
-    let Some(found) = described.choose(handle, &wishes) else { return Ok(false) };
+    let Some(found) = described.choose(handle, &preference) else { return Ok(false) };
     let workspace = Workspace::new(card.index, stream, found.workspaceSize)?;
     // The bias is added with the factor one by the epilogue.
     let beta = if plan.third == ADDEND { beta } else { [0; 2] };
@@ -450,7 +454,7 @@ pub unsafe fn multiply(
             let status = unsafe {
                 lt::cublasLtMatmul(
                     handle,
-                    described.call.handle,
+                    described.operation.handle,
                     alpha.as_ptr().cast(),
                     pointer(at[plan.order[0]]),
                     described.left.handle,
