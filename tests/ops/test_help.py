@@ -34,6 +34,11 @@ def texts(op):
     return functions + [METHODS[name].__doc__ for name in forms if name in METHODS]
 
 
+def unbroken(text):
+    """A text whose errors have one line each."""
+    return text.replace("\n            ", " ")
+
+
 def run(text, name):
     examples = doctest.DocTestParser().get_doctest(text, {"torch": torch}, name, None, None)
     said = []
@@ -48,7 +53,7 @@ def run(text, name):
 def test_dtypes_and_errors_are_told(op):
     for text in texts(op):
         assert "\nElement types: " in text and "\nDerivative: " in text
-        whole = text.replace("\n            ", " ")
+        whole = unbroken(text)
         for _, kind, sentence in op.errors:
             assert f"\n        {kind}: {sentence.splitlines()[0]}" in whole
         # A word may be longer than a line.
@@ -91,6 +96,6 @@ def test_what_overloads_share_is_told_once():
     text = torch.conv2d.__doc__
     assert text.count("The convolution (cross-correlation)") == text.count(">>> ") == text.count("Element types") == 1
     assert text.splitlines()[0].startswith("conv2d(Tensor input, ") and text.splitlines()[1].startswith("conv2d(Tensor")
-    assert "Invalid padding string: 'some'" in text and "to have 3 channels, but got 2" in text
+    assert "Invalid padding string: 'some'" in text and "to have 3 channels, but got 2" in unbroken(text)
     both = torch.clamp_min.__doc__
     assert both.count(">>> ") == 2 and "Tensor min" in both and "Scalar min" in both

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use cudarc::cublaslt::sys::{
     self as lt, cublasComputeType_t as Compute, cublasLtEpilogue_t as Epilogue,
-    cublasLtMatmulDescAttributes_t as Operation, cublasLtMatmulPreferenceAttributes_t as Preference,
-    cublasLtMatrixLayoutAttribute_t as Placing, cublasLtReductionScheme_t as Reduction, cublasStatus_t as Status,
-    cudaDataType_t as Data,
+    cublasLtMatmulDescAttributes_t as OperationAttribute, cublasLtMatmulPreferenceAttributes_t as PreferenceAttribute,
+    cublasLtMatrixLayoutAttribute_t as LayoutAttribute, cublasLtReductionScheme_t as Reduction,
+    cublasStatus_t as Status, cudaDataType_t as Data,
 };
 use once_cell::race::OnceBox;
 use rushlight_core::device_memory::StreamId;
@@ -205,11 +205,11 @@ impl<H: Copy, A> Drop for Object<H, A> {
     }
 }
 
-type Call = Object<lt::cublasLtMatmulDesc_t, Operation>;
-type Place = Object<lt::cublasLtMatrixLayout_t, Placing>;
-type Wishes = Object<lt::cublasLtMatmulPreference_t, Preference>;
+type Operation = Object<lt::cublasLtMatmulDesc_t, OperationAttribute>;
+type MatrixLayout = Object<lt::cublasLtMatrixLayout_t, LayoutAttribute>;
+type Preference = Object<lt::cublasLtMatmulPreference_t, PreferenceAttribute>;
 
-fn place_of(types: &Types, rows: i64, columns: i64, leading: i64, count: c_int, step: i64) -> Result<Place> {
+fn layout_of(types: &Types, rows: i64, columns: i64, leading: i64, count: c_int, step: i64) -> Result<MatrixLayout> {
     let mut handle = std::ptr::null_mut();
     // SAFETY: the library is present, and the pointer is that of a local variable.
     let status =
@@ -219,31 +219,31 @@ fn place_of(types: &Types, rows: i64, columns: i64, leading: i64, count: c_int, 
     if count > 1 {
         // SAFETY: these attributes are numbers of 32 and of 64 bits.
         unsafe {
-            layout.set(Placing::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count)?;
-            layout.set(Placing::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, step)?;
+            layout.set(LayoutAttribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count)?;
+            layout.set(LayoutAttribute::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, step)?;
         }
     }
     Ok(layout)
 }
 
-fn wishes_of(workspace: u64, reductions: u32, alignments: [u32; 4]) -> Result<Wishes> {
+fn preference_of(workspace: u64, reductions: u32, alignments: [u32; 4]) -> Result<Preference> {
     let mut handle = std::ptr::null_mut();
     // SAFETY: the library is present, and the pointer is that of a local variable.
     let status = unsafe { lt::cublasLtMatmulPreferenceCreate(&raw mut handle) };
     check(status, "cublasLtMatmulPreferenceCreate( &preference)")?;
-    let wishes =
+    let preference =
         Object { handle, set: lt::cublasLtMatmulPreferenceSetAttribute, destroy: lt::cublasLtMatmulPreferenceDestroy };
     let [a, b, c, d] = alignments;
     // SAFETY: the size of the workspace is a number of 64 bits, the others are of 32 bits.
     unsafe {
-        wishes.set(Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace)?;
-        wishes.set(Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions)?;
-        wishes.set(Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a)?;
-        wishes.set(Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b)?;
-        wishes.set(Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c)?;
-        wishes.set(Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, d)?;
+        preference.set(PreferenceAttribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace)?;
+        preference.set(PreferenceAttribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions)?;
+        preference.set(PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a)?;
+        preference.set(PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b)?;
+        preference.set(PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c)?;
+        preference.set(PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, d)?;
     }
-    Ok(wishes)
+    Ok(preference)
 }
 
 /// The library's state for a device, which any thread may use.
@@ -357,23 +357,23 @@ impl Plan {
     }
 
     /// The description of the product. `bias` is the address of the row that is added when the result is stored.
-    fn call(&self, bias: u64) -> Result<Call> {
+    fn operation(&self, bias: u64) -> Result<Operation> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the library is present, and the pointer is that of a local variable.
         let status = unsafe { lt::cublasLtMatmulDescCreate(&raw mut handle, self.types.compute, self.types.scale) };
         check(status, "cublasLtMatmulDescCreate( &descriptor, compute_type, scale_type)")?;
-        let call = Object { handle, set: lt::cublasLtMatmulDescSetAttribute, destroy: lt::cublasLtMatmulDescDestroy };
+        let operation = Object { handle, set: lt::cublasLtMatmulDescSetAttribute, destroy: lt::cublasLtMatmulDescDestroy };
         let transposed = self.factors.map(|view| view.as_factor().is_some_and(|(_, transposed, _)| transposed));
         // SAFETY: the epilogue and whether a factor is transposed are numbers of 32 bits, the bias is an address of the device.
         unsafe {
-            call.set(Operation::CUBLASLT_MATMUL_DESC_TRANSA, c_int::from(transposed[0]))?;
-            call.set(Operation::CUBLASLT_MATMUL_DESC_TRANSB, c_int::from(transposed[1]))?;
+            operation.set(OperationAttribute::CUBLASLT_MATMUL_DESC_TRANSA, c_int::from(transposed[0]))?;
+            operation.set(OperationAttribute::CUBLASLT_MATMUL_DESC_TRANSB, c_int::from(transposed[1]))?;
             if self.with_bias {
-                call.set(Operation::CUBLASLT_MATMUL_DESC_EPILOGUE, Epilogue::CUBLASLT_EPILOGUE_BIAS)?;
-                call.set(Operation::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
+                operation.set(OperationAttribute::CUBLASLT_MATMUL_DESC_EPILOGUE, Epilogue::CUBLASLT_EPILOGUE_BIAS)?;
+                operation.set(OperationAttribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
             }
         }
-        Ok(call)
+        Ok(operation)
     }
 }
 
@@ -387,11 +387,11 @@ struct Key {
 
 /// A product that was described once: itself, the factors, the addend and the result, and the algorithm that the library chose.
 struct Prepared {
-    call: Call,
-    left: Place,
-    right: Place,
-    addend: Place,
-    result: Place,
+    operation: Operation,
+    left: MatrixLayout,
+    right: MatrixLayout,
+    addend: MatrixLayout,
+    result: MatrixLayout,
     found: lt::cublasLtMatmulHeuristicResult_t,
 }
 
@@ -425,26 +425,26 @@ impl Prepared {
         let types = &plan.types;
         let factor = |n: usize| {
             let Some((matrix, _, leading)) = plan.factors[n].as_factor() else { return Ok(None) };
-            place_of(types, matrix.rows, matrix.columns, leading, plan.count, plan.steps[plan.order[n]]).map(Some)
+            layout_of(types, matrix.rows, matrix.columns, leading, plan.count, plan.steps[plan.order[n]]).map(Some)
         };
         let (Some(left), Some(right)) = (factor(0)?, factor(1)?) else { return Ok(None) };
         let summed =
-            |leading: i64, n: usize| place_of(types, plan.rows, plan.columns, leading, plan.count, plan.steps[n]);
+            |leading: i64, n: usize| layout_of(types, plan.rows, plan.columns, leading, plan.count, plan.steps[n]);
         let (addend, result) = (summed(plan.added, plan.third)?, summed(plan.leading, OUT)?);
-        let call = plan.call(bias)?;
-        let wishes = wishes_of(workspace_limit(card), types.reductions, *alignments)?;
+        let operation = plan.operation(bias)?;
+        let preference = preference_of(workspace_limit(card), types.reductions, *alignments)?;
         let mut found: std::mem::MaybeUninit<lt::cublasLtMatmulHeuristicResult_t> = std::mem::MaybeUninit::zeroed();
         let mut count = 0;
         // SAFETY: all objects are alive, and there is room for one answer.
         let status = unsafe {
             lt::cublasLtMatmulAlgoGetHeuristic(
                 handle_of(card)?,
-                call.handle,
+                operation.handle,
                 left.handle,
                 right.handle,
                 addend.handle,
                 result.handle,
-                wishes.handle,
+                preference.handle,
                 1,
                 found.as_mut_ptr(),
                 &raw mut count,
@@ -455,7 +455,7 @@ impl Prepared {
         }
         // SAFETY: cuBLASLt has written an answer; before that all of it was zero.
         let found = unsafe { found.assume_init() };
-        Ok(Some(Prepared { call, left, right, addend, result, found }))
+        Ok(Some(Prepared { operation, left, right, addend, result, found }))
     }
 }
 
@@ -480,8 +480,8 @@ pub unsafe fn multiply(
     let key = Key { device: card.index, plan, alignments: plan.alignments(&starts) };
     let Some(prepared) = Prepared::find(card, key, bias)? else { return Ok(false) };
     // The description of a product with a bias has its address, so that each call has its own.
-    let own = if plan.with_bias { Some(plan.call(bias)?) } else { None };
-    let call = own.as_ref().unwrap_or(&prepared.call);
+    let own = if plan.with_bias { Some(plan.operation(bias)?) } else { None };
+    let operation = own.as_ref().unwrap_or(&prepared.operation);
     let handle = handle_of(card)?;
     let workspace = Workspace::new(card.index, stream, prepared.found.workspaceSize)?;
     // The bias is added with the factor one by the epilogue.
@@ -493,7 +493,7 @@ pub unsafe fn multiply(
             let status = unsafe {
                 lt::cublasLtMatmul(
                     handle,
-                    call.handle,
+                    operation.handle,
                     alpha.as_ptr().cast(),
                     pointer(at[plan.order[0]]),
                     prepared.left.handle,

@@ -14,8 +14,8 @@
 //!   devices are.
 //! - `library` finds NVIDIA's other libraries, and their functions.
 //! - `program` compiles the source of a kernel and keeps the result, in memory and on disk; `launch` launches it; `user_kernel` launches those of programs.
-//! - `cublaslt`, `cudnn`, `cufft`, `cusolver` and `nccl` call the libraries of these names, where they are installed: for products of matrices,
-//!   convolutions and recurrent networks, transforms, factorisations, and the exchange of tensors with other processes.
+//! - `cublaslt`, `cudnn`, `cufft` and `cusolver` call the libraries of these names, where they are installed: for products of matrices,
+//!   convolutions and recurrent networks, transforms, and factorisations.
 //! - `nccl` exchanges tensors with the devices of other processes, where NCCL is installed; `failures` are its calls that were given up.
 //! - `copy`, `elementwise`, `reduce`, `cumulative`, `softmax`, `normalize`, `matmul`, `convolution`, `indexed`, `nonzero`, `order`,
 //!   `search`, `unique`, `counts`, `frexp`, `nll`, `ctc`, `distance`, `pool`, `ranges`, `mix`, `taps`, `fold`, `attention`,

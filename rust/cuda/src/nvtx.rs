@@ -182,7 +182,9 @@ fn enqueue(device: u8, stream: StreamId, run: sys::CUhostFn, range: &DeviceRange
     }
     let shared = Arc::into_raw(range.0.clone());
     // SAFETY: a context is current; the function takes over the count of the range.
-    check(unsafe { sys::cuLaunchHostFunc(stream::handle(stream), run, shared.cast_mut().cast()) })
+    let status = unsafe { sys::cuLaunchHostFunc(stream::handle(stream), run, shared.cast_mut().cast()) };
+    // SAFETY: the driver has refused the function, so that the count is still that of `into_raw`.
+    check(status).inspect_err(|_| drop(unsafe { Arc::from_raw(shared) }))
 }
 
 /// # Safety

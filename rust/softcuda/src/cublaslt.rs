@@ -37,7 +37,7 @@ pub struct Handle {
 
 /// `cublasLtMatmulDesc_t`.
 #[derive(Clone, Copy)]
-pub struct Call {
+pub struct Operation {
     compute: c_uint,
     scale: c_uint,
     transposed: [c_uint; 2],
@@ -58,7 +58,7 @@ pub struct Layout {
 
 /// `cublasLtMatmulPreference_t`.
 #[derive(Clone, Copy)]
-pub struct Wishes {
+pub struct Preference {
     workspace: u64,
     reductions: c_uint,
     alignments: [c_uint; 4],
@@ -67,7 +67,7 @@ pub struct Wishes {
 /// `cublasLtMatmulAlgo_t`, 64 bytes.
 #[repr(C)]
 pub struct Algorithm {
-    /// Decides whether it belongs to a call.
+    /// Decides whether it belongs to a operation.
     digest: u64,
     alignments: [c_uint; 4],
     parts: u64,
@@ -77,7 +77,7 @@ pub struct Algorithm {
 
 /// `cublasLtMatmulHeuristicResult_t`.
 #[repr(C)]
-pub struct Answer {
+pub struct Heuristic {
     algorithm: Algorithm,
     workspace: usize,
     state: Status,
@@ -86,10 +86,10 @@ pub struct Answer {
 }
 
 /// Everything that an algorithm was asked for, in one number.
-fn digest(call: &Call, layouts: [&Layout; 4]) -> u64 {
+fn digest(operation: &Operation, layouts: [&Layout; 4]) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
-    (call.compute, call.scale, call.transposed, call.epilogue).hash(&mut hasher);
+    (operation.compute, operation.scale, operation.transposed, operation.epilogue).hash(&mut hasher);
     for layout in layouts {
         (layout.data, layout.rows, layout.columns, layout.leading, layout.count, layout.step).hash(&mut hasher);
     }
@@ -141,13 +141,13 @@ impl Layout {
 }
 
 /// The length of the sums, if the matrices fit each other.
-fn length(call: &Call, [a, b, c, d]: [&Layout; 4]) -> Option<u64> {
+fn length(operation: &Operation, [a, b, c, d]: [&Layout; 4]) -> Option<u64> {
     let turned = |layout: &Layout, transposed: c_uint| match transposed {
         0 => Some((layout.rows, layout.columns)),
         1 => Some((layout.columns, layout.rows)),
         _ => None,
     };
-    let ((m, k), (inner, n)) = (turned(a, call.transposed[0])?, turned(b, call.transposed[1])?);
+    let ((m, k), (inner, n)) = (turned(a, operation.transposed[0])?, turned(b, operation.transposed[1])?);
     let counts = [a, b, c].iter().all(|layout| layout.count == d.count);
     // Results must not overlap.
     let apart = d.count == 1 || d.step as u64 >= (d.columns - 1) * d.leading as u64 + d.rows;
@@ -157,14 +157,14 @@ fn length(call: &Call, [a, b, c, d]: [&Layout; 4]) -> Option<u64> {
 }
 
 /// Whether the library multiplies this dtype so.
-fn is_supported(call: &Call, data: DType) -> bool {
+fn is_supported(operation: &Operation, data: DType) -> bool {
     let scale = match data {
         DType::R16 | DType::B16 => DType::R32,
         other => other,
     };
-    let bias = call.epilogue == EPILOGUE_DEFAULT || !data.is_complex();
-    let reduced = call.compute != COMPUTE_TF32 || matches!(data, DType::R32 | DType::C32);
-    call.scale == scale.code() && bias && reduced
+    let bias = operation.epilogue == EPILOGUE_DEFAULT || !data.is_complex();
+    let reduced = operation.compute != COMPUTE_TF32 || matches!(data, DType::R32 | DType::C32);
+    operation.scale == scale.code() && bias && reduced
 }
 
 #[unsafe(no_mangle)]
@@ -179,24 +179,24 @@ entries! {
         SUCCESS
     }
 
-    cublasLtMatmulDescCreate(made: *mut *mut Call, compute: c_uint, scale: c_uint) {
+    cublasLtMatmulDescCreate(made: *mut *mut Operation, compute: c_uint, scale: c_uint) {
         if !is_known(compute, scale) { return INVALID_VALUE; }
-        *made = Box::into_raw(Box::new(Call { compute, scale, transposed: [0; 2], epilogue: EPILOGUE_DEFAULT, bias: 0 }));
+        *made = Box::into_raw(Box::new(Operation { compute, scale, transposed: [0; 2], epilogue: EPILOGUE_DEFAULT, bias: 0 }));
         SUCCESS
     }
 
-    cublasLtMatmulDescSetAttribute(call: *mut Call, attribute: c_uint, from: *const c_void, bytes: usize) {
-        let call = &mut *call;
+    cublasLtMatmulDescSetAttribute(operation: *mut Operation, attribute: c_uint, from: *const c_void, bytes: usize) {
+        let operation = &mut *operation;
         match attribute {
-            3 => read(from, bytes, &mut call.transposed[0]),
-            4 => read(from, bytes, &mut call.transposed[1]),
-            7 => read(from, bytes, &mut call.epilogue),
-            8 => read(from, bytes, &mut call.bias),
+            3 => read(from, bytes, &mut operation.transposed[0]),
+            4 => read(from, bytes, &mut operation.transposed[1]),
+            7 => read(from, bytes, &mut operation.epilogue),
+            8 => read(from, bytes, &mut operation.bias),
             _ => INVALID_VALUE,
         }
     }
 
-    cublasLtMatmulDescDestroy(call: *mut Call) { drop(Box::from_raw(call)); SUCCESS }
+    cublasLtMatmulDescDestroy(operation: *mut Operation) { drop(Box::from_raw(operation)); SUCCESS }
 
     cublasLtMatrixLayoutCreate(made: *mut *mut Layout, data: c_uint, rows: u64, columns: u64, leading: i64) {
         *made = Box::into_raw(Box::new(Layout { data, rows, columns, leading, count: 1, step: 0 }));
@@ -213,53 +213,53 @@ entries! {
 
     cublasLtMatrixLayoutDestroy(layout: *mut Layout) { drop(Box::from_raw(layout)); SUCCESS }
 
-    cublasLtMatmulPreferenceCreate(made: *mut *mut Wishes) {
-        // Without wishes addresses are taken to be multiples of 256.
-        *made = Box::into_raw(Box::new(Wishes { workspace: 0, reductions: 7, alignments: [256; 4] }));
+    cublasLtMatmulPreferenceCreate(made: *mut *mut Preference) {
+        // Without preference addresses are taken to be multiples of 256.
+        *made = Box::into_raw(Box::new(Preference { workspace: 0, reductions: 7, alignments: [256; 4] }));
         SUCCESS
     }
 
-    cublasLtMatmulPreferenceSetAttribute(wishes: *mut Wishes, attribute: c_uint, from: *const c_void, bytes: usize) {
-        let wishes = &mut *wishes;
+    cublasLtMatmulPreferenceSetAttribute(preference: *mut Preference, attribute: c_uint, from: *const c_void, bytes: usize) {
+        let preference = &mut *preference;
         match attribute {
-            1 => read(from, bytes, &mut wishes.workspace),
-            3 => read(from, bytes, &mut wishes.reductions),
-            5..=8 => read(from, bytes, &mut wishes.alignments[attribute as usize - 5]),
+            1 => read(from, bytes, &mut preference.workspace),
+            3 => read(from, bytes, &mut preference.reductions),
+            5..=8 => read(from, bytes, &mut preference.alignments[attribute as usize - 5]),
             _ => INVALID_VALUE,
         }
     }
 
-    cublasLtMatmulPreferenceDestroy(wishes: *mut Wishes) { drop(Box::from_raw(wishes)); SUCCESS }
+    cublasLtMatmulPreferenceDestroy(preference: *mut Preference) { drop(Box::from_raw(preference)); SUCCESS }
 
     cublasLtMatmulAlgoGetHeuristic(
-        handle: *const Handle, call: *const Call, a: *const Layout, b: *const Layout, c: *const Layout, d: *const Layout,
-        wishes: *const Wishes, wanted: c_int, answers: *mut Answer, count: *mut c_int
+        handle: *const Handle, operation: *const Operation, a: *const Layout, b: *const Layout, c: *const Layout, d: *const Layout,
+        preference: *const Preference, wanted: c_int, heuristics: *mut Heuristic, count: *mut c_int
     ) {
-        let (call, wishes, layouts) = (&*call, &*wishes, [&*a, &*b, &*c, &*d]);
+        let (operation, preference, layouts) = (&*operation, &*preference, [&*a, &*b, &*c, &*d]);
         if handle.is_null() || wanted < 1 || !layouts.iter().all(|layout| layout.is_valid()) { return INVALID_VALUE; }
         *count = 0;
-        let (Some(inner), Some(data)) = (length(call, layouts), DType::of(layouts[3].data)) else { return INVALID_VALUE };
-        let aligned = wishes.alignments.iter().all(|&bytes| bytes as usize >= data.alignment());
-        if !is_supported(call, data) || !aligned { return NOT_SUPPORTED; }
+        let (Some(inner), Some(data)) = (length(operation, layouts), DType::of(layouts[3].data)) else { return INVALID_VALUE };
+        let aligned = preference.alignments.iter().all(|&bytes| bytes as usize >= data.alignment());
+        if !is_supported(operation, data) || !aligned { return NOT_SUPPORTED; }
         // A long sum is two, whose parts are joined in the workspace.
         let results = layouts[3].rows * layouts[3].columns * layouts[3].count as u64;
-        let part = match wishes.reductions {
+        let part = match preference.reductions {
             mask if mask & PARTS_OF_RESULTS != 0 => data.bytes() as u64,
             mask if mask & PARTS_OF_SUMS != 0 => data.summed().bytes() as u64,
             _ => 0,
         };
         let space = 2 * results * part;
-        let divided = inner >= LONG && part > 0 && space <= wishes.workspace;
+        let divided = inner >= LONG && part > 0 && space <= preference.workspace;
         let workspace = if divided { space } else { 0 };
         let algorithm = Algorithm {
-            digest: digest(call, layouts),
-            alignments: wishes.alignments,
+            digest: digest(operation, layouts),
+            alignments: preference.alignments,
             parts: if divided { part } else { 0 },
             workspace,
             rest: [0; 3],
         };
-        let answer = Answer { algorithm, workspace: workspace as usize, state: SUCCESS, waves: 1.0, reserved: [0; 4] };
-        answers.write(answer);
+        let heuristic = Heuristic { algorithm, workspace: workspace as usize, state: SUCCESS, waves: 1.0, reserved: [0; 4] };
+        heuristics.write(heuristic);
         *count = 1;
         with(|machine| {
             machine.choices += 1;
@@ -268,23 +268,23 @@ entries! {
     }
 
     cublasLtMatmul(
-        handle: *const Handle, call: *const Call, alpha: *const c_void, a: usize, a_layout: *const Layout, b: usize,
+        handle: *const Handle, operation: *const Operation, alpha: *const c_void, a: usize, a_layout: *const Layout, b: usize,
         b_layout: *const Layout, beta: *const c_void, c: usize, c_layout: *const Layout, d: usize, d_layout: *const Layout,
         algorithm: *const Algorithm, workspace: usize, bytes: usize, stream: usize
     ) {
-        let (call, algorithm) = (&*call, &*algorithm);
+        let (operation, algorithm) = (&*operation, &*algorithm);
         let layouts = [&*a_layout, &*b_layout, &*c_layout, &*d_layout];
         let Ok(device) = current() else { return NOT_INITIALIZED };
-        let (Some(inner), Some(data)) = (length(call, layouts), DType::of(layouts[3].data)) else { return INVALID_VALUE };
-        if (*handle).device != device || algorithm.digest != digest(call, layouts) { return INVALID_VALUE; }
+        let (Some(inner), Some(data)) = (length(operation, layouts), DType::of(layouts[3].data)) else { return INVALID_VALUE };
+        if (*handle).device != device || algorithm.digest != digest(operation, layouts) { return INVALID_VALUE; }
         if c == d && layouts[2] != layouts[3] { return INVALID_VALUE; }
         let addresses = [a, b, c, d];
         let aligned = |n: usize| addresses[n].is_multiple_of(algorithm.alignments[n] as usize);
-        let has_bias = call.epilogue == EPILOGUE_BIAS;
-        if !(0..4).all(aligned) || (has_bias && !call.bias.is_multiple_of(data.alignment())) { return INVALID_VALUE; }
+        let has_bias = operation.epilogue == EPILOGUE_BIAS;
+        if !(0..4).all(aligned) || (has_bias && !operation.bias.is_multiple_of(data.alignment())) { return INVALID_VALUE; }
         let mut ranges: Vec<(usize, u64)> =
             addresses.iter().zip(layouts).map(|(&at, layout)| (at, layout.extent() * data.bytes() as u64)).collect();
-        if has_bias { ranges.push((call.bias, layouts[3].rows * data.bytes() as u64)); }
+        if has_bias { ranges.push((operation.bias, layouts[3].rows * data.bytes() as u64)); }
         if algorithm.workspace > 0 {
             if (bytes as u64) < algorithm.workspace || !workspace.is_multiple_of(16) { return INVALID_VALUE; }
             ranges.push((workspace, algorithm.workspace));
@@ -292,16 +292,16 @@ entries! {
         let summed = data.summed();
         let product = Product {
             data,
-            tf32: call.compute == COMPUTE_TF32,
+            tf32: operation.compute == COMPUTE_TF32,
             sizes: [layouts[3].rows, layouts[3].columns, inner],
             count: layouts[3].count as u64,
             alpha: summed.load(alpha as usize),
             beta: summed.load(beta as usize),
-            a: layouts[0].matrix(a, call.transposed[0] == 1),
-            b: layouts[1].matrix(b, call.transposed[1] == 1),
+            a: layouts[0].matrix(a, operation.transposed[0] == 1),
+            b: layouts[1].matrix(b, operation.transposed[1] == 1),
             c: layouts[2].matrix(c, false),
             d: layouts[3].matrix(d, false),
-            bias: has_bias.then_some(call.bias),
+            bias: has_bias.then_some(operation.bias),
             workspace: (algorithm.workspace > 0).then_some((workspace, algorithm.parts as usize)),
         };
         // SAFETY: the matrices are checked when the work is enqueued, and freeing memory waits for its device.

@@ -71,7 +71,7 @@ pub struct Geometry {
 
 /// `cudnnConvolutionFwdAlgoPerf_t` and its siblings.
 #[repr(C)]
-pub struct Answer {
+pub struct Performance {
     algorithm: c_int,
     status: Status,
     time: f32,
@@ -107,8 +107,12 @@ pub fn dense(sizes: &[i64], channels_last: bool) -> Vec<i64> {
     strides
 }
 
+/// A list of numbers.
+///
+/// # Safety
+/// There are `count` numbers at the address.
 pub unsafe fn list(from: *const c_int, count: c_int) -> Vec<i64> {
-    // SAFETY: the caller passes as many numbers.
+    // SAFETY: guaranteed by the caller.
     (0..count.max(0) as usize).map(|n| unsafe { i64::from(from.add(n).read()) }).collect()
 }
 
@@ -196,19 +200,19 @@ fn is_loose(target: Target, algorithm: c_int) -> bool {
 }
 
 /// Writes what is known about the algorithms, the recommended ones first.
-unsafe fn answer(
+unsafe fn report(
     described: Result<Convolution, Status>,
     math: c_int,
     room: Option<usize>,
     wanted: c_int,
     count: *mut c_int,
-    answers: *mut Answer,
+    found: *mut Performance,
 ) -> Status {
     let mut convolution = match described {
         Ok(convolution) => convolution,
         Err(status) => return status,
     };
-    if wanted < 1 || count.is_null() || answers.is_null() {
+    if wanted < 1 || count.is_null() || found.is_null() {
         return BAD_PARAM;
     }
     let order = match room {
@@ -223,9 +227,9 @@ unsafe fn answer(
             Err(status) => (status, 0),
         };
         let determinism = c_int::from(!is_loose(convolution.target, algorithm));
-        let answer = Answer { algorithm, status, time: 1.0, workspace: needed, determinism, math, reserved: [0; 3] };
-        // SAFETY: the caller has room for as many answers as it wants.
-        unsafe { answers.add(written as usize).write(answer) };
+        let one = Performance { algorithm, status, time: 1.0, workspace: needed, determinism, math, reserved: [0; 3] };
+        // SAFETY: the caller has room for as many as it wants.
+        unsafe { found.add(written as usize).write(one) };
         written += 1;
     }
     // SAFETY: checked above.
@@ -445,15 +449,15 @@ entries! {
 
 /// Defines the four functions of a target, whose descriptions of two operands and of a result have these types and places.
 macro_rules! targets {
-    ($input:ident $weight:ident $output:ident; $($target:ident $ask:ident $size:ident $measure:ident $run:ident
+    ($input:ident $weight:ident $output:ident; $($target:ident $recommend:ident $size:ident $measure:ident $run:ident
        ($first:ident: $first_kind:ty, $second:ident: $second_kind:ty, $result:ident: $result_kind:ty))*) => { entries! {$(
-        $ask(
+        $recommend(
             handle: *const Handle, $first: *const $first_kind, $second: *const $second_kind, own: *const Geometry,
-            $result: *const $result_kind, wanted: c_int, count: *mut c_int, answers: *mut Answer
+            $result: *const $result_kind, wanted: c_int, count: *mut c_int, found: *mut Performance
         ) {
             if handle.is_null() { return NULL_POINTER; }
             let described = described(Target::$target, &*$input, &*$weight, &*$output, &*own);
-            answer(described, (*own).math, None, wanted, count, answers)
+            report(described, (*own).math, None, wanted, count, found)
         }
 
         $size(
@@ -471,12 +475,12 @@ macro_rules! targets {
         $measure(
             handle: *const Handle, $first: *const $first_kind, first_at: usize, $second: *const $second_kind, second_at: usize,
             own: *const Geometry, $result: *const $result_kind, result_at: usize, wanted: c_int, count: *mut c_int,
-            answers: *mut Answer, space: usize, bytes: usize
+            found: *mut Performance, space: usize, bytes: usize
         ) {
             if handle.is_null() { return NULL_POINTER; }
             let described = described(Target::$target, &*$input, &*$weight, &*$output, &*own);
             match measured(&*handle, &described, [first_at, second_at, result_at], space, bytes) {
-                SUCCESS => answer(described, (*own).math, Some(bytes), wanted, count, answers),
+                SUCCESS => report(described, (*own).math, Some(bytes), wanted, count, found),
                 status => status,
             }
         }

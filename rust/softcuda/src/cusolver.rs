@@ -35,9 +35,11 @@ impl Handle {
     }
 }
 
-fn create(handle: *mut *mut Handle) -> Status {
+/// # Safety
+/// A pointer can be written to `handle`.
+unsafe fn create(handle: *mut *mut Handle) -> Status {
     let Ok(device) = current() else { return NOT_INITIALIZED };
-    // SAFETY: callers pass valid pointers.
+    // SAFETY: guaranteed by the caller.
     unsafe { *handle = Box::into_raw(Box::new(Handle { device, stream: 0, space: (0, 0) })) };
     SUCCESS
 }
@@ -74,20 +76,26 @@ fn sizes(rows: i64, columns: i64) -> (usize, usize) {
 
 impl Spaces {
     /// The range of the one on the device, if both are large enough. The one on the host is overwritten.
-    fn check(&self, rows: i64, columns: i64) -> Option<(usize, u64)> {
+    ///
+    /// # Safety
+    /// The workspace on the host is null or has as many bytes as it says.
+    unsafe fn check(&self, rows: i64, columns: i64) -> Option<(usize, u64)> {
         let (device, host) = sizes(rows, columns);
         if self.device.1 < device || !self.device.0.is_multiple_of(16) || self.host.1 < host || self.host.0.is_null() {
             return None;
         }
-        // SAFETY: callers pass a valid workspace.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.host.0.cast::<u8>().write_bytes(0xff, self.host.1) };
         Some((self.device.0, device as u64))
     }
 }
 
 /// Overwrites a workspace on the device.
+///
+/// # Safety
+/// The range lies in memory.
 unsafe fn spoil((at, bytes): (usize, u64)) {
-    // SAFETY: the range was checked when the work was enqueued.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::ptr::with_exposed_provenance_mut::<u8>(at).write_bytes(0xff, bytes as usize) };
 }
 
@@ -403,7 +411,10 @@ typed! {
 }
 
 /// `cublas<t>trsm`. The workspace belongs to the call that set it.
-fn triangular(
+///
+/// # Safety
+/// `factor` is the address of a number of the dtype.
+unsafe fn triangular(
     handle: &Handle,
     [side, upper, transposed, unit]: [c_int; 4],
     [rows, columns]: [i64; 2],
@@ -417,7 +428,8 @@ fn triangular(
     let (Some(a), Some(b)) = (place(a.0, n, n, a.1, code), place(b.0, rows, columns, b.1, code)) else {
         return INVALID_VALUE;
     };
-    if !are_known(&[side, upper, transposed, unit], factor, data) {
+    // SAFETY: guaranteed by the caller.
+    if !unsafe { are_known(&[side, upper, transposed, unit], factor, data) } {
         return INVALID_VALUE;
     }
     let space = handle.space();

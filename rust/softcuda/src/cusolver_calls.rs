@@ -167,8 +167,11 @@ impl Decomposed {
 }
 
 /// Whether flags are 0 or 1, and the factor is one.
-pub fn are_known(flags: &[c_int], factor: *const u8, data: DType) -> bool {
-    // SAFETY: callers pass a number of the dtype.
+///
+/// # Safety
+/// `factor` is the address of a number of the dtype.
+pub unsafe fn are_known(flags: &[c_int], factor: *const u8, data: DType) -> bool {
+    // SAFETY: guaranteed by the caller.
     let one = unsafe { data.load(factor.expose_provenance()) } == [1.0, 0.0];
     one && flags.iter().all(|flag| (0..=1).contains(flag))
 }

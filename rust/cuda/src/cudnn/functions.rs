@@ -14,10 +14,10 @@ pub const SUCCESS: Status = 0;
 /// A handle, or the description of a tensor, of a convolution, of a recurrent network, or of what belongs to them.
 pub type Object = *mut c_void;
 
-/// What is known about an algorithm (`cudnnConvolutionFwdAlgoPerf_t` and its two siblings).
+/// An algorithm and what is known about it (`cudnnConvolutionFwdAlgoPerf_t` and its two siblings).
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Answer {
+pub struct Performance {
     pub algorithm: c_int,
     pub status: Status,
     pub time: c_float,
@@ -27,9 +27,9 @@ pub struct Answer {
     pub reserved: [c_int; 3],
 }
 
-impl Answer {
-    pub const EMPTY: Answer =
-        Answer { algorithm: 0, status: 0, time: 0.0, workspace: 0, determinism: 0, math: 0, reserved: [0; 3] };
+impl Performance {
+    pub const EMPTY: Performance =
+        Performance { algorithm: 0, status: 0, time: 0.0, workspace: 0, determinism: 0, math: 0, reserved: [0; 3] };
 }
 
 functions! {
@@ -87,12 +87,12 @@ functions! {
     [
         c"cudnnGetConvolutionForwardAlgorithm_v7", c"cudnnGetConvolutionBackwardDataAlgorithm_v7",
         c"cudnnGetConvolutionBackwardFilterAlgorithm_v7"
-    ] as ask (Object, Object, Object, Object, Object, c_int, *mut c_int, *mut Answer);
+    ] as recommend (Object, Object, Object, Object, Object, c_int, *mut c_int, *mut Performance);
     [
         c"cudnnFindConvolutionForwardAlgorithmEx", c"cudnnFindConvolutionBackwardDataAlgorithmEx",
         c"cudnnFindConvolutionBackwardFilterAlgorithmEx"
     ] as measure (
-        Object, Object, *const c_void, Object, *const c_void, Object, Object, *mut c_void, c_int, *mut c_int, *mut Answer,
+        Object, Object, *const c_void, Object, *const c_void, Object, Object, *mut c_void, c_int, *mut c_int, *mut Performance,
         *mut c_void, usize,
     );
     [

@@ -21,7 +21,7 @@ use crate::card::Card;
 use crate::launch::enqueue;
 use crate::memory::{Workspace, pointer};
 use crate::{capture, stream};
-use functions::{Answer, Functions, Object, SUCCESS, Status};
+use functions::{Functions, Object, Performance, SUCCESS, Status};
 
 /// The oldest version with the functions that are called, as cuDNN writes it: 9.0.0.
 const OLDEST: usize = 90_000;
@@ -181,10 +181,10 @@ struct Call<'a> {
     computed: Computed,
 }
 
-/// An algorithm.
+/// An algorithm, and how it is called.
 #[derive(Clone, Copy)]
-struct Way {
-    algorithm: c_int,
+struct Algorithm {
+    number: c_int,
     math: c_int,
     workspace: usize,
 }
@@ -229,11 +229,11 @@ impl Call<'_> {
     }
 
     /// The algorithms that cuDNN recommends, the best one first.
-    fn ask(&self) -> Vec<Answer> {
-        let function = self.library.ask[self.computed as usize];
-        let (mut answers, mut count) = ([Answer::EMPTY; MOST], 0);
+    fn recommended(&self) -> Vec<Performance> {
+        let function = self.library.recommend[self.computed as usize];
+        let (mut found, mut count) = ([Performance::EMPTY; MOST], 0);
         let [first, second] = [self.operands[0].object, self.operands[1].object];
-        // SAFETY: all objects are alive, and there is room for the answers.
+        // SAFETY: all objects are alive, and there is room for all of them.
         let status = unsafe {
             function(
                 self.handle.object,
@@ -243,20 +243,25 @@ impl Call<'_> {
                 self.result.object,
                 MOST as c_int,
                 &raw mut count,
-                answers.as_mut_ptr(),
+                found.as_mut_ptr(),
             )
         };
-        if status == SUCCESS { answers[..(count.max(0) as usize).min(MOST)].to_vec() } else { Vec::new() }
+        if status == SUCCESS { found[..(count.max(0) as usize).min(MOST)].to_vec() } else { Vec::new() }
     }
 
     /// The algorithms by the time that they take, as cuDNN measures it. It overwrites the result.
     ///
     /// # Safety
     /// As `convolve`.
-    unsafe fn measure(&self, card: &Card, stream: StreamId, [first, second, result]: [u64; 3]) -> Result<Vec<Answer>> {
+    unsafe fn measure(
+        &self,
+        card: &Card,
+        stream: StreamId,
+        [first, second, result]: [u64; 3],
+    ) -> Result<Vec<Performance>> {
         let function = self.library.measure[self.computed as usize];
         // Algorithms that need more than there is are not measured.
-        let mut sizes: Vec<usize> = self.ask().iter().map(|answer| answer.workspace).collect();
+        let mut sizes: Vec<usize> = self.recommended().iter().map(|one| one.workspace).collect();
         sizes.sort_unstable();
         sizes.push(0);
         sizes.rotate_right(1);
@@ -265,8 +270,8 @@ impl Call<'_> {
             workspace = room(card, stream, bytes)?;
         }
         let Some(workspace) = workspace else { return Ok(Vec::new()) };
-        let (mut answers, mut count) = ([Answer::EMPTY; MOST], 0);
-        // SAFETY: all objects are alive, the memory is held, and there is room for the answers.
+        let (mut found, mut count) = ([Performance::EMPTY; MOST], 0);
+        // SAFETY: all objects are alive, the memory is held, and there is room for all of them.
         let status = unsafe {
             function(
                 self.handle.object,
@@ -279,22 +284,22 @@ impl Call<'_> {
                 pointer(result),
                 MOST as c_int,
                 &raw mut count,
-                answers.as_mut_ptr(),
+                found.as_mut_ptr(),
                 workspace.pointer(),
                 workspace.bytes(),
             )
         };
-        Ok(if status == SUCCESS { answers[..(count.max(0) as usize).min(MOST)].to_vec() } else { Vec::new() })
+        Ok(if status == SUCCESS { found[..(count.max(0) as usize).min(MOST)].to_vec() } else { Vec::new() })
     }
 
-    /// The ways that the settings permit.
-    fn ways(&self, geometry: &Convolution, answers: &[Answer], deterministic: bool) -> Vec<Way> {
+    /// The algorithms that the settings permit.
+    fn algorithms(&self, geometry: &Convolution, found: &[Performance], deterministic: bool) -> Vec<Algorithm> {
         let function = self.library.size[self.computed as usize];
         let exact = math_of(geometry.dtype) == FMA_MATH;
         let permitted =
-            |answer: &&Answer| answer.status == SUCCESS && (!deterministic || answer.determinism == DETERMINISTIC);
-        let way = |answer: &Answer| {
-            let math = if exact { FMA_MATH } else { answer.math };
+            |one: &&Performance| one.status == SUCCESS && (!deterministic || one.determinism == DETERMINISTIC);
+        let algorithm = |one: &Performance| {
+            let math = if exact { FMA_MATH } else { one.math };
             let mut workspace = 0;
             // SAFETY: all objects are alive, and the pointer is that of a local variable.
             let status = unsafe {
@@ -305,18 +310,24 @@ impl Call<'_> {
                     self.operands[1].object,
                     self.convolution.object,
                     self.result.object,
-                    answer.algorithm,
+                    one.algorithm,
                     &raw mut workspace,
                 )
             };
-            (status == SUCCESS).then_some(Way { algorithm: answer.algorithm, math, workspace })
+            (status == SUCCESS).then_some(Algorithm { number: one.algorithm, math, workspace })
         };
-        answers.iter().filter(permitted).filter_map(way).collect()
+        found.iter().filter(permitted).filter_map(algorithm).collect()
     }
 
     /// # Safety
     /// As `convolve`.
-    unsafe fn run(&self, dtype: DType, way: Way, workspace: *mut c_void, [first, second, result]: [u64; 3]) -> Status {
+    unsafe fn run(
+        &self,
+        dtype: DType,
+        algorithm: Algorithm,
+        workspace: *mut c_void,
+        [first, second, result]: [u64; 3],
+    ) -> Status {
         let function = self.library.run[self.computed as usize];
         let (single, double) = ([1f32, 0.0], [1f64, 0.0]);
         let [alpha, beta]: [*const c_void; 2] = match dtype {
@@ -325,7 +336,7 @@ impl Call<'_> {
         };
         // SAFETY: all objects are alive and describe memory that the caller holds; the factors have the dtype of sums.
         unsafe {
-            let status = (self.library.set_math)(self.convolution.object, way.math);
+            let status = (self.library.set_math)(self.convolution.object, algorithm.math);
             if status != SUCCESS {
                 return status;
             }
@@ -337,9 +348,9 @@ impl Call<'_> {
                 self.operands[1].object,
                 pointer(second),
                 self.convolution.object,
-                way.algorithm,
+                algorithm.number,
                 workspace,
-                way.workspace,
+                algorithm.workspace,
                 beta,
                 self.result.object,
                 pointer(result),
@@ -396,13 +407,19 @@ fn room(card: &Card, stream: StreamId, bytes: usize) -> Result<Option<Workspace>
 
 /// What a plan depends on: the device, the convolution, and the settings.
 type Key = (u8, Convolution, [bool; 3]);
-static PLANS: ForkMutex<BTreeMap<Key, Arc<[Way]>>> = ForkMutex::new(Rank::Tables, BTreeMap::new());
+static PLANS: ForkMutex<BTreeMap<Key, Arc<[Algorithm]>>> = ForkMutex::new(Rank::Tables, BTreeMap::new());
 
-/// The ways to compute a convolution, the best one first.
+/// The algorithms to compute a convolution, the best one first.
 ///
 /// # Safety
 /// As `convolve`.
-unsafe fn plan(call: &Call, card: &Card, stream: StreamId, geometry: &Convolution, at: [u64; 3]) -> Result<Arc<[Way]>> {
+unsafe fn plan(
+    call: &Call,
+    card: &Card,
+    stream: StreamId,
+    geometry: &Convolution,
+    at: [u64; 3],
+) -> Result<Arc<[Algorithm]>> {
     let measured = SETTINGS.benchmark.load(Ordering::Relaxed) && !capture::is_capturing(card.index, stream);
     let deterministic = geometry.deterministic || SETTINGS.deterministic.load(Ordering::Relaxed);
     let tf32 = SETTINGS.tf32.load(Ordering::Relaxed);
@@ -410,21 +427,21 @@ unsafe fn plan(call: &Call, card: &Card, stream: StreamId, geometry: &Convolutio
     if let Some(known) = PLANS.lock().get(&key) {
         return Ok(known.clone());
     }
-    let mut answers = Vec::new();
+    let mut found = Vec::new();
     if measured {
         // SAFETY: guaranteed by the caller.
-        answers = unsafe { call.measure(card, stream, at)? };
+        found = unsafe { call.measure(card, stream, at)? };
     }
-    if answers.is_empty() {
-        answers = call.ask();
+    if found.is_empty() {
+        found = call.recommended();
     }
-    let ways: Arc<[Way]> = call.ways(geometry, &answers, deterministic).into();
+    let algorithms: Arc<[Algorithm]> = call.algorithms(geometry, &found, deterministic).into();
     let mut plans = PLANS.lock();
     if plans.len() >= MOST_PLANS {
         plans.clear();
     }
-    plans.insert(key, ways.clone());
-    Ok(ways)
+    plans.insert(key, algorithms.clone());
+    Ok(algorithms)
 }
 
 /// Enqueues a convolution of tensors at these addresses, which are multiples of 16: of the input, of the weight and of the output.
@@ -448,13 +465,13 @@ pub unsafe fn convolve(
     let handle = Handle::take(library, card, stream)?;
     let Some(call) = Call::new(library, &handle, geometry) else { return Ok(false) };
     // SAFETY: guaranteed by the caller.
-    let ways = unsafe { plan(&call, card, stream, geometry, at)? };
-    for &way in &*ways {
-        let Some(workspace) = room(card, stream, way.workspace)? else { continue };
+    let algorithms = unsafe { plan(&call, card, stream, geometry, at)? };
+    for &algorithm in &*algorithms {
+        let Some(workspace) = room(card, stream, algorithm.workspace)? else { continue };
         let mut status = SUCCESS;
         enqueue(card, call.name(), stream, || {
             // SAFETY: guaranteed by the caller; the workspace is held for the stream.
-            status = unsafe { call.run(geometry.dtype, way, workspace.pointer(), at) };
+            status = unsafe { call.run(geometry.dtype, algorithm, workspace.pointer(), at) };
             if is_refusal(status) { Ok(()) } else { library.check(status) }
         })?;
         if status == SUCCESS {

@@ -6,7 +6,7 @@ use rushlight_core::Result;
 use rushlight_core::device_memory::StreamId;
 
 use super::triangles::{Triangle, one};
-use super::{Borrowed, Matrices, Of, Solver, Type, check, with_blas};
+use super::{Borrowed, Library, Matrices, Solver, Type, check, with_blas};
 use crate::card::Card;
 use crate::launch::enqueue;
 use crate::memory::pointer;
@@ -36,7 +36,7 @@ pub unsafe fn cholesky(card: &Card, stream: StreamId, upper: bool, a: Listed, in
     else {
         return Ok(false);
     };
-    let Some(borrowed) = Borrowed::take(Of::Solver, card, stream) else { return Ok(false) };
+    let Some(borrowed) = Borrowed::take(Library::Solver, card, stream) else { return Ok(false) };
     let (list, infos) = (pointer(a.addresses), pointer(infos));
     let name = "cusolverDnXpotrfBatched";
     // SAFETY: guaranteed by the caller.

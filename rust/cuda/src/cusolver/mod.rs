@@ -155,9 +155,9 @@ fn check(status: c_int, call: &str) -> Result<()> {
     if status == SUCCESS { Ok(()) } else { Err(failure(status, call)) }
 }
 
-/// Which library a handle belongs to.
+/// The library of a handle.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Of {
+enum Library {
     Solver,
     Blas,
 }
@@ -165,7 +165,7 @@ enum Of {
 /// A handle, with the parameters of cuSOLVER.
 #[derive(Clone, Copy)]
 struct Handle {
-    key: (Of, u8, usize),
+    key: (Library, u8, usize),
     handle: Pointer,
     parameters: Pointer,
     /// The parameters of Jacobi's method.
@@ -179,7 +179,7 @@ const SWEEPS: c_int = 400;
 unsafe impl Send for Handle {}
 
 /// The handles that no call uses. They are never destroyed, because captured graphs may use their memory.
-static IDLE: ForkMutex<BTreeMap<(Of, u8, usize), Vec<Handle>>> = ForkMutex::new(Rank::Tables, BTreeMap::new());
+static IDLE: ForkMutex<BTreeMap<(Library, u8, usize), Vec<Handle>>> = ForkMutex::new(Rank::Tables, BTreeMap::new());
 
 /// A handle that a call uses alone, and that goes back to the list.
 struct Borrowed(Handle);
@@ -192,8 +192,8 @@ impl Drop for Borrowed {
 
 impl Borrowed {
     /// A handle for a stream of the current device; `None` if the library cannot make one.
-    fn take(of: Of, card: &Card, stream: StreamId) -> Option<Borrowed> {
-        let key = (of, card.index, stream.0);
+    fn take(library: Library, card: &Card, stream: StreamId) -> Option<Borrowed> {
+        let key = (library, card.index, stream.0);
         let idle = IDLE.lock().get_mut(&key).and_then(Vec::pop);
         idle.or_else(|| Handle::new(key, stream)).map(Borrowed)
     }
@@ -202,10 +202,10 @@ impl Borrowed {
 /// The handle of cuSOLVER, or of cuBLAS, that a program uses on a stream of a device: always the same one, which calls of tensors do
 /// not use. `None` if the library is missing.
 pub fn program_handle(solver: bool, card: &Card, stream: StreamId) -> Option<usize> {
-    static LENT: ForkMutex<BTreeMap<(Of, u8, usize), usize>> = ForkMutex::new(Rank::Profiler, BTreeMap::new());
-    let of = if solver { Of::Solver } else { Of::Blas };
+    static LENT: ForkMutex<BTreeMap<(Library, u8, usize), usize>> = ForkMutex::new(Rank::Tables, BTreeMap::new());
+    let library = if solver { Library::Solver } else { Library::Blas };
     let mut lent = LENT.lock();
-    let key = (of, card.index, stream.0);
+    let key = (library, card.index, stream.0);
     if let Some(known) = lent.get(&key) {
         return Some(*known);
     }
@@ -215,14 +215,14 @@ pub fn program_handle(solver: bool, card: &Card, stream: StreamId) -> Option<usi
 }
 
 impl Handle {
-    fn new(key: (Of, u8, usize), stream: StreamId) -> Option<Handle> {
+    fn new(key: (Library, u8, usize), stream: StreamId) -> Option<Handle> {
         let _relaxed = capture::Relaxed::begin();
         let mut made = Handle { key, handle: null_mut(), parameters: null_mut(), sweeps: null_mut() };
         let queue = stream::handle(stream).cast();
         // SAFETY: a context is current, the pointers are those of local variables, and streams are never destroyed.
         unsafe {
             match key.0 {
-                Of::Solver => {
+                Library::Solver => {
                     let library = Solver::found()?;
                     succeeded((library.create)(&raw mut made.handle))?;
                     succeeded((library.create_parameters)(&raw mut made.parameters))?;
@@ -230,7 +230,7 @@ impl Handle {
                     succeeded((library.limit_sweeps)(made.sweeps, SWEEPS))?;
                     succeeded((library.set_stream)(made.handle, queue))?;
                 }
-                Of::Blas => {
+                Library::Blas => {
                     let library = Blas::found()?;
                     succeeded((library.create)(&raw mut made.handle))?;
                     succeeded((library.set_stream)(made.handle, queue))?;
@@ -339,7 +339,7 @@ unsafe fn each(
     if a.is_empty() {
         return Ok(true);
     }
-    let Some(borrowed) = Borrowed::take(Of::Solver, card, stream) else { return Ok(false) };
+    let Some(borrowed) = Borrowed::take(Library::Solver, card, stream) else { return Ok(false) };
     let Handle { handle, parameters, sweeps, .. } = borrowed.0;
     let (element, none) = (a.dtype.size(), null_mut());
     let mut call = Call {
@@ -369,7 +369,7 @@ unsafe fn each(
 /// Runs a function with a handle of cuBLAS that has a workspace. False if there is none; then the function was not called.
 fn with_blas(card: &Card, stream: StreamId, run: impl FnOnce(&Blas, Pointer) -> Result<()>) -> Result<bool> {
     let Some(library) = Blas::found() else { return Ok(false) };
-    let Some(borrowed) = Borrowed::take(Of::Blas, card, stream) else { return Ok(false) };
+    let Some(borrowed) = Borrowed::take(Library::Blas, card, stream) else { return Ok(false) };
     let workspace = Workspace::new(card.index, stream, cublaslt::workspace_limit(card) as usize)?;
     // SAFETY: the workspace is held for the stream.
     let status = unsafe { (library.set_workspace)(borrowed.0.handle, workspace.pointer(), workspace.bytes()) };
