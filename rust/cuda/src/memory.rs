@@ -376,7 +376,11 @@ struct Table {
 
 #[cold]
 fn out_of_memory(device: u8, bytes: usize, table: &Table) -> Error {
-    let (free, total) = card::select(device).and_then(|card| card.memory_info()).unwrap_or_default();
+    // A device that has failed has memory, but gives none.
+    let (free, total) = match card::select(device).and_then(|card| card.memory_info()) {
+        Ok(known) => known,
+        Err(error) => return error,
+    };
     let all = table.statistics.all();
     let (reserved, used) = (all.reserved_bytes.current, all.allocated_bytes.current);
     let allowed = table.limit.map_or(String::new(), |limit| format!(" {} allowed;", in_words(limit)));
