@@ -62,8 +62,8 @@ impl State {
     fn wait(&mut self, device: u8) -> Result<()> {
         let _relaxed = capture::Relaxed::begin();
         // A stream that is captured itself cannot be waited for. The driver keeps what is still to run.
-        let waited = self.runs.drain(..).filter(|&stream| !capture::is_capturing(device, stream));
-        waited.map(|stream| stream::synchronize(device, stream)).collect()
+        let mut waited = self.runs.drain(..).filter(|&stream| !capture::is_capturing(device, stream));
+        waited.try_for_each(|stream| stream::synchronize(device, stream))
     }
 
     /// Ends a capture, and keeps the recorded work if it is valid.
