@@ -89,6 +89,22 @@ ABSENT_DEVICES = [
         "Invalid type for fraction argument, must be `float`",
         ["torch.cuda.set_per_process_memory_fraction(1)"],
     ),
+    (
+        "TypeError",
+        "cuda(): argument 'device' (position 1) must be torch.device, not float",
+        ["torch.ones(1).cuda(1.0)", "torch.nn.Linear(2, 2).cuda(1.0)"],
+    ),
+    (
+        "TypeError",
+        "cuda(): argument 'non_blocking' must be bool, not int",
+        ["torch.ones(1).cuda(non_blocking=1)"],
+    ),
+    (
+        "NotImplementedError",
+        "\"frac_cuda\" not implemented for 'Long'",
+        ["torch.ones(1, dtype=torch.int64, device='cuda').frac()"],
+    ),
+    ("NotImplementedError", "\"frac_cpu\" not implemented for 'Long'", ["torch.ones(1, dtype=torch.int64).frac()"]),
     ("RuntimeError", "PyTorch is not linked with support for mps devices", ["torch.ones(1, device='cuda').to('mps')"]),
 ]
 
@@ -297,7 +313,7 @@ sentence = "CUDA error: an illegal memory access was encountered"
 raises(torch.AcceleratorError, sentence, torch.cuda.synchronize)
 error = raises(torch.AcceleratorError, sentence, torch.cuda.synchronize)
 assert "CUDA_LAUNCH_BLOCKING=1" in str(error), error
-for call in (x.cpu, lambda: x + 1, x.sum, lambda: torch.empty(4, device="cuda").fill_(1), torch.cuda.Event().record, x.tolist):
+for call in (x.cpu, lambda: x + 1, x.sum, lambda: torch.empty(4, device="cuda").fill_(1), torch.cuda.Event().record, x.tolist, lambda: torch.empty(1 << 20, device="cuda")):
     raises(torch.AcceleratorError, sentence, call)
 del x
 torch.cuda.memory_allocated()

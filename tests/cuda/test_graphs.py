@@ -231,3 +231,32 @@ layer.register_buffer("own", torch.ones(1, device="cuda", requires_grad=True))
 raises(AssertionError, "In any :class:`~torch.nn.Module` passed to :func:`~make_graphed_callables`,", lambda: make(layer, (x,)))
 """
     )
+
+
+def test_a_graph_that_is_dropped_while_another_one_is_recorded():
+    """The garbage collector may drop a graph at any time. Its memory is used again after it has run."""
+    run(
+        """
+import gc
+
+x = torch.ones(4, device="cuda")
+def recorded(factor, old=None):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = x * factor
+        if old is not None:
+            old.clear()
+            gc.collect()
+        y = y + 1
+    return graph, y
+
+for step in range(3):
+    old = [recorded(2.0)]
+    seen = old[0][1]
+    old[0][0].replay()
+    graph, y = recorded(3.0, old)
+    graph.replay()
+    assert seen.tolist() == [3.0] * 4 and y.tolist() == [4.0] * 4
+    graph.reset()
+"""
+    )

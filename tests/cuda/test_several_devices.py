@@ -92,3 +92,29 @@ for other in (torch.ones(2, device="cuda:1"), torch.ones(2)):
 """,
         SOFTCUDA_DEVICES=2,
     )
+
+
+def test_tensors_that_have_to_be_on_one_device():
+    run(
+        RAISES
+        + """
+x, y = torch.ones(2, device="cuda:0", requires_grad=True), torch.ones(2, device="cuda:1")
+sentence = (
+    "attempting to assign a gradient located on device with index '1' to a tensor located on device with index '0'. "
+    "Please ensure that the gradient and the tensor are on the same device"
+)
+raises(RuntimeError, sentence, lambda: setattr(x, "grad", y))
+image, weight, net = torch.ones(2, 3, 8, 8), torch.ones(4, 3, 3, 3), torch.nn.Conv2d(3, 4, 3)
+conv2d, names = torch.nn.functional.conv2d, ("torch.cuda.FloatTensor", "torch.FloatTensor")
+said = "Input type ({}) and {} type ({}) should be the same"
+error = raises(RuntimeError, said.format(names[0], "weight", names[1]), lambda: net(image.cuda()))
+assert "MKLDNN" not in str(error) and "Move one of them: x.to(weight.device)." in str(error), error
+raises(RuntimeError, said.format(names[0], "bias", names[1]), lambda: conv2d(image.cuda(), weight.cuda(), torch.ones(4)))
+host = said.format(names[1], "weight", names[0]) + " or input should be a MKLDNN tensor and weight is a dense tensor"
+raises(RuntimeError, host, lambda: net.cuda()(image))
+halves = said.format("torch.cuda.HalfTensor", "weight", "torch.cuda.FloatTensor")
+raises(RuntimeError, halves, lambda: conv2d(image.cuda().half(), weight.cuda()))
+raises(RuntimeError, "Expected all tensors to be on the same device", lambda: conv2d(image.cuda(), weight.to("cuda:1")))
+""",
+        SOFTCUDA_DEVICES=2,
+    )

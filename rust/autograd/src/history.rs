@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::layout::Shape;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Device, Error, Result};
 use smallvec::smallvec;
 
 use crate::graph::{
@@ -337,6 +337,13 @@ impl Tensor {
                     "attempting to assign a gradient with device type '{}' to a tensor with device type '{}'. Please ensure that the gradient and the tensor are on the same device",
                     grad.device().kind(),
                     self.device().kind()
+                )));
+            }
+            if let (Device::Cuda(own), Device::Cuda(index)) = (self.device(), grad.device())
+                && own != index
+            {
+                return Err(Error::runtime(format!(
+                    "attempting to assign a gradient located on device with index '{index}' to a tensor located on device with index '{own}'. Please ensure that the gradient and the tensor are on the same device"
                 )));
             }
             if grad.sizes() != self.sizes() {

@@ -196,6 +196,12 @@ impl Error {
         self.0.foreign.is_none() && !elsewhere.contains(&self.0.class)
     }
 
+    /// The same error with another first line.
+    pub fn with_sentence(mut self, sentence: impl Into<String>) -> Self {
+        self.0.sentence = sentence.into();
+        self
+    }
+
     /// torch's sentence: the first line.
     pub fn sentence(&self) -> &str {
         &self.0.sentence

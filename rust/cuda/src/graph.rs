@@ -57,9 +57,20 @@ struct State {
     sources: Vec<Arc<dyn Source>>,
     /// Those of the recorded work.
     replayed: Vec<Replayed>,
+    /// The streams on which the recorded work has been enqueued.
+    runs: Vec<StreamId>,
 }
 
 impl State {
+    /// Waits until the recorded work has run. While other work of the device is captured, nothing may wait for the whole device, but
+    /// graphs may be dropped at any time: by the garbage collector, for example.
+    fn wait(&mut self, device: u8) -> Result<()> {
+        let _relaxed = capture::Relaxed::begin();
+        // A stream that is captured itself cannot be waited for. The driver keeps what is still to run.
+        let mut waited = self.runs.drain(..).filter(|&stream| !capture::is_capturing(device, stream));
+        waited.try_for_each(|stream| stream::synchronize(device, stream))
+    }
+
     /// Ends a capture, and keeps the recorded work if it is valid.
     fn end_capture(&mut self, device: u8, stream: StreamId, capture: CaptureId) -> Result<()> {
         card::select(device)?;
@@ -110,8 +121,14 @@ unsafe impl Sync for Graph {}
 
 impl Default for Graph {
     fn default() -> Graph {
-        let (stage, pool) = (Stage::Empty, PoolId::SHARED);
-        let state = State { stage, pool, bodies: Vec::new(), sources: Vec::new(), replayed: Vec::new() };
+        let state = State {
+            stage: Stage::Empty,
+            pool: PoolId::SHARED,
+            bodies: Vec::new(),
+            sources: Vec::new(),
+            replayed: Vec::new(),
+            runs: Vec::new(),
+        };
         Graph { state: Mutex::new(state), generation: fork::generation() }
     }
 }
@@ -244,7 +261,7 @@ impl Graph {
 
     /// Enqueues the recorded work on this thread's current stream of the graph's device.
     pub fn replay(&self) -> Result<()> {
-        let state = self.state()?;
+        let mut state = self.state()?;
         let Stage::Captured(device, _, ready) = state.stage else {
             return Err(Error::runtime("Called CUDAGraph::replay without a preceding successful capture."));
         };
@@ -252,6 +269,9 @@ impl Graph {
         let stream = stream::current(device);
         for generator in &state.replayed {
             generator.prepare(device, stream)?;
+        }
+        if !state.runs.contains(&stream) {
+            state.runs.push(stream);
         }
         let before = profile::before(device, stream);
         // SAFETY: a context is current, and the graph is alive.
@@ -265,8 +285,9 @@ impl Graph {
         let mut state = self.state()?;
         if let (Stage::Captured(device, graph, ready), pool) = (&state.stage, state.pool) {
             let (device, graph, ready) = (*device, *graph, *ready);
-            card::select(device)?.synchronize()?;
-            // SAFETY: a context is current; the work has run, and nothing else refers to the graph.
+            state.wait(device)?;
+            card::select(device)?;
+            // SAFETY: a context is current; the work has run or the driver keeps it, and nothing else refers to the graph.
             unsafe {
                 sys::cuGraphExecDestroy(ready);
                 sys::cuGraphDestroy(graph);
@@ -285,11 +306,12 @@ impl Graph {
         let Stage::Captured(device, graph, old) = state.stage else {
             return Err(Error::runtime("capture_end() must have been called before calling instantiate"));
         };
-        card::select(device)?.synchronize()?;
+        state.wait(device)?;
+        card::select(device)?;
         let mut ready = std::ptr::null_mut();
         // SAFETY: a context is current, the graph is alive, and the pointer is that of a local variable.
         check(unsafe { sys::cuGraphInstantiateWithFlags(&raw mut ready, graph, 0) })?;
-        // SAFETY: the work has run, and nothing else refers to the old form.
+        // SAFETY: the work has run or the driver keeps it, and nothing else refers to the old form.
         unsafe { sys::cuGraphExecDestroy(old) };
         state.stage = Stage::Captured(device, graph, ready);
         Ok(())

@@ -24,7 +24,11 @@ pub struct Table {
 
 #[cold]
 pub fn out_of_memory(device: u8, bytes: usize, table: &Table) -> Error {
-    let (free, total) = card::get(device).and_then(Card::memory_info).unwrap_or_default();
+    // A device that has failed has memory, but gives none.
+    let (free, total) = match card::get(device).and_then(Card::memory_info) {
+        Ok(known) => known,
+        Err(error) => return error,
+    };
     let all = table.statistics.all();
     let (reserved, used) = (all.reserved_bytes.current, all.allocated_bytes.current);
     let allowed = table.limit.map_or(String::new(), |limit| format!(" {} allowed;", in_words(limit)));

@@ -214,10 +214,18 @@ methods! {
         convert(own, &ToOptions { device: Some(Device::Cpu.into()), format, ..ToOptions::default() })
     }
     fn cuda(own, device, non_blocking = False, memory_format) "The tensor on a CUDA device." {
+        let unfit = |argument: &str, kind: &str, given| {
+            PyTypeError::new_err(format!("cuda(): argument {argument} must be {kind}, not {}", kind_of(given)))
+        };
+        if let Some(flag) = &non_blocking && !flag.is_instance_of::<PyBool>() {
+            return Err(unfit("'non_blocking'", "bool", flag));
+        }
         let non_blocking = truth(given(&non_blocking))?;
         let format = given(&memory_format).map(named_format).transpose()?;
-        let current = || Ok(Device::Cuda(rushlight_cuda::card::current()).into());
-        let device = given(&device).map_or_else(current, device_of)?;
+        let device = match given(&device) {
+            None => Device::Cuda(rushlight_cuda::card::current()).into(),
+            Some(device) => read_device(device)?.ok_or_else(|| unfit("'device' (position 1)", "torch.device", device))?,
+        };
         if !matches!(device.device, Device::Cuda(_)) {
             return Err(PyRuntimeError::new_err("Invalid device, must be cuda device"));
         }

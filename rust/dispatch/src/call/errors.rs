@@ -80,10 +80,24 @@ fn out_of_reach(args: &Args) -> Error {
     }
 }
 
+/// An error that names the host's kernel, for tensors of a GPU: torch's sentence names the GPU's.
+fn named_on_cuda(error: Error) -> Error {
+    let said = error.sentence();
+    match said.strip_prefix('"').and_then(|rest| rest.split_once("\" not implemented for ")) {
+        Some((kernel, dtype)) if kernel.contains("_cpu") => {
+            let sentence = format!("\"{}\" not implemented for {dtype}", kernel.replacen("_cpu", "_cuda", 1));
+            error.with_sentence(sentence)
+        }
+        _ => error,
+    }
+}
+
 /// Adds the operator, and the shapes of its operands unless the error has more specific ones.
 #[cold]
 pub fn with_context(error: Error, args: &Args, in_place: bool) -> Error {
     let error = if error.class() == Class::Unreachable { out_of_reach(args) } else { error };
+    let is_on_cuda = args.each_tensor().any(|(_, tensor)| matches!(tensor.device(), Device::Cuda(_)));
+    let error = if is_on_cuda { named_on_cuda(error) } else { error };
     let shapes: Vec<Dims> = args.each_tensor().map(|(_, tensor)| tensor.sizes().clone()).collect();
     error.called(args.op.display_name(in_place), shapes, !args.op.broadcasting().is_empty())
 }

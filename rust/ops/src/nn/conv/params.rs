@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims};
-use rushlight_core::{DType, Dims, Error, Result, window};
+use rushlight_core::{DType, Device, Dims, Error, Result, window};
 use rushlight_dispatch::operator::Args;
 use rushlight_dispatch::value::{Arg, Ints, Output};
 use rushlight_dispatch::{op, warn_once};
@@ -304,7 +304,7 @@ fn check_complex_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) 
     Ok(())
 }
 
-/// Compares the dtypes, which torch does after all sizes. Returns the bias in the input's dtype.
+/// Compares the dtypes and the kinds of devices, which torch does after all sizes. Returns the bias in the input's dtype.
 pub(super) fn check_dtypes(
     params: &ConvParams,
     weight: &Tensor,
@@ -323,17 +323,25 @@ pub(super) fn check_dtypes(
         };
         return Err(Error::unsupported(kernel, input.dtype()));
     }
+    let is_on_gpu = |tensor: &Tensor| matches!(tensor.device(), Device::Cuda(_));
+    // The names of types say whether a tensor is on a GPU, but not on which.
+    let in_one_sentence = is_on_gpu(input) || input.dtype().is_complex();
     let in_library = is_with_library(input, weight, params.groups);
     for (what, other) in [("weight", Some(weight)), ("bias", bias)] {
-        let Some(other) = other.filter(|other| other.dtype() != input.dtype()) else { continue };
-        if in_library || input.dtype().is_complex() {
+        let apart = |other: &&Tensor| is_on_gpu(other) != is_on_gpu(input);
+        let Some(other) = other.filter(|other| other.dtype() != input.dtype() || apart(other)) else { continue };
+        if in_library || in_one_sentence {
             let [own, theirs] = [input, other].map(|tensor| tensor.dtype().class_name(tensor.device()));
-            let end = match input.dtype().is_complex() {
+            let end = match in_one_sentence {
                 true => String::new(),
                 false => format!(" or input should be a MKLDNN tensor and {what} is a dense tensor"),
             };
             let sentence = format!("Input type ({own}) and {what} type ({theirs}) should be the same{end}");
-            return Err(Error::runtime(sentence).hint(convert));
+            let hint = if apart(&other) { "Move one of them: x.to(weight.device)." } else { convert };
+            return Err(Error::runtime(sentence).hint(hint));
+        }
+        if other.dtype() == input.dtype() {
+            continue;
         }
         let dilated = params.dilation.iter().any(|&step| step != 1);
         if what == "weight" && !transposed && dilated && !input.dtype().is_differentiable() {
