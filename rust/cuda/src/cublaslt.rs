@@ -362,7 +362,8 @@ impl Plan {
         // SAFETY: the library is present, and the pointer is that of a local variable.
         let status = unsafe { lt::cublasLtMatmulDescCreate(&raw mut handle, self.types.compute, self.types.scale) };
         check(status, "cublasLtMatmulDescCreate( &descriptor, compute_type, scale_type)")?;
-        let operation = Object { handle, set: lt::cublasLtMatmulDescSetAttribute, destroy: lt::cublasLtMatmulDescDestroy };
+        let operation =
+            Object { handle, set: lt::cublasLtMatmulDescSetAttribute, destroy: lt::cublasLtMatmulDescDestroy };
         let transposed = self.factors.map(|view| view.as_factor().is_some_and(|(_, transposed, _)| transposed));
         // SAFETY: the epilogue and whether a factor is transposed are numbers of 32 bits, the bias is an address of the device.
         unsafe {
