@@ -131,7 +131,7 @@ def test_leaves_inside_are_refused(transform):
         ("retain_grad", lambda x: x.retain_grad()),
     ):
         with pytest.raises(RuntimeError, match=rf"^You are attempting to call Tensor\.{name}\(\)"):
-            transform(lambda x: (call(x), x.sum())[1], torch.ones(2))
+            transform(lambda x, call=call: (call(x), x.sum())[1], torch.ones(2))
     assert torch.ones(2).requires_grad_().requires_grad
 
 
