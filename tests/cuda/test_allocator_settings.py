@@ -287,3 +287,66 @@ torch.accelerator.empty_host_cache()
 assert stats()["allocated_bytes.current"] == 0
 """
     )
+
+
+def test_memory_of_a_graph_stays_while_it_is_recorded():
+    """Work that was recorded uses it, even if no tensor does and memory is short."""
+    run(
+        """
+MIB = 1 << 20
+torch.cuda.memory._set_allocator_settings("max_split_size_mb:20")
+out = torch.zeros(4, device="cuda")
+torch.cuda.synchronize()
+torch.cuda.set_per_process_memory_fraction(100 * MIB / torch.cuda.mem_get_info()[1])
+graph = torch.cuda.CUDAGraph()
+try:
+    with torch.cuda.graph(graph):
+        x = torch.full((15 * MIB,), 3.0, device="cuda")
+        out.copy_(x[:4])
+        del x
+        torch.full((20 * MIB,), 5.0, device="cuda")
+except torch.OutOfMemoryError:
+    pass
+else:
+    raise AssertionError("there is no memory for both")
+"""
+    )
+
+
+def test_cached_memory_is_returned_while_work_is_recorded():
+    run(
+        """
+MIB = 1 << 20
+torch.cuda.memory._set_allocator_settings("garbage_collection_threshold:0.5")
+torch.cuda.set_per_process_memory_fraction(200 * MIB / torch.cuda.mem_get_info()[1])
+cached = [torch.zeros(30 * MIB, dtype=torch.uint8, device="cuda") for _ in range(4)]
+torch.cuda.synchronize()
+graph = torch.cuda.CUDAGraph()
+before = torch.cuda.memory_stats()["num_device_free"]
+with torch.cuda.graph(graph):
+    del cached
+    x = torch.full((40 * MIB,), 3, dtype=torch.uint8, device="cuda")
+assert torch.cuda.memory_stats()["num_device_free"] > before
+graph.replay()
+assert x[-1].item() == 3
+"""
+    )
+
+
+def test_settings_beyond_all_memory_and_those_that_change():
+    run(
+        """
+import pytest
+MIB = 1 << 20
+torch.cuda.memory._set_allocator_settings("large_segment_size_mb:17592186044415,per_process_memory_fraction:0.5")
+with pytest.raises(torch.OutOfMemoryError):
+    torch.empty(5 * MIB, dtype=torch.uint8, device="cuda")
+torch.cuda.memory._set_allocator_settings("large_segment_size_mb:20,max_split_size_mb:30,per_process_memory_fraction:1.0")
+x = torch.empty(40 * MIB, dtype=torch.uint8, device="cuda")
+torch.cuda.memory._set_allocator_settings("max_split_size_mb:100")
+del x
+torch.cuda.empty_cache()
+stats = torch.cuda.memory_stats()
+assert stats["oversize_allocations.current"] == stats["oversize_segments.current"] == 0
+"""
+    )

@@ -220,7 +220,7 @@ child = os.fork()
 if child == 0:
     told = "Cannot re-initialize CUDA in forked subprocess."
     raises(RuntimeError, told, graph.get_graph_data)
-    raises(RuntimeError, told, lambda: graph._graph.begin_if(0))
+    raises(RuntimeError, told, lambda: graph._graph.begin_if(0, 0))
     raises(RuntimeError, told, graph.end_capture_to_conditional_node)
     raises(RuntimeError, "The current stream is not currently capturing.", graph.get_currently_capturing_graph)
     raises(RuntimeError, told, lambda: torch.cuda._sleep(1))
@@ -249,4 +249,28 @@ torch.cuda._sanitizer.enable_cuda_sanitizer()
 assert (torch.ones(3) * 2).sum().item() == 6
 """,
         CUDA_VISIBLE_DEVICES="",
+    )
+
+
+def test_conditions_that_are_refused():
+    """More of them than streams, one inside of the other, and values without memory."""
+    run(
+        """
+import pytest
+def nested(x, depth):
+    return x + 1 if depth == 0 else torch.cond(pred, lambda x: nested(x, depth - 1), lambda x: x, (x,))
+x, pred = torch.ones(2, device="cuda"), torch.tensor(True, device="cuda")
+x + 1
+torch.cuda.synchronize()
+with pytest.raises(RuntimeError, match="streams of the device are being captured"):
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        nested(x, 40)
+freed = torch.tensor(True, device="cuda")
+freed.untyped_storage().resize_(0)
+graph = torch.cuda.CUDAGraph()
+with pytest.raises(RuntimeError, match="the memory of the condition was freed"):
+    with torch.cuda.graph(graph):
+        graph.begin_capture_to_if_node(freed)
+assert (x + 1).tolist() == [2.0, 2.0]
+"""
     )

@@ -109,3 +109,15 @@ with pytest.raises(RuntimeError):
     freed + freed
 """
     )
+
+
+def test_errors_name_operator_and_shapes():
+    run(
+        """
+import pytest
+torch.cuda.set_per_process_memory_fraction(24 * 2**20 / torch.cuda.mem_get_info()[1])
+x = torch.ones(2**22, device="cuda")
+with pytest.raises(torch.OutOfMemoryError, match="in add with shapes"):
+    x + x
+"""
+    )

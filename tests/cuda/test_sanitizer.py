@@ -113,6 +113,32 @@ assert address not in csan.cuda_sanitizer.dispatch.event_handler.tensors or y.da
     )
 
 
+def test_copies_that_do_not_wait_sparse_tensors_and_repeated_calls():
+    run(
+        """
+import pytest
+
+import rushlight.cuda._sanitizer as csan
+
+csan.enable_cuda_sanitizer()
+csan.enable_cuda_sanitizer()
+x, host = torch.ones(3, device="cuda"), torch.empty(3).pin_memory()
+torch.cuda.synchronize()
+for copy in (lambda: host.copy_(x, True), lambda: host.copy_(x, non_blocking=True)):
+    copy()
+    with pytest.raises(csan.CUDASanitizerErrors), torch.cuda.stream(torch.cuda.Stream()):
+        x.add_(1)
+    torch.cuda.synchronize()
+sparse = torch.eye(3, device="cuda").to_sparse()
+assert (sparse + sparse).to_dense().sum() == 6
+csan.cuda_sanitizer.disable()
+with torch.cuda.stream(torch.cuda.Stream()):
+    x.add_(1)
+torch.cuda.synchronize()
+"""
+    )
+
+
 def test_the_variable_enables_it():
     assert "CSAN detected" in run(
         """

@@ -36,6 +36,16 @@ void give(void* address, ssize_t size, int device, void* stream) {
     fprintf(stderr, "give %zd %d %d\n", size, device, stream != 0);
 }
 
+/* Leaves the context of another device current. */
+void* wander(ssize_t size, int device, void* stream) {
+    void* context = 0;
+    int (*retain)(void**, int) = driver("cuDevicePrimaryCtxRetain");
+    int (*select)(void*) = driver("cuCtxSetCurrent");
+    void* address = take(size, device, stream);
+    if (retain(&context, 1) || select(context)) return 0;
+    return address;
+}
+
 int count(void) { return balance; }
 void refuse(int yes) { refused = yes; }
 """
@@ -93,6 +103,19 @@ def test_functions_of_a_library_give_out_all_memory(library):
         raises(AttributeError, "nothing", lambda: memory.CUDAPluggableAllocator(path, "nothing", "give"))
         raises(OSError, "/there/is/none.so", lambda: memory.CUDAPluggableAllocator("/there/is/none.so", "take", "give"))
         """
+    )
+
+
+def test_functions_may_change_the_context(library):
+    soft_card.run(
+        f"""
+        memory = torch.cuda.memory
+        memory.change_current_allocator(memory.CUDAPluggableAllocator({str(library)!r}, "wander", "give"))
+        x = torch.ones(8, device="cuda:0")
+        for call in (lambda: x + x, lambda: x[1:] + x[1:], lambda: x.cumsum(0) * 0 + 2, lambda: x.sum() - 6):
+            assert call().eq(2).all().item()
+        """,
+        SOFTCUDA_DEVICES=2,
     )
 
 

@@ -144,3 +144,43 @@ def test_layers_and_windows_inside_of_transforms():
     torch.testing.assert_close(func.grad(lambda w: loss(x, w, labels))(weight), expected)
     window = func.grad(lambda x: (x * torch.signal.windows.hann(3, requires_grad=True)).sum())(torch.ones(3))
     torch.testing.assert_close(window, torch.signal.windows.hann(3))
+
+
+class Cubed(torch.autograd.Function):
+    """The derivative of a cube, by a graph of its own in `forward`."""
+
+    @staticmethod
+    def forward(x):
+        with torch.enable_grad():
+            y = x.detach().requires_grad_()
+            return torch.autograd.grad((y**3).sum(), y)[0]
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0])
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 6 * grad * ctx.saved_tensors[0]
+
+
+def test_forward_of_a_function_may_make_leaves():
+    x = torch.ones(3)
+    assert func.grad(lambda x: Cubed.apply(x).sum())(x).tolist() == [6.0] * 3
+    assert func.jacrev(Cubed.apply)(x).tolist() == torch.eye(3).mul(6).tolist()
+    with pytest.raises(RuntimeError, match=r"^You are attempting to call Tensor\.requires_grad_\(\)"):
+        func.grad(lambda x: (Cubed.apply(x) * x.requires_grad_()).sum())(x)
+
+
+def test_buffers_of_layers_change_inside_of_transforms():
+    """Rows that are too long are shortened, and vectors of powers iterated, without an effect on derivatives."""
+    rows, weight = torch.arange(3), torch.full((3, 2), 0.1)
+
+    def loss(weight):
+        return torch.nn.functional.embedding(rows, weight, max_norm=1.0).pow(2).sum()
+
+    torch.testing.assert_close(func.grad(loss)(weight), 2 * weight)
+    torch.testing.assert_close(func.hessian(loss)(weight).sum(), torch.tensor(12.0))
+    for normed in (torch.nn.utils.parametrizations.spectral_norm, torch.nn.utils.spectral_norm):
+        layer = normed(torch.nn.Linear(3, 2))
+        assert func.grad(lambda x, layer=layer: layer(x).pow(2).sum())(torch.ones(1, 3)).shape == (1, 3)

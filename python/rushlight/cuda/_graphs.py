@@ -147,7 +147,7 @@ class CUDAGraph:
 
         Raises:
             ValueError: the value is not on a GPU.
-            RuntimeError: it is no bool of one element, or nothing is being recorded.
+            RuntimeError: it is no bool of one element, it is on another GPU than the graph, or nothing is being recorded.
         """
         pred = scalar_cuda_pred_tensor
         if not isinstance(pred, _C.Tensor):
@@ -161,7 +161,9 @@ class CUDAGraph:
             raise RuntimeError(f"expected scalar type Bool but found {found}")
         if pred.numel() != 1:
             raise RuntimeError(f"Expected pred to be single-element tensor, but got {tuple(pred.shape)}.")
-        self._graph.begin_if(pred.data_ptr())
+        if not pred.data_ptr():
+            raise RuntimeError("the memory of the condition was freed")
+        self._graph.begin_if(pred.data_ptr(), pred.get_device())
 
     def end_capture_to_conditional_node(self) -> None:
         """Ends the record of `begin_capture_to_if_node`. The current stream is the one from before again.

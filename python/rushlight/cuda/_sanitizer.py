@@ -15,6 +15,7 @@ import sys
 import weakref
 from dataclasses import dataclass, field
 
+import rushlight as torch
 from rushlight import Tensor
 from rushlight.utils._python_dispatch import TorchDispatchMode
 from rushlight.utils._tensors import tensors_in
@@ -225,7 +226,10 @@ class EventHandler:
         for pointer, use in uses.items():
             if use.type is None:
                 continue
-            info = self.tensors[pointer]
+            # The call may have given the memory up.
+            info = self.tensors.get(pointer)
+            if info is None:
+                continue
             access = Access(use.type, self.seq_num, stream, operator, use.names, use.is_output, lines)
             if use.type is AccessType.READ:
                 before = [info.write]
@@ -278,7 +282,8 @@ class CUDASanitizerDispatchMode(TorchDispatchMode):
         def note(value: Any, alias: Any, label: str | None, made: traceback.StackSummary | None) -> None:
             is_write = alias.is_write if alias is not None else label is None
             for tensor in tensors_in(value):
-                if tensor.is_cuda:
+                # Sparse tensors have no memory of their own.
+                if tensor.is_cuda and tensor.layout == torch.strided:
                     use = uses.setdefault(self.event_handler.follow(tensor, made), _Use())
                     if is_write and not (label is None and is_factory):
                         use.type = AccessType.WRITE
@@ -298,8 +303,9 @@ class CUDASanitizerDispatchMode(TorchDispatchMode):
             return result
         stream = current_stream().cuda_stream
         errors = self.event_handler.launch(stream, str(schema), uses)
+        given = {argument.name: value for argument, value in _arguments(schema, args, kwargs)}
         on_host = isinstance(result, (bool, int, float, complex)) or not all(one.is_cuda for one in tensors_in(result))
-        if on_host and not kwargs.get("non_blocking"):
+        if on_host and not given.get("non_blocking"):
             # The host has waited for a result of its own.
             self.event_handler.stream_synchronized(stream)
         if errors:
@@ -318,11 +324,15 @@ class CUDASanitizer:
 
     def enable(self) -> None:
         """Checks what this thread does from now on."""
+        if self.enabled:
+            return
         self.dispatch.__enter__()
         _watch.watcher, self.enabled = self.dispatch.event_handler, True
 
     def disable(self) -> None:
         """Ends the check."""
+        if not self.enabled:
+            return
         self.dispatch.__exit__(None, None, None)
         _watch.watcher, self.enabled = None, False
 

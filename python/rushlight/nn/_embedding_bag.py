@@ -19,7 +19,7 @@ def _shorten_rows(weight: Tensor, input: Tensor, max_norm: float, norm_type: flo
     tangents = _C._set_tangents_enabled(False)
     try:
         with torch.no_grad():
-            torch.embedding_renorm_(weight, input, max_norm, norm_type)
+            torch.embedding_renorm_(weight.data, input, max_norm, norm_type)
     finally:
         _C._set_tangents_enabled(tangents)
 

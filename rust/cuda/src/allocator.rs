@@ -81,6 +81,8 @@ struct Block {
     segment: Segment,
     stream: StreamId,
     state: State,
+    /// Whether it was counted as one that is not divided.
+    oversize: bool,
     /// How many requests there were when the block became free.
     freed_at: u64,
     /// The neighbours in the segment.
@@ -93,6 +95,8 @@ struct Segment {
     address: usize,
     length: usize,
     small: bool,
+    /// Whether it was counted as one that is not divided.
+    oversize: bool,
     pool: PoolId,
 }
 
@@ -223,16 +227,18 @@ impl Allocator {
         self.history.note(Action::SegmentAlloc, address, length, stream, pool.0);
         self.statistics.device_allocations += 1;
         self.statistics.add(small, |all| [(&mut all.segment, 1), (&mut all.reserved_bytes, length)]);
-        if length >= self.settings.max_split {
+        let oversize = length >= self.settings.max_split;
+        if oversize {
             self.statistics.oversize_segments.add(1);
         }
         let id = BlockId(self.blocks.insert(Block {
             address,
             size: length,
             requested: 0,
-            segment: Segment { address, length, small, pool },
+            segment: Segment { address, length, small, oversize, pool },
             stream,
             state: State::Free,
+            oversize: false,
             freed_at: 0,
             before: None,
             after: None,
@@ -244,16 +250,17 @@ impl Allocator {
 
     fn grow_from(&self, wanted: Wanted, source: &mut dyn Source) -> Option<usize> {
         let reserved = self.statistics.all().reserved_bytes.current;
-        if self.limit.or_else(|| source.limit()).is_some_and(|limit| reserved + wanted.bytes > limit) {
+        if self.limit.or_else(|| source.limit()).is_some_and(|limit| reserved.saturating_add(wanted.bytes) > limit) {
             return None;
         }
         source.allocate(wanted)
     }
 
-    /// A new segment once free ones that are not divided were returned: one that is large enough, or else the largest ones.
+    /// A new segment once free ones that are not divided were returned: one that is large enough, or else the largest ones. Those of a
+    /// pool that is kept stay, because recorded work uses them.
     fn grow_after_undivided(&mut self, wanted: Wanted, source: &mut dyn Source) -> Option<usize> {
         let Settings { max_split, .. } = self.settings;
-        if max_split == usize::MAX {
+        if max_split == usize::MAX || self.kept.contains_key(&wanted.pool) {
             return None;
         }
         let list = (wanted.pool, false, wanted.stream.0);
@@ -333,11 +340,12 @@ impl Allocator {
         };
         let block = &mut self.blocks[id.0];
         (block.state, block.requested) = (State::Used, requested);
+        block.oversize = taken >= self.settings.max_split;
         self.history.note(Action::Alloc, address, taken, stream, pool.0);
         self.statistics
             .add(small, |all| [(&mut all.allocation, 1), (&mut all.active, 1), (&mut all.allocated_bytes, taken)]);
         self.statistics.add(small, |all| [(&mut all.active_bytes, taken), (&mut all.requested_bytes, requested)]);
-        if taken >= self.settings.max_split {
+        if self.blocks[id.0].oversize {
             self.statistics.oversize_allocations.add(1);
         }
     }
@@ -391,7 +399,7 @@ impl Allocator {
         self.statistics.subtract(small, |all| {
             [(&mut all.active, 1), (&mut all.active_bytes, block.size), (&mut all.requested_bytes, requested)]
         });
-        if block.size >= self.settings.max_split {
+        if block.oversize {
             self.statistics.oversize_allocations.subtract(1);
         }
         if let Some(next) = self.free_neighbour(block.after) {
@@ -441,11 +449,12 @@ impl Allocator {
             return 0;
         }
         self.take_free(id);
-        let Block { segment: Segment { address, length, small, pool }, stream, .. } = self.blocks.remove(id.0);
+        let Block { segment, stream, .. } = self.blocks.remove(id.0);
+        let Segment { address, length, small, oversize, pool } = segment;
         self.segments.remove(&address);
         self.history.note(Action::SegmentFree, address, length, stream, pool.0);
         self.statistics.subtract(small, |all| [(&mut all.segment, 1), (&mut all.reserved_bytes, length)]);
-        if length >= self.settings.max_split {
+        if oversize {
             self.statistics.oversize_segments.subtract(1);
         }
         self.statistics.device_frees += 1;

@@ -412,6 +412,7 @@ impl Prepared {
         if let Some(known) = PREPARED.lock().get(&key) {
             return Ok(known.clone());
         }
+        let _relaxed = capture::Relaxed::begin();
         let made = Prepared::new(card, &key, bias)?.map(Arc::new);
         let mut all = PREPARED.lock();
         if all.len() >= MOST_PREPARED {
@@ -451,6 +452,13 @@ impl Prepared {
                 &raw mut count,
             )
         };
+        // Another failure may pass: it is an error, so that no later call takes the kernel for it.
+        if status != Status::CUBLAS_STATUS_NOT_SUPPORTED && status != Status::CUBLAS_STATUS_INVALID_VALUE {
+            check(
+                status,
+                "cublasLtMatmulAlgoGetHeuristic( handle, descriptor, a, b, c, d, preference, 1, &found, &count)",
+            )?;
+        }
         if status != Status::CUBLAS_STATUS_SUCCESS || count == 0 {
             return Ok(None);
         }

@@ -224,12 +224,17 @@ impl Graph {
         })
     }
 
-    /// Begins to record work that runs if the bool at an address of the device is true when the graph comes to it.
-    pub fn begin_if(&self, value: u64) -> Result<()> {
+    /// Begins to record work that runs if the bool at an address of a device is true when the graph comes to it.
+    pub fn begin_if(&self, value: u64, on: u8) -> Result<()> {
         let mut state = self.state()?;
         let Stage::Capturing(device, _, capture, mode) = state.stage else {
             return Err(Error::runtime("capture_begin() must be called before begin_capture_to_if_node()"));
         };
+        if on != device {
+            return Err(Error::runtime(format!(
+                "the condition is on cuda:{on}, and the work that is recorded on cuda:{device}"
+            )));
+        }
         let card = card::select(device)?;
         let body = Body::begin(card, stream::current(device), capture, value, mode)?;
         state.bodies.push(body);

@@ -74,7 +74,10 @@ impl Source for Driver<'_> {
         let _relaxed = capture::Relaxed::begin();
         card::select(self.device).ok()?;
         if let Some(user) = self.users.get(&pool) {
-            return user.allocate(bytes, self.device, stream);
+            let address = user.allocate(bytes, self.device, stream);
+            // The function may have changed the context.
+            card::select(self.device).ok()?;
+            return address;
         }
         let mut address = 0;
         // SAFETY: a context is current, and the pointer is that of a local variable.
@@ -83,6 +86,7 @@ impl Source for Driver<'_> {
     }
 
     fn free(&mut self, address: usize, Wanted { bytes, stream, pool }: Wanted) {
+        let _relaxed = capture::Relaxed::begin();
         if card::select(self.device).is_err() {
             return;
         }
@@ -383,13 +387,16 @@ fn take(device: u8, bytes: usize, stream: StreamId) -> Result<(Option<BlockId>, 
         card::select(device)?;
         let table = Table { statistics: Statistics::default(), largest: None, limit: None };
         let address = user.allocate(bytes, device, stream).ok_or_else(|| out_of_memory(device, bytes, &table))?;
+        // The function may have changed the context.
+        card::select(device)?;
         return Ok((None, address));
     }
     if let Some(taken) = attempt(device, bytes, stream, false) {
         return Ok(taken);
     }
-    // Blocks that other streams or processes used may be enough.
+    // Blocks that other streams or processes used may be enough. Those of other devices change the context.
     sent::collect();
+    card::select(device)?;
     if let Some(taken) = attempt(device, bytes, stream, true) {
         return Ok(taken);
     }

@@ -53,25 +53,26 @@ pub struct Nodes {
     pub last: Vec<usize>,
 }
 
-/// The name of a kind of node in torch.
-fn kind(of: CUgraphNodeType) -> &'static str {
+/// The name of a kind of node in torch. A later driver may have more of them than the enumeration.
+fn kind(of: c_uint) -> &'static str {
     use CUgraphNodeType as Kind;
-    match of {
-        Kind::CU_GRAPH_NODE_TYPE_KERNEL => "kernel",
-        Kind::CU_GRAPH_NODE_TYPE_MEMCPY => "memcpy",
-        Kind::CU_GRAPH_NODE_TYPE_MEMSET => "memset",
-        Kind::CU_GRAPH_NODE_TYPE_HOST => "host",
-        Kind::CU_GRAPH_NODE_TYPE_GRAPH => "child_graph",
-        Kind::CU_GRAPH_NODE_TYPE_EMPTY => "empty",
-        Kind::CU_GRAPH_NODE_TYPE_WAIT_EVENT => "wait_event",
-        Kind::CU_GRAPH_NODE_TYPE_EVENT_RECORD => "event_record",
-        Kind::CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL => "semaphore_signal",
-        Kind::CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT => "semaphore_wait",
-        Kind::CU_GRAPH_NODE_TYPE_MEM_ALLOC => "mem_alloc",
-        Kind::CU_GRAPH_NODE_TYPE_MEM_FREE => "mem_free",
-        Kind::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP => "batch_mem_op",
-        Kind::CU_GRAPH_NODE_TYPE_CONDITIONAL => "conditional",
-    }
+    let names = [
+        (Kind::CU_GRAPH_NODE_TYPE_KERNEL, "kernel"),
+        (Kind::CU_GRAPH_NODE_TYPE_MEMCPY, "memcpy"),
+        (Kind::CU_GRAPH_NODE_TYPE_MEMSET, "memset"),
+        (Kind::CU_GRAPH_NODE_TYPE_HOST, "host"),
+        (Kind::CU_GRAPH_NODE_TYPE_GRAPH, "child_graph"),
+        (Kind::CU_GRAPH_NODE_TYPE_EMPTY, "empty"),
+        (Kind::CU_GRAPH_NODE_TYPE_WAIT_EVENT, "wait_event"),
+        (Kind::CU_GRAPH_NODE_TYPE_EVENT_RECORD, "event_record"),
+        (Kind::CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL, "semaphore_signal"),
+        (Kind::CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, "semaphore_wait"),
+        (Kind::CU_GRAPH_NODE_TYPE_MEM_ALLOC, "mem_alloc"),
+        (Kind::CU_GRAPH_NODE_TYPE_MEM_FREE, "mem_free"),
+        (Kind::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, "batch_mem_op"),
+        (Kind::CU_GRAPH_NODE_TYPE_CONDITIONAL, "conditional"),
+    ];
+    names.iter().find(|(kind, _)| *kind as c_uint == of).map_or("unknown", |(_, name)| name)
 }
 
 /// The name of the kernel of a node.
@@ -118,15 +119,15 @@ impl Nodes {
         let edges = from.iter().zip(&to).filter_map(pair).collect();
         let mut all = Vec::new();
         for node in handles {
-            let (mut found, mut number) = (CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY, 0);
-            // SAFETY: the node is one of the graph, and the pointers are those of local variables.
+            let (mut found, mut number) = (0, 0);
+            // SAFETY: the node is one of the graph, and the pointers are those of local variables; the enumeration has the size of a number.
             unsafe {
-                check(sys::cuGraphNodeGetType(node, &raw mut found))?;
+                check(sys::cuGraphNodeGetType(node, (&raw mut found).cast()))?;
                 if let Some(all) = Numbers::found() {
                     (all.of_node)(node, &raw mut number);
                 }
             }
-            let is_kernel = found == CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL;
+            let is_kernel = found == CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL as c_uint;
             let kernel = if is_kernel { kernel_of(node) } else { None };
             all.push(Node { handle: node.expose_provenance(), kind: kind(found), number, kernel });
         }

@@ -15,6 +15,7 @@ use rushlight_core::device_memory::{PageLocked, StreamId};
 use rushlight_core::fork::{self, ForkMutex, Rank};
 use rushlight_core::{Device, Error, Result, Storage};
 
+use crate::capture;
 use crate::card;
 use crate::driver::check;
 use crate::settings;
@@ -103,8 +104,12 @@ impl Cache {
         Ok(address.expose_provenance())
     }
 
-    /// Gives memory up that no tensor or copy uses.
+    /// Gives memory up that no tensor or copy uses. Without a context, as in a process that ends, it stays.
     fn release(&mut self, size: usize, address: usize) {
+        let _relaxed = capture::Relaxed::begin();
+        if card::select(card::current()).is_err() {
+            return;
+        }
         let memory = std::ptr::with_exposed_provenance_mut::<u8>(address);
         // SAFETY: the block came from `allocate`, and nothing uses it.
         unsafe {

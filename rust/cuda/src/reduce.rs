@@ -42,20 +42,22 @@ enum Plan {
     Warps,
     /// A block for each row, or for each piece of one.
     Rows,
-    /// A lane for each row, of rows that lie side by side.
+    /// A lane for each pack of rows that lie side by side.
     Columns,
 }
 
 /// The longest row that one thread takes, and the longest that a warp takes.
 const SHORT: usize = 32;
 const MEDIUM: usize = 1024;
-/// The fewest adjacent rows of which each has a lane.
+/// The fewest adjacent rows that lanes share.
 const ADJACENT: usize = 8;
 /// The fewest and the most elements of a piece, which are multiples of every pack, and how many pieces all rows together have at least.
 const PIECE: usize = 2048;
 const MOST_OF_A_PIECE: usize = 1 << 16;
 const PIECES: usize = 2048;
 const MOST_PIECES: usize = 65535;
+/// As many of the least pieces are not divided.
+const FEW_PIECES: usize = 4;
 /// The bytes of a pack at most.
 const PACK: usize = 16;
 
@@ -171,6 +173,10 @@ impl Reduction<'_> {
             Plan::Columns => (self.packs().div_ceil(lanes), PIECE / 2 / lanes, 2 * MOST_OF_A_PIECE / lanes),
             Plan::Rows => (self.outer.numel(), PIECE, MOST_OF_A_PIECE),
         };
+        // The second kernel takes longer than a few pieces.
+        if elements <= FEW_PIECES * least {
+            return elements;
+        }
         let even = (rows.saturating_mul(elements) / PIECES).clamp(least, most);
         even.max(elements.div_ceil(MOST_PIECES)).next_multiple_of(PACK)
     }

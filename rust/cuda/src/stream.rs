@@ -13,8 +13,6 @@ use crate::{card, failures};
 
 /// The stream that is current until a program sets another.
 pub const DEFAULT: StreamId = StreamId(0);
-/// The most streams of a device and priority. Programs that create more share them, as in torch.
-const MOST: usize = 32;
 
 /// The streams of each device and priority, and how often one was asked for. They are never destroyed, because blocks of memory
 /// refer to the streams that use them.
@@ -39,12 +37,15 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// The most streams of a device and priority. Programs that create more share them, as in torch.
+    pub const MOST: usize = 32;
+
     /// A stream that does not wait for the default stream. A lower number is a higher priority.
     pub fn new(device: u8, priority: i32) -> Result<Stream> {
         card::select(device)?;
         let mut streams = STREAMS.lock();
         let (made, asked) = streams.entry((device, priority)).or_default();
-        if made.len() < MOST {
+        if made.len() < Stream::MOST {
             let mut stream = std::ptr::null_mut();
             let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
             // SAFETY: a context is current, and the pointer is that of a local variable.

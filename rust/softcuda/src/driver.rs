@@ -495,6 +495,9 @@ fn fill(to: usize, pattern: &[u8], count: usize, stream: usize) -> Status {
 /// Frees memory once all work has run, as a driver does.
 fn free(address: usize, host: bool) -> Status {
     with(|machine| {
+        if machine.graphs.forbids(CAPTURE_MODE.get()) {
+            return CAPTURE_UNSUPPORTED;
+        }
         for device in 0..device_count() {
             if machine.drain_device(device) == BLOCKED {
                 return BLOCKED;

@@ -206,8 +206,8 @@ class _SpectralNorm(Module):
     def _power_method(self, matrix: Tensor, steps: int) -> None:
         with torch.no_grad():
             for _ in range(steps):
-                self._u.copy_(F.normalize(matrix @ self._v, dim=0, eps=self.eps))
-                self._v.copy_(F.normalize(matrix.mH @ self._u, dim=0, eps=self.eps))
+                F.normalize(matrix @ self._v, dim=0, eps=self.eps, out=self._u)
+                F.normalize(matrix.mH @ self._u, dim=0, eps=self.eps, out=self._v)
 
     def forward(self, weight: Tensor) -> Tensor:
         if weight.ndim == 1:

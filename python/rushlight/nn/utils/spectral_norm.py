@@ -56,8 +56,8 @@ class SpectralNorm:
             with torch.no_grad():
                 for _ in range(self.n_power_iterations):
                     # Written in place, because copies of the module on other devices share the buffers.
-                    v.copy_(F.normalize(matrix.t() @ u, dim=0, eps=self.eps))
-                    u.copy_(F.normalize(matrix @ v, dim=0, eps=self.eps))
+                    F.normalize(matrix.t() @ u, dim=0, eps=self.eps, out=v)
+                    F.normalize(matrix @ v, dim=0, eps=self.eps, out=u)
             # Cloned, because the next call changes the buffers and backward of this call needs the old values.
             u, v = u.clone(), v.clone()
         return weight / torch.dot(u, torch.mv(matrix, v))

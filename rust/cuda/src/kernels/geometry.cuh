@@ -41,20 +41,14 @@ template <int N> struct Loops {
         return (u32(u64(element) * multipliers[dim] >> 32) + element) >> shifts[dim];
     }
 
-    /// Adds the distance of an element along one loop to the offsets of all operands. The element is counted from this loop on, and
-    /// then from the next one on.
-    template <class Index> DEVICE void step(Index& element, i64* offsets, u32 dim) const {
-        const Index rest = dim + 1 < rank ? quotient(element, dim) : 0, at = element - rest * Index(sizes[dim]);
-        element = rest;
-        for (int n = 0; n < N; n++) {
-            offsets[n] += i64(at) * strides[dim][n];
-        }
-    }
-    /// Adds the distance of an element, which is counted from the loop `dim` on.
+    /// Adds the distance of an element to the offsets of all operands. The element is counted from the loop `dim` on.
     template <class Index> DEVICE void move(Index element, i64* offsets, u32 dim = 0) const {
-#pragma unroll 1
         for (; dim < rank; dim++) {
-            step(element, offsets, dim);
+            const Index rest = dim + 1 < rank ? quotient(element, dim) : 0, at = element - rest * Index(sizes[dim]);
+            element = rest;
+            for (int n = 0; n < N; n++) {
+                offsets[n] += i64(at) * strides[dim][n];
+            }
         }
     }
 };

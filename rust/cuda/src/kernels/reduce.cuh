@@ -54,7 +54,7 @@ template <int GROUP, class A> DEVICE A share_group(A own) {
 /// The greatest power of two that is not greater.
 DEVICE constexpr int power_of_two(int n) { return n < 2 ? 1 : 2 * power_of_two(n / 2); }
 
-/// As `move` of the loops, but not unrolled: the registers of a function that is called are its callers', too.
+/// As `move` of the loops, whose unrolling costs registers: those of a function that is called are its callers', too.
 template <class Index, int N> DEVICE void move_in_turn(const Loops<N>& loops, Index element, i64* offsets) {
 #pragma unroll 1
     for (u32 dim = 0; dim < loops.rank; dim++) {

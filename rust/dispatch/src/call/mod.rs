@@ -94,7 +94,8 @@ impl Operator {
             && interceptors::active(self).is_empty()
             && (self.check.is_none() || fast_path::is_unchecked(self, x) && fast_path::is_unchecked(self, y))
         {
-            if let Some(result) = fast_path::attempt(self, body, &[x, y], &self.schema().numbers, None, gil)? {
+            let attempted = fast_path::attempt(self, body, &[x, y], &self.schema().numbers, None, gil);
+            if let Some(result) = attempted.map_err(|error| with_context(error, &arguments(), false))? {
                 let tracked = |operand: Operand| matches!(operand, Operand::Tensor(tensor) if tensor.is_tracked());
                 if (tracked(x) || tracked(y)) && rushlight_autograd::modes::recording() {
                     let output = Output::Tensor(result);

@@ -1,8 +1,9 @@
 //! The fast path on CUDA devices.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::alloc::out_of_memory;
 use rushlight_core::storage::DevicePin;
-use rushlight_core::{DType, Device, Layout, Result, Scalar};
+use rushlight_core::{DType, Device, Layout, Result, Scalar, reserve};
 use rushlight_cuda::elementwise::{Function, Input, Memory};
 use rushlight_cuda::launch::ElementType;
 use rushlight_cuda::{card, elementwise, stream};
@@ -17,6 +18,10 @@ use crate::{allocate, node, promote};
 #[inline(never)]
 pub fn attempt<const N: usize>(call: Call, index: u8, operands: &[Operand; N]) -> Result<Option<Tensor>> {
     let Call { op, body, model, numbers, over, gil } = call;
+    // The objects of a result cannot fail to be allocated.
+    if !reserve::hold() {
+        return Err(out_of_memory(0));
+    }
     let dtype = model.dtype();
     // A number next to a half type may have to be rounded first; that is left to the general path.
     let is_narrow = dtype.compute() != dtype;
@@ -30,7 +35,7 @@ pub fn attempt<const N: usize>(call: Call, index: u8, operands: &[Operand; N]) -
     let Some((expression, compute)) = in_dtype(dtype).or_else(|| in_dtype(dtype.compute())) else {
         return Ok(None);
     };
-    let card = card::select(index)?;
+    let card = card::get(index)?;
     let stream = stream::current(index);
     let mut pins: [Option<DevicePin>; N] = [const { None }; N];
     let mut inputs = [Input::Memory; N];
@@ -66,6 +71,8 @@ pub fn attempt<const N: usize>(call: Call, index: u8, operands: &[Operand; N]) -
         return Ok(None);
     }
     let launch = |memory: &[Memory]| {
+        // Here, because memory was allocated meanwhile.
+        card::select(index)?;
         // SAFETY: every operand holds `numel` adjacent elements, and is held for the stream. New memory is aligned as well.
         unsafe { elementwise::run_flat(card, stream, function, numel, memory, &inputs, &numbers) }
     };

@@ -295,6 +295,21 @@ impl Backward for PythonFunction {
     }
 }
 
+/// The part of a call that runs outside of all transforms, as torch runs a function's `forward`: it may make leaves of its own.
+struct BelowTransforms(u8);
+
+impl BelowTransforms {
+    fn begin() -> BelowTransforms {
+        BelowTransforms(modes::set_transforms(0))
+    }
+}
+
+impl Drop for BelowTransforms {
+    fn drop(&mut self) {
+        modes::set_transforms(self.0);
+    }
+}
+
 /// Runs `class.forward` and records its results: what `Function.apply` does.
 #[pyfunction]
 fn _apply_function<'py>(
@@ -312,6 +327,7 @@ fn _apply_function<'py>(
         inputs.iter().map(|input| input.as_ref().is_some_and(|input| recording && input.is_tracked())).collect();
     let result = {
         let _off = GradMode::new(false);
+        let _below = BelowTransforms::begin();
         if split_setup {
             let result = class.getattr("forward")?.call1(arguments.clone())?;
             class.getattr("setup_context")?.call1((context, arguments, &result))?;

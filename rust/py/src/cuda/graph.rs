@@ -46,8 +46,8 @@ impl PyGraph {
     }
 
     /// Begins to record work that runs if the bool at an address of the device is true.
-    fn begin_if(&self, value: u64) -> PyResult<()> {
-        self.0.begin_if(value).map_err(raise)
+    fn begin_if(&self, value: u64, on: u8) -> PyResult<()> {
+        self.0.begin_if(value, on).map_err(raise)
     }
 
     fn end_if(&self) -> PyResult<()> {
