@@ -105,7 +105,8 @@ for after, seconds in ((60, 0), (0.1, 60)):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.returncode == -signal.SIGTERM, done.stderr
     lines = done.stdout.split("\n")
-    assert lines[:4] == ["watchdog started", "0", "timer expired", "kill worker process"]
+    # The worker may end before the server says that it ended it.
+    assert lines[:3] == ["watchdog started", "0", "timer expired"] and "kill worker process" in lines[3:5]
 
 
 def test_a_timer_without_a_signal_only_tells(tmp_path):
