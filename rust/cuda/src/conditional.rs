@@ -54,12 +54,12 @@ impl Body {
         let none = || Error::runtime("capture_begin() must be called before begin_capture_to_if_node()");
         let graph = Captured::of(outer)?.ok_or_else(none)?.graph;
         // Streams are shared by those that ask for many: one that is free of captures.
-        let streams = (0..Stream::MOST).map(|_| Stream::new(card.index, 0)).collect::<Result<Vec<_>>>()?;
-        let idle = |stream: &Stream| !capture::is_capturing(card.index, stream.id());
-        let stream = streams.into_iter().find(idle).ok_or_else(|| {
+        let mut streams = (0..Stream::MOST).map(|_| Stream::new(card.index, 0));
+        let is_captured = |stream: &Stream| capture::is_capturing(card.index, stream.id());
+        let stream = streams.find(|stream| !stream.as_ref().is_ok_and(is_captured)).ok_or_else(|| {
             Error::runtime(format!("all {} streams of the device are being captured", Stream::MOST))
                 .hint("Conditions may not be nested as deeply as there are streams.")
-        })?;
+        })??;
         let mut condition = 0;
         // SAFETY: the graph is being captured, and the pointer is that of a local variable.
         check(unsafe { sys::cuGraphConditionalHandleCreate(&raw mut condition, graph, card.context(), 0, 0) })?;

@@ -129,7 +129,6 @@ pub unsafe fn run<const N: usize>(
     if nest.numel() == 0 {
         return Ok(());
     }
-    let mut bits = all_numbers(numbers, inputs)?;
     let second = if is_copy(function, inputs) { transposed_loop(nest, memory) } else { None };
     let has_packs = has_packs(nest, memory);
     for offsets in outer_offsets(nest) {
@@ -155,6 +154,7 @@ pub unsafe fn run<const N: usize>(
                 (form, loops.count(), form.tiles(memory, loops.count()), loops)
             }
         };
+        let mut bits = all_numbers(numbers, inputs)?;
         let is_wide = nest.numel() > i32::MAX as usize;
         let program = find(card, function, memory, inputs, form, is_wide)?;
         let mut pointers = Pointers(at.map(|operand| operand.address as u64));
