@@ -1,6 +1,6 @@
 //! NVIDIA's libraries: found by the dynamic loader, or in the folder `nvidia` where pip puts them.
 
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, CString, OsStr, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +33,19 @@ pub fn find(prefix: &str) -> Vec<PathBuf> {
 /// Loads the first file of pip's packages with a prefix, so that the loader finds the library by its name from now on.
 pub fn load(prefix: &str) -> bool {
     find(prefix).iter().any(|file| open(file.as_os_str().as_bytes()).is_some())
+}
+
+/// The file from which the loader took a function.
+pub fn file_of(function: *const c_void) -> Option<PathBuf> {
+    // SAFETY: a struct of pointers, for which zeros are valid.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: any address may be asked for; the struct is a local variable.
+    if unsafe { libc::dladdr(function, &raw mut found) } == 0 || found.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's own text, which lives as long as the library, and no library is closed.
+    let name = unsafe { CStr::from_ptr(found.dli_fname) };
+    Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }
 
 /// Loads a file. All libraries are loaded in the same way: a name of one is found again by libraries that are loaded later.

@@ -4,7 +4,7 @@
 //! the compiler's version. A file is written under another name and renamed, so that processes may share the cache.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -147,6 +147,16 @@ fn missing_compiler() -> Option<Error> {
 /// The version of NVRTC; `None` if it is not installed.
 pub fn compiler_version() -> Option<(c_int, c_int)> {
     has_compiler().then(version)
+}
+
+/// The file that NVRTC was loaded from; `None` if it is not installed.
+pub fn compiler_file() -> Option<PathBuf> {
+    if !has_compiler() {
+        return None;
+    }
+    // SAFETY: NVRTC is loaded, and the symbol is only an address.
+    let version = unsafe { nvrtc::culib().get::<*const c_void>(b"nvrtcVersion") };
+    version.ok().and_then(|function| library::file_of(*function))
 }
 
 /// The architectures for which NVRTC compiles, such as 90; none if it is not installed.
