@@ -511,3 +511,18 @@ def test_batch_normalisation_with_a_small_epsilon(eps):
         (result**3).sum().backward()
     most = given[0].grad.abs().max().item()
     torch.testing.assert_close(given[1].grad.cpu(), given[0].grad, rtol=1e-3, atol=1e-4 * most)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint32, torch.int8, torch.float16, torch.bfloat16])
+def test_a_result_has_its_dtype_before_that_of_out(dtype):
+    """Kernels compute some dtypes in others; a result that wraps around or is rounded does so for a wider `out=` too."""
+    calls = (torch.add, torch.sub, torch.mul)
+    # Unsigned integers of more than 8 bits have few operators, as in torch.
+    for call in calls if dtype not in (torch.uint16, torch.uint32) else (torch.bitwise_xor, torch.bitwise_or):
+        for wide in (torch.float64, torch.int64) if not dtype.is_floating_point else (torch.float64,):
+            outcomes = []
+            for device in ("cpu", "cuda"):
+                x = torch.tensor([5, 100, 31, 0], device=device).to(dtype)
+                y = torch.tensor([8, 99, 33, 1], device=device).to(dtype) * (1 if dtype != torch.float16 else 1.0625)
+                outcomes.append(call(x, y, out=torch.empty(4, dtype=wide, device=device)).cpu())
+            assert torch.equal(*outcomes), (call, wide, outcomes)

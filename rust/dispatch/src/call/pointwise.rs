@@ -56,7 +56,7 @@ fn compute_into(
 ) -> Result<()> {
     let Some((wide, inner_loop)) = loop_for(body, common) else { return Err(not_implemented(op, common)) };
     let kernel = Loop { inner_loop, numbers, compute: wide, result: body.promote.result(wide) };
-    through_result(out, body.promote.result(common), |out| kernel.over(out, operands))
+    through_result(out, body.promote.result(common), kernel.result, |out| kernel.over(out, operands))
 }
 
 /// Runs the operator's expression over elements in memory of a CUDA device.
@@ -74,15 +74,15 @@ fn compute_on_cuda(
     };
     let (numbers_of, optional) = (expression.numbers.len(), expression.optional.len());
     let function = Function::Operator { name: op.name, dtype, numbers: numbers_of, optional };
-    through_result(out, body.promote.result(common), |out| {
+    through_result(out, body.promote.result(common), body.promote.result(dtype), |out| {
         device_loops::compute(out, function, operands, numbers, dtype)
     })
 }
 
-/// Runs a loop whose result has a dtype. If that is narrow and not the target's, the result is rounded to it first, as if it were a
-/// tensor of its own.
-fn through_result(out: &Tensor, result: DType, run: impl Fn(&Tensor) -> Result<()>) -> Result<()> {
-    if result.compute() == result || out.dtype() == result {
+/// Runs a loop that computes its result in another dtype, perhaps: half types in float32, unsigned integers on CUDA in signed ones.
+/// Unless the target has the result's dtype, the result is then converted to that first, as if it were a tensor of its own.
+fn through_result(out: &Tensor, result: DType, computed: DType, run: impl Fn(&Tensor) -> Result<()>) -> Result<()> {
+    if computed == result || out.dtype() == result {
         return run(out);
     }
     let rounded = allocate(&TensorSpec::new(out.sizes(), result, out))?;

@@ -105,7 +105,8 @@ fn _cuda_describe() -> (bool, String) {
 fn _cuda_libraries(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
     let compiler = py.detach(rushlight_cuda::program::compiler_version);
-    let file = rushlight_cuda::program::compiler_file().map_or_else(String::new, |file| format!(", from {}", file.display()));
+    let file =
+        rushlight_cuda::program::compiler_file().map_or_else(String::new, |file| format!(", from {}", file.display()));
     dict.set_item("nvrtc", compiler.map(|(major, minor)| format!("{major}.{minor}{file}")))?;
     let cublaslt = py.detach(rushlight_cuda::cublaslt::describe);
     dict.set_item("cublaslt", cublaslt.map(|version| (version, rushlight_cuda::cublaslt::is_available())))?;
