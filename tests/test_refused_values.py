@@ -52,3 +52,32 @@ def test_imaginary_parts_are_not_dropped():
         torch._C._fused_step([x, x], "adadelta", [0.0, 1j])
     with pytest.raises(RuntimeError, match="eps must be non-negative, got: nan"):
         torch.nn.functional.cosine_similarity(x, x, 1, float("nan"))
+
+
+def test_own_sentences_on_meta():
+    """torch on the CPU gives these for tensors on `meta`."""
+    here, there = torch.ones(3, 3), torch.ones(3, 3, device="meta")
+    for call, sentence in (
+        (
+            lambda: torch.linalg.multi_dot([here, here, there]),
+            "multi_dot(): all tensors must be on the same device but tensor 0 is on cpu and tensor 2 on meta",
+        ),
+        (
+            lambda: torch.block_diag(here, there),
+            "Input tensors must all be on the same device. Input 0 is on device cpu and input 1 is on device meta.",
+        ),
+        (lambda: torch.meshgrid(here[0], there[0]), "meshgrid expects all tensors to have the same device"),
+        (lambda: here.quantile(there[0]), "quantile() q tensor must be on the same device as the input tensor"),
+        (
+            lambda: there.take_along_dim(torch.zeros(3, 3, dtype=torch.long), 0),
+            "Expected tensor to have meta Device, but got tensor with cpu Device (while checking arguments for torch.take_along_dim():)",
+        ),
+        (
+            lambda: torch.nn.functional.scaled_dot_product_attention(there, here, there),
+            "Expected query, key, and value to have the same device type, but got query.device: meta key.device: cpu and value.device: meta instead.",
+        ),
+        (lambda: torch.nn.functional.linear(there, here), "Tensor on device cpu is not on the expected device meta!"),
+    ):
+        with pytest.raises(RuntimeError) as caught:
+            call()
+        assert str(caught.value).startswith(sentence + "\n")

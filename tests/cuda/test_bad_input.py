@@ -210,14 +210,10 @@ def test_operands_of_several_devices():
 here, near, far = torch.ones(3), torch.ones(3, device="cuda:0"), torch.ones(3, device="cuda:1")
 sentence = "Expected all tensors to be on the same device, but found at least two devices, "
 index = torch.tensor([0, 2])
-for call in (
-    lambda: near + far, lambda: here + near, lambda: near @ far, lambda: torch.cat([near, far]), lambda: near.addcmul_(near, far),
-    lambda: torch.where(near > 0, near, far), lambda: near.index_add_(0, index, near[:2]), lambda: near.gather(0, index),
-    lambda: torch.nn.functional.linear(near, here[None]), lambda: torch.nn.functional.embedding(index, near[:, None]),
-    lambda: torch.linalg.solve(torch.eye(3, device="cuda:1"), near),
+for call, names in (
+    (lambda: near + far, "cuda:0 and cuda:1!"), (lambda: near + here, "cuda:0 and cpu!"), (lambda: here * far, "cuda:1 and cpu!"),
+    (lambda: near.addcmul_(near, far), "cuda:0 and cuda:1!"), (lambda: torch.where(near > 0, near, far), "cuda:0 and cuda:1!"),
 ):
-    raises(RuntimeError, sentence, call)
-for call, names in ((lambda: near + far, "cuda:0 and cuda:1!"), (lambda: near + here, "cuda:0 and cpu!"), (lambda: here * far, "cpu and cuda:1!")):
     raises(RuntimeError, sentence + names, call)
 assert (near * torch.tensor(2.0)).tolist() == (torch.tensor(2.0) * near).tolist() == [2.0] * 3
 assert (far + torch.tensor(1)).device == far.device
@@ -230,6 +226,48 @@ raises(
 raises(TypeError, "can't convert cuda:1 device type tensor to numpy.", far.numpy)
 """,
         SOFTCUDA_DEVICES=2,
+    )
+
+
+def test_operators_name_the_tensor_that_is_elsewhere():
+    """Most operators name a function of torch's backend, the first tensor that differs, and both devices; some have their own sentence."""
+    run(
+        RAISES
+        + """
+F = torch.nn.functional
+line, square, batch = (torch.ones(*shape, device="cuda") for shape in ((3,), (3, 3), (2, 3, 3)))
+here, rows, index, mask = torch.ones(3), torch.ones(3, 3), torch.tensor([0, 2]), torch.tensor([True, False, True])
+SENTENCE = "Expected all tensors to be on the same device, but got {} is on {}, different from other tensors on {} (when checking argument in method wrapper_CUDA_{})"
+for call, name, method in (
+    (lambda: square @ rows, "mat2", "mm"), (lambda: batch @ rows.expand(2, 3, 3), "mat2", "bmm"), (lambda: line @ here, "tensor", "_dot"),
+    (lambda: square.mv(here), "mat", "addmv_out_out"), (lambda: F.linear(square, rows), "mat2", "mm"),
+    (lambda: F.linear(square, rows, here), "mat1", "addmm"), (lambda: F.linear(square, rows, line), "mat2", "addmm"),
+    (lambda: F.embedding(index, square), "index", "_index_select"), (lambda: line.index_select(0, index), "index", "_index_select"),
+    (lambda: line.gather(0, index), "index", "gather"), (lambda: torch.cat([line, here]), "tensors", "cat"),
+    (lambda: torch.stack([line, here]), "tensors", "cat"), (lambda: line.scatter(0, index, line), "index", "scatter_src"),
+    (lambda: line.scatter_(0, index, 1.0), "index", "scatter__value"), (lambda: line.index_add_(0, index, line[:2]), "index", "index_add_"),
+    (lambda: square.addmm_(rows, square), "mat1", "addmm_"), (lambda: F.nll_loss(square, torch.tensor([0, 1, 2])), "target", "nll_loss_forward"),
+    (lambda: F.layer_norm(square, (3,), here), "weight", "_native_layer_norm"), (lambda: F.huber_loss(line, here), "target", "_huber_loss"),
+    (lambda: F.batch_norm(square, None, None, here, line, True), "weight", "_cudnn_batch_norm"),
+    (lambda: F.batch_norm(square, here, line, training=True), "running_mean", "_native_batch_norm"),
+    (lambda: F.embedding_bag(index[None], square), "indices", "__embedding_bag_forward_only"),
+    (lambda: F.embedding_bag(index[None], square.clone().requires_grad_()), "indices", "__embedding_bag"),
+    (lambda: F.grid_sample(batch[None], torch.ones(1, 1, 1, 2), align_corners=True), "grid", "_grid_sampler_2d"),
+    (lambda: line.masked_scatter_(mask, line), "mask", "_masked_scatter_"), (lambda: torch.linalg.solve(square, here), "B", "_linalg_solve_ex"),
+    (lambda: line.clamp(here, line), "min", "clamp_Tensor"), (lambda: line.repeat_interleave(torch.tensor([1, 0, 2])), "index", "_index_select"),
+):
+    places = ("cuda:0", "cpu") if name == "mat1" and method == "addmm" or name == "mat" else ("cpu", "cuda:0")
+    raises(RuntimeError, SENTENCE.format(name, *places, method), call)
+for call, sentence in (
+    (lambda: line.masked_fill(mask, 1.0), "expected self and mask to be on the same device, but got mask on cpu and self on cuda:0"),
+    (lambda: line.__setitem__(index, here[:2]), "expected device cuda:0 but got device cpu for value tensor"),
+    (lambda: here[index.cuda()], "indices should be either on cpu or on the same device as the indexed tensor (cpu)"),
+    (lambda: here[mask.cuda()], "indices should be either on cpu or on the same device as the indexed tensor (cpu)"),
+    (lambda: torch.cdist(square, rows), "X1 and X2 must have the same device type. X1: cuda X2: cpu"),
+    (lambda: torch.stft(line, 2, window=here[:2], return_complex=True), "stft input and window must be on the same device but got self on cuda:0 and window on cpu"),
+):
+    raises(RuntimeError, sentence, call)
+"""
     )
 
 

@@ -35,12 +35,13 @@ pub fn load(prefix: &str) -> bool {
     find(prefix).iter().any(|file| open(file.as_os_str().as_bytes()).is_some())
 }
 
-/// The file from which the loader took a function.
-pub fn file_of(function: *const c_void) -> Option<PathBuf> {
+/// The file from which the loader took the function at an address.
+pub fn file_of(address: usize) -> Option<PathBuf> {
     // SAFETY: a struct of pointers, for which zeros are valid.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: any address may be asked for; the struct is a local variable.
-    if unsafe { libc::dladdr(function, &raw mut found) } == 0 || found.dli_fname.is_null() {
+    if unsafe { libc::dladdr(std::ptr::without_provenance(address), &raw mut found) } == 0 || found.dli_fname.is_null()
+    {
         return None;
     }
     // SAFETY: the loader's own text, which lives as long as the library, and no library is closed.

@@ -156,7 +156,7 @@ pub fn compiler_file() -> Option<PathBuf> {
     }
     // SAFETY: NVRTC is loaded, and the symbol is only an address.
     let version = unsafe { nvrtc::culib().get::<*const c_void>(b"nvrtcVersion") };
-    version.ok().and_then(|function| library::file_of(*function))
+    version.ok().and_then(|function| library::file_of(function.addr()))
 }
 
 /// The architectures for which NVRTC compiles, such as 90; none if it is not installed.

@@ -64,6 +64,29 @@ fn tensors_of_two_devices_do_not_meet() {
     let error = rushlight::op!(rushlight::pointwise::arith::ADD, &here, &there).unwrap_err();
     assert_eq!(
         error.sentence(),
-        "Expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0!"
+        "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
     );
+}
+
+/// The lists of torch's sentences name operators and arguments that exist.
+#[test]
+fn sentences_for_two_devices_are_those_of_operators() {
+    use rushlight_dispatch::call::two_devices::{METHODS, SENTENCES, SENTENCES_ON_GPUS};
+    let schemas = |name: &str| {
+        let found: Vec<_> =
+            rushlight::table::OPERATORS.iter().filter(|op| op.name == name).map(|op| op.schema()).collect();
+        assert!(!found.is_empty(), "there is no operator {name}");
+        found
+    };
+    for (name, _, order) in METHODS {
+        for argument in order.split_whitespace().map(|pair| pair.split_once('=').map_or(pair, |(_, own)| own)) {
+            assert!(schemas(name).iter().any(|schema| schema.place(argument).is_some()), "{name} has no {argument}");
+        }
+        schemas(name);
+    }
+    for (name, arguments, _) in SENTENCES.iter().chain(SENTENCES_ON_GPUS) {
+        for argument in *arguments {
+            assert!(schemas(name).iter().any(|schema| schema.place(argument).is_some()), "{name} has no {argument}");
+        }
+    }
 }

@@ -2,7 +2,8 @@
 
 use rushlight_core::{Device, Result};
 
-use super::errors::{apart, not_on_cuda};
+use super::errors::not_on_cuda;
+use super::two_devices;
 use crate::operator::{Args, OnCuda, Operator, Tags};
 
 /// Checks that all tensors are on one device; a 0-d tensor on the CPU may be combined with any.
@@ -24,7 +25,7 @@ pub fn check_devices(args: &Args) -> Result<Device> {
             Some((first, numbers)) if first == own => Some((own, numbers && is_number)),
             Some((_, true)) => Some((own, false)),
             kept if is_number => kept,
-            Some((first, false)) => return Err(apart(first, own)),
+            Some((first, false)) => return Err(two_devices::refuse(args, first, own)),
         };
     }
     Ok(device.map_or(Device::Cpu, |(device, _)| device))

@@ -4,6 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{Class, DType, Device, Dims, Error};
 
+use super::two_devices;
 use crate::operator::{Args, Operator};
 
 #[cold]
@@ -58,26 +59,12 @@ pub fn not_on_cuda(op: &Operator) -> Error {
     Error::new(Class::NotImplemented, sentence).hint("Move the tensors to the host: x.cpu().")
 }
 
-/// The error for tensors on two devices.
-#[cold]
-pub fn apart(first: Device, own: Device) -> Error {
-    let sentence = if first == Device::Meta || own == Device::Meta {
-        format!("Tensor on device {own} is not on the expected device {first}!")
-    } else {
-        format!("Expected all tensors to be on the same device, but found at least two devices, {first} and {own}!")
-    };
-    Error::runtime(sentence).hint("Move one of them: x.to(y.device).")
-}
-
 /// The error of a call that could not read the memory of an operand. With operands on two devices, one is a number on the host
 /// that this operator does not take. With one device, the operator is a composition that has no form for it.
 #[cold]
 fn out_of_reach(args: &Args) -> Error {
-    let mut devices = args.each_tensor().map(|(_, tensor)| tensor.device());
-    match devices.next().and_then(|first| Some((first, devices.find(|other| *other != first)?))) {
-        Some((first, other)) => apart(first, other),
-        None => not_on_cuda(args.op),
-    }
+    two_devices::first_difference(args)
+        .map_or_else(|| not_on_cuda(args.op), |(first, own)| two_devices::refuse(args, first, own))
 }
 
 /// An error that names the host's kernel, for tensors of a GPU: torch's sentence names the GPU's.
@@ -98,6 +85,7 @@ pub fn with_context(error: Error, args: &Args, in_place: bool) -> Error {
     let error = if error.class() == Class::Unreachable { out_of_reach(args) } else { error };
     let is_on_cuda = args.each_tensor().any(|(_, tensor)| matches!(tensor.device(), Device::Cuda(_)));
     let error = if is_on_cuda { named_on_cuda(error) } else { error };
+    let error = if in_place { two_devices::named_in_place(error, args.op) } else { error };
     let shapes: Vec<Dims> = args.each_tensor().map(|(_, tensor)| tensor.sizes().clone()).collect();
     error.called(args.op.display_name(in_place), shapes, !args.op.broadcasting().is_empty())
 }

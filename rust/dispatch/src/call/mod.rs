@@ -29,6 +29,7 @@ mod self_overlap;
 mod temporaries;
 pub mod through_copy;
 mod truncated;
+pub mod two_devices;
 mod views;
 
 use crate::value::{Arg, Operand, Output, Target, Value};
@@ -199,6 +200,9 @@ fn execute(args: &Args, target: Target, declined: bool) -> Result<Output> {
         (Implementation::CompositeImplicit(body), Target::Fresh) => {
             // What the body refuses itself comes first.
             let apart = check_devices(args).err();
+            if let Some(error) = apart.as_ref().filter(|_| two_devices::is_checked_first(args.op)) {
+                return Err(error.clone());
+            }
             let output = subgraph::compose(*body, args)?;
             apart.map_or(Ok(output), Err)
         }

@@ -5,7 +5,7 @@ use rushlight_core::index::{gathered, subspace};
 use rushlight_core::layout::Shape;
 use rushlight_core::loop_nest::result_layout;
 use rushlight_core::storage::{Pin, pin_all};
-use rushlight_core::{DType, Device, Dims, Error, Layout, Result};
+use rushlight_core::{DType, Dims, Error, Layout, Result};
 use rushlight_cpu::index::{Frame, Index, OutOfBounds};
 use rushlight_dispatch::operands::integers;
 
@@ -66,12 +66,6 @@ impl IndexGeometry {
                 indices.len()
             ))
             .hint("Use at most one index per dimension; a mask counts once for each of its dimensions."));
-        }
-        if indices.iter().any(|index| index.device() != Device::Cpu && index.device() != input.device()) {
-            return Err(Error::runtime(format!(
-                "indices should be either on cpu or on the same device as the indexed tensor ({})",
-                input.device()
-            )));
         }
         let indices: Vec<Tensor> = indices.iter().map(|&index| index.clone()).collect();
         let common = common(&indices)?;

@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Device, Error, Result};
 use rushlight_dispatch::interpreter;
 use rushlight_dispatch::value::Ints;
 
@@ -30,7 +30,7 @@ pub fn prepare(input: &Tensor, tensors: Vec<Tensor>, dims: &[usize]) -> Result<(
     for (tensor, &dim) in tensors.into_iter().zip(dims) {
         match tensor.dtype() {
             DType::I64 | DType::I32 => {
-                indices.push(to_device(&tensor, input.device())?);
+                indices.push(moved(&tensor, input)?);
                 places.push(dim as i64);
             }
             DType::Bool | DType::U8 => {
@@ -47,7 +47,7 @@ pub fn prepare(input: &Tensor, tensors: Vec<Tensor>, dims: &[usize]) -> Result<(
                     .hint("Use torch.where(mask, x, y) to keep the shape."));
                 }
                 for (axis, index) in nonzero::coordinates(&tensor)?.into_iter().enumerate() {
-                    indices.push(to_device(&index, input.device())?);
+                    indices.push(moved(&index, input)?);
                     places.push((dim + axis) as i64);
                 }
             }
@@ -55,6 +55,18 @@ pub fn prepare(input: &Tensor, tensors: Vec<Tensor>, dims: &[usize]) -> Result<(
         }
     }
     Ok((indices, places))
+}
+
+/// An index on the device of the tensor. Only one on the CPU is moved there.
+fn moved(index: &Tensor, input: &Tensor) -> Result<Tensor> {
+    let (own, device) = (index.device(), input.device());
+    if own != device && matches!(own, Device::Cuda(_)) {
+        return Err(Error::runtime(format!(
+            "indices should be either on cpu or on the same device as the indexed tensor ({device})"
+        ))
+        .hint(format!("The index is on {own}. Move it: index.to(x.device).")));
+    }
+    to_device(index, device)
 }
 
 pub fn check_mask(input: &Tensor, mask: &Tensor, dim: usize) -> Result<()> {
