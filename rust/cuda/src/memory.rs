@@ -1,22 +1,18 @@
-//! The memory of tensors and of libraries' calls on devices, from one caching allocator for each device.
+//! The memory of devices: one caching allocator for each, over the driver or a program's functions, and blocks that wait for streams.
 
 use std::cell::RefCell;
-use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use cudarc::driver::sys::{self, CUresult};
-use rushlight_core::block::Block;
-use rushlight_core::device_memory::{DeviceMemory, StreamId};
-use rushlight_core::fork::{self, ForkMutex, Rank};
+use rushlight_core::device_memory::StreamId;
+use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::memory_record;
-use rushlight_core::{Device, Error, Result, Storage};
+use rushlight_core::{Device, Error, Result};
 use smallvec::SmallVec;
 
 use crate::allocator::{Allocator, BlockId, Piece, PoolId, PoolOptions, Source, State, Wanted};
 use crate::capture::{self, CaptureId};
 use crate::card::{self, Card};
-use crate::copy;
 use crate::history::{Action, Call, Entry, Frames};
 use crate::out_of_memory::{Table, out_of_memory};
 use crate::sent;
@@ -38,7 +34,7 @@ struct Pool {
     users: OfPools,
 }
 
-type Streams = SmallVec<[StreamId; 1]>;
+pub type Streams = SmallVec<[StreamId; 1]>;
 
 thread_local! {
     /// The pools from which this thread takes memory of devices. The last one of a device counts.
@@ -233,156 +229,8 @@ impl Pool {
     }
 }
 
-/// A block of a pool.
-struct Memory {
-    /// None if it is empty, or if a program's functions give out all memory.
-    id: Option<BlockId>,
-    address: usize,
-    bytes: usize,
-    device: u8,
-    stream: StreamId,
-    /// The number of forks before the block was made: a forked child has no device to give it back to.
-    generation: u64,
-    shared: AtomicBool,
-    others: Mutex<Streams>,
-}
-
-impl DeviceMemory for Memory {
-    fn address(&self) -> usize {
-        self.address
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    fn device(&self) -> Device {
-        Device::Cuda(self.device)
-    }
-
-    fn record_stream(&self, stream: StreamId) {
-        if stream != self.stream {
-            let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-            if !others.contains(&stream) {
-                others.push(stream);
-                self.shared.store(true, Ordering::Release);
-            }
-        }
-    }
-
-    // Another process would keep the old block.
-    fn is_resizable(&self) -> bool {
-        !sent::has(self.address)
-    }
-
-    fn resized(&self, bytes: usize) -> Result<Box<dyn DeviceMemory>> {
-        if !self.is_resizable() {
-            return Err(Error::runtime("Trying to resize storage that is not resizable"));
-        }
-        let block = Memory::new(self.device, bytes)?;
-        let kept = self.bytes.min(bytes);
-        if kept != 0 {
-            let stream = stream::current(self.device);
-            self.record_stream(stream);
-            let [from, to] = [self, &block].map(|memory| (self.device, memory.address));
-            // SAFETY: two blocks of at least as many bytes; the old one is held for the stream, and the new one is the stream's.
-            unsafe { copy::between(from, to, kept, stream)? };
-        }
-        Ok(Box::new(block))
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        if self.address == 0 || self.generation != fork::generation() {
-            return;
-        }
-        let mut others = Streams::new();
-        if self.shared.load(Ordering::Acquire) {
-            others = std::mem::take(self.others.get_mut().unwrap_or_else(PoisonError::into_inner));
-        }
-        let Some(id) = self.id else { return self.give_to_user(&others) };
-        let call = Call::new(false);
-        let mut pools = POOLS.lock();
-        let pool = pools.of(self.device);
-        pool.allocator.history.call = call;
-        let before = pool.in_use();
-        pool.give_back_after(id, &others);
-        pool.tell(self.address, before);
-        pool.allocator.history.call = None;
-    }
-}
-
-impl Memory {
-    /// A block for work on this thread's current stream.
-    fn new(device: u8, bytes: usize) -> Result<Memory> {
-        card::get(device)?;
-        let stream = stream::current(device);
-        let (id, address) = match bytes {
-            0 => (None, 0),
-            _ => take(device, bytes, stream)?,
-        };
-        Ok(Memory {
-            id,
-            address,
-            bytes,
-            device,
-            stream,
-            generation: fork::generation(),
-            shared: AtomicBool::new(false),
-            others: Mutex::new(SmallVec::new()),
-        })
-    }
-
-    /// Gives the memory to the functions of a program that gave it out.
-    #[cold]
-    fn give_to_user(&self, others: &Streams) {
-        if let Some(user) = user_allocator::current()
-            && card::select(self.device).is_ok()
-        {
-            // Such functions do not know which other streams use the memory.
-            others.iter().for_each(|&other| drop(stream::synchronize(self.device, other)));
-            user.free(self.address, self.bytes, self.device, self.stream);
-        }
-    }
-}
-
-/// Uninitialised memory for work on this thread's current stream.
-pub fn allocate(device: u8, bytes: usize) -> Result<Storage> {
-    Ok(Storage::new(Block::device(Box::new(Memory::new(device, bytes)?))))
-}
-
-/// An address as a pointer, for libraries.
-pub fn pointer(address: u64) -> *mut c_void {
-    std::ptr::with_exposed_provenance_mut(address as usize)
-}
-
-/// Memory that a call needs besides its operands, for as long as the work of a stream takes.
-pub struct Workspace {
-    storage: Storage,
-    bytes: usize,
-}
-
-impl Workspace {
-    pub fn new(device: u8, stream: StreamId, bytes: usize) -> Result<Workspace> {
-        let storage = allocate(device, bytes)?;
-        // The block is not reused before the stream's work has run, and it stays in place because nobody else has the storage.
-        storage.pin_on(stream)?;
-        Ok(Workspace { storage, bytes })
-    }
-
-    /// Where it begins; null if it is empty.
-    pub fn pointer(&self) -> *mut c_void {
-        pointer(self.storage.address() as u64)
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
-/// New memory for work of a stream: its block, and where it begins.
-fn take(device: u8, bytes: usize, stream: StreamId) -> Result<(Option<BlockId>, usize)> {
+/// New memory for work of a stream: its block, and where it begins. There is no block if a program's functions give out all memory.
+pub fn take(device: u8, bytes: usize, stream: StreamId) -> Result<(Option<BlockId>, usize)> {
     if let Some(user) = user_allocator::current() {
         card::select(device)?;
         let table = Table { statistics: Statistics::default(), largest: None, limit: None };
@@ -439,6 +287,18 @@ fn attempt(device: u8, bytes: usize, stream: StreamId, wait: bool) -> Option<(Op
     taken.iter().for_each(|&(_, address)| pool.tell(address, before));
     pool.allocator.history.call = None;
     taken
+}
+
+/// Gives a block back when the work that streams besides its own have now has run.
+pub fn give_back(device: u8, id: BlockId, address: usize, others: &Streams) {
+    let call = Call::new(false);
+    let mut pools = POOLS.lock();
+    let pool = pools.of(device);
+    pool.allocator.history.call = call;
+    let before = pool.in_use();
+    pool.give_back_after(id, others);
+    pool.tell(address, before);
+    pool.allocator.history.call = None;
 }
 
 /// Returns the memory that no tensor uses to the driver.

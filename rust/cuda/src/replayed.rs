@@ -10,7 +10,7 @@ use rushlight_core::{Error, Result, Storage};
 
 use crate::capture::{self, CaptureId};
 use crate::random::Place;
-use crate::{copy, memory};
+use crate::{copy, storage};
 
 /// A generator whose numbers a graph draws.
 pub trait Generator: Send + Sync {
@@ -30,7 +30,7 @@ pub struct Replayed {
 
 impl Replayed {
     pub fn new(device: u8, generator: Arc<dyn Generator>) -> Result<Replayed> {
-        Ok(Replayed { generator, words: 0, state: memory::allocate(device, size_of::<[u64; 2]>())? })
+        Ok(Replayed { generator, words: 0, state: storage::allocate(device, size_of::<[u64; 2]>())? })
     }
 
     /// Writes the generator's state for a run on a stream, and moves the generator behind the words of the run.
