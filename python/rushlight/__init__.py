@@ -207,7 +207,8 @@ _ELSEWHERE = {
         "storage",
     ),
     **dict.fromkeys(["GradScaler", "autocast"], "amp"),
-    **dict.fromkeys("eig lstsq matrix_rank range solve symeig".split(), "_removed_functions"),
+    **dict.fromkeys("eig lstsq matrix_rank solve symeig".split(), "_removed_functions"),
+    "range": "_range",
     **dict.fromkeys(
         "autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache get_autocast_cpu_dtype "
         "get_autocast_dtype get_autocast_gpu_dtype get_autocast_ipu_dtype get_autocast_xla_dtype "
@@ -429,10 +430,10 @@ if TYPE_CHECKING:
     from rushlight._quantized_functions import quantized_max_pool1d as quantized_max_pool1d
     from rushlight._quantized_functions import quantized_max_pool2d as quantized_max_pool2d
     from rushlight._quantized_functions import quantized_max_pool3d as quantized_max_pool3d
+    from rushlight._range import range as range
     from rushlight._removed_functions import eig as eig
     from rushlight._removed_functions import lstsq as lstsq
     from rushlight._removed_functions import matrix_rank as matrix_rank
-    from rushlight._removed_functions import range as range
     from rushlight._removed_functions import solve as solve
     from rushlight._removed_functions import symeig as symeig
     from rushlight._shapes import (
