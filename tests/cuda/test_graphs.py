@@ -1,7 +1,7 @@
 """What can be recorded for a graph, and what two records at once share."""
 
 from card import needs_card, run
-from test_runtime import RAISES
+from soft_card import RAISES
 
 pytestmark = needs_card
 

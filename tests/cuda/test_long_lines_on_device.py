@@ -1,12 +1,11 @@
 """Lines that several threads, several blocks or several kernels share: results on a device are those of the CPU."""
 
 import pytest
+from card import needs_device
 
 import rushlight as torch
 
-pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="there is no GPU; make test-cuda runs this on a card made of software"
-)
+pytestmark = needs_device
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8]
 #: Shapes and dimensions: one long line, a few, lines across memory, and many short ones.

@@ -1,13 +1,12 @@
 """Kernels that take the place of a composition or of the host: results and gradients are the CPU's."""
 
 import pytest
+from card import needs_device
 
 import rushlight as torch
 from rushlight.nn import functional as F
 
-pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="there is no GPU; make test-cuda runs this on a card made of software"
-)
+pytestmark = needs_device
 
 
 def both(function, *operands):

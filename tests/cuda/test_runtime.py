@@ -10,20 +10,9 @@ import sys
 import pytest
 import soft_card
 from card import needs_card, run, run_file
-from soft_card import FOLDER, ROOT, environment, needs_soft_card
+from soft_card import FOLDER, RAISES, ROOT, environment, needs_soft_card
 
 pytestmark = needs_card
-
-#: A check that a call raises an error whose message begins with a sentence.
-RAISES = """
-def raises(kind, sentence, call):
-    try:
-        call()
-    except Exception as error:
-        assert type(error) is kind and str(error).startswith(sentence), repr(error)
-        return error
-    raise AssertionError(sentence)
-"""
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -1,12 +1,11 @@
 """Elementwise operators and reductions around the edges of packs and of a block's tile, from aligned and other addresses."""
 
 import pytest
+from card import needs_device
 
 import rushlight as torch
 
-pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="there is no GPU; make test-cuda runs this on a card made of software"
-)
+pytestmark = needs_device
 
 DTYPES = [
     torch.bool,
