@@ -1,6 +1,7 @@
-"""Elementwise operators and reductions around the edges of packs and of a block's tile, from aligned and other addresses."""
+"""Elementwise operators and copies around the edges of packs and of a block's tile, from aligned and other addresses, and transposing."""
 
 import pytest
+from both_devices import close, equal, exact
 from card import needs_device
 
 import rushlight as torch
@@ -19,7 +20,9 @@ DTYPES = [
     torch.complex64,
     torch.complex128,
 ]
+
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+
 #: A tile has 256 threads with 1 to 16 elements.
 COUNTS = [1, 3, 15, 16, 17, 255, 257, 1023, 1025, 4095, 4096, 4097, 8193]
 
@@ -71,33 +74,59 @@ def test_mixed_widths():
     assert torch.equal((b > a).cpu(), y > x) and torch.equal(torch.where(a > 4, b, c).cpu(), torch.where(x > 4, y, z))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.complex64], ids=str)
-def test_sums_have_the_same_bits_at_any_address(dtype):
-    """Packs of unaligned operands are those of aligned ones."""
-    for shape, dims in [
-        ((70002,), 0),
-        ((9, 3002), 1),
-        ((40, 501), 1),
-        ((9001, 10), 0),
-        ((600, 42), 0),
-        ((30, 7, 130), (0, 1)),
+def test_rows_that_are_taken_in_packs():
+    """Rows of adjacent elements with gaps between them, aligned and not."""
+    x = torch.randn(7, 40)
+    y = x.to("cuda")
+    for rows in [
+        (slice(None), slice(0, 12)),
+        (slice(1, None, 2), slice(4, 20)),
+        (slice(None), slice(1, 13)),
+        (slice(2), slice(5)),
     ]:
-        x = torch.randn(shape, dtype=dtype).cuda()[..., 1:]
-        assert torch.equal(x.sum(dims), x.clone().sum(dims)) and torch.equal(x.sum(dims), x.sum(dims))
+        assert equal(y[rows] * 2 + y[rows], x[rows] * 2 + x[rows])
+        assert equal(y[rows].contiguous(), x[rows])
+        assert equal(y.clone()[rows].fill_(3), x.clone()[rows].fill_(3))
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64, torch.bool], ids=str)
-def test_sums_around_the_edges_of_packs(dtype):
-    for count in (33, 63, 64, 65, 1023, 1025, 4095, 4097, 16385):
-        x = drawn(5, count).to(dtype)
-        y = x.cuda()
-        for form, own in ((y, x), (y[:, 1:], x[:, 1:]), (y[:, ::2], x[:, ::2]), (y.t().contiguous().t(), x)):
-            assert torch.equal(form.sum(1).cpu(), own.sum(1)) and torch.equal(form.sum(0).cpu(), own.sum(0))
-    for columns in (8, 9, 31, 33, 127, 128, 130, 260):
-        x = drawn(300, columns).to(dtype)
-        y = x.cuda()
-        assert torch.equal(y.sum(0).cpu(), x.sum(0)) and torch.equal(y[:, 1:].sum(0).cpu(), x[:, 1:].sum(0))
-        blocks = drawn(3, 50, columns).to(dtype)
-        assert torch.equal(blocks.cuda().sum(1).cpu(), blocks.sum(1)) and torch.equal(
-            blocks.cuda().sum((0, 1)).cpu(), blocks.sum((0, 1))
-        )
+def mixed(shape, dtype):
+    """Numbers, and among floats some that are not finite."""
+    torch.manual_seed(0)
+    x = torch.randint(0, 200, shape).to(dtype)
+    if dtype.is_floating_point:
+        x.view(-1)[:4] = torch.tensor([float("nan"), float("inf"), -0.0, 0.3])
+    return x
+
+
+@pytest.mark.parametrize("shape", [(4, 8), (33, 70), (100, 5), (3, 40, 50), (2, 9, 8, 33)], ids=str)
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool, torch.int32, torch.complex128],
+    ids=str,
+)
+def test_copies_that_transpose(shape, dtype):
+    x = torch.randint(0, 2, shape).to(dtype) if dtype in (torch.bool, torch.complex128) else mixed(shape, dtype)
+    y = x.to("cuda")
+    for dims in [(-1, -2), (0, -1), (0, 1)]:
+        wanted, got = x.transpose(*dims), y.transpose(*dims)
+        assert equal(got.contiguous(), wanted)
+        if not dtype.is_complex:
+            assert equal(got.to(torch.float32, memory_format=torch.contiguous_format), wanted.float())
+        assert equal(got[1:].contiguous(), wanted[1:])
+        assert equal(got.flip(-1).contiguous(), wanted.flip(-1))
+        into = torch.zeros(wanted.shape[::-1], dtype=dtype, device="cuda").permute(*reversed(range(wanted.dim())))
+        assert equal(into.copy_(got), wanted)
+
+
+def test_mantissas():
+    x = torch.tensor([[0.0, -0.0, 1.0, -3.0], [5e-324, float("inf"), float("nan"), 1e300]], dtype=torch.float64)
+    exact(lambda x: tuple(torch.frexp(x)), x)
+    exact(lambda x: tuple(torch.frexp(x)), x.t())
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        exact(lambda x: tuple(torch.frexp(x)), torch.tensor([6e-8, 65504.0, -0.3, 0.0]).to(dtype))
+
+
+def test_powers_of_two():
+    x, powers = torch.tensor([1.0, -3.0, 1e30]), torch.tensor([1, 200, -300])
+    exact(torch.ldexp, x, powers)
+    close(torch.ldexp, x[:2], torch.tensor([0.5, -2.0]))
