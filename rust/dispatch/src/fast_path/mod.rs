@@ -1,7 +1,7 @@
 //! The fast path of a call: operands of one shape and dtype need no strides, no broadcasting and no conversion.
 //!
 //! The steps are the same, but their results are known beforehand. Everything else takes the general path
-//! (`crate::call`). `call` has what the forms for the host (`on_host`) and for CUDA devices (`on_cuda`) share.
+//! (`call` of the crate). `call` here has what the forms for the host (`on_host`) and for CUDA devices (`on_cuda`) share.
 
 mod call;
 mod on_cuda;
