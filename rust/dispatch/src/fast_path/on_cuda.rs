@@ -2,7 +2,6 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::out_of_memory;
-use rushlight_core::device_memory::StreamId;
 use rushlight_core::storage::DevicePin;
 use rushlight_core::{DType, Device, Layout, Result, Scalar, reserve};
 use rushlight_cuda::elementwise::{Function, Input, Memory};
@@ -15,51 +14,10 @@ use crate::operator::Tags;
 use crate::value::Operand;
 use crate::{allocate, promote};
 
-/// The operands of a kernel, which stay in place until it is enqueued.
-struct Held<'a, const N: usize> {
-    /// The result first, whose address comes later.
-    memory: SmallVec<[Memory; 4]>,
-    inputs: [Input; N],
-    _pins: [Option<DevicePin<'a>>; N],
-}
-
-/// Holds the operands for a stream, with numbers in the dtype of the computation; `None` if one cannot be held.
-#[inline]
-fn hold<'a, const N: usize>(
-    call: Call,
-    operands: &[Operand<'a>; N],
-    stream: StreamId,
-    result: DType,
-    compute: DType,
-) -> Result<Option<Held<'a, N>>> {
-    let dtype = call.model.dtype();
-    let mut memory = SmallVec::from_slice(&[Memory { address: 0, element: ElementType::Of(result) }]);
-    let mut inputs = [Input::Memory; N];
-    let mut pins = [const { None }; N];
-    for (n, operand) in operands.iter().enumerate() {
-        match operand {
-            Operand::Tensor(tensor) => {
-                let start = match call.gil {
-                    // SAFETY: `gil` is the caller's guarantee that it holds the GIL.
-                    Some(_) => match unsafe { tensor.storage().unpinned_on(stream) } {
-                        Some(start) => start,
-                        None => return Ok(None),
-                    },
-                    None => pins[n].insert(tensor.storage().pin_on(stream)?).address(),
-                };
-                let address = start.wrapping_add_signed(tensor.layout().offset * dtype.size() as isize);
-                memory.push(Memory { address, element: ElementType::Of(dtype) });
-            }
-            Operand::Number(number) => inputs[n] = Input::Number(promote::bits(*number, compute)),
-        }
-    }
-    Ok(Some(Held { memory, inputs, _pins: pins }))
-}
-
 /// The result, if the operands are alike and aligned.
 #[inline(never)]
 pub fn attempt<const N: usize>(call: Call, index: u8, operands: &[Operand; N]) -> Result<Option<Tensor>> {
-    let Call { op, body, model, numbers, over, .. } = call;
+    let Call { op, body, model, numbers, over, gil } = call;
     // The objects of a result cannot fail to be allocated.
     if !reserve::hold() {
         return Err(out_of_memory(0));
@@ -80,9 +38,28 @@ pub fn attempt<const N: usize>(call: Call, index: u8, operands: &[Operand; N]) -
     };
     let card = card::get(index)?;
     let stream = stream::current(index);
-    let Some(mut held) = hold(call, operands, stream, result, compute)? else { return Ok(None) };
-    if !elementwise::is_aligned(&held.memory) {
-        return Ok(None);
+    let mut pins: [Option<DevicePin>; N] = [const { None }; N];
+    let mut inputs = [Input::Memory; N];
+    // The result is the first one; there are at most three operands.
+    let mut memory = [Memory { address: 0, element: ElementType::Of(result) }; 4];
+    let mut used = 1;
+    for (n, operand) in operands.iter().enumerate() {
+        match operand {
+            Operand::Tensor(tensor) => {
+                let start = match gil {
+                    // SAFETY: `gil` is the caller's guarantee that it holds the GIL.
+                    Some(_) => match unsafe { tensor.storage().unpinned_on(stream) } {
+                        Some(start) => start,
+                        None => return Ok(None),
+                    },
+                    None => pins[n].insert(tensor.storage().pin_on(stream)?).address(),
+                };
+                let address = start.wrapping_add_signed(tensor.layout().offset * dtype.size() as isize);
+                memory[used] = Memory { address, element: ElementType::Of(dtype) };
+                used += 1;
+            }
+            Operand::Number(number) => inputs[n] = Input::Number(promote::bits(*number, compute)),
+        }
     }
     let rounds = is_narrow && op.tags.has(Tags::ROUNDED_PARAMETERS);
     let rounded = |number: Scalar| if rounds { promote::rounded(number, dtype) } else { number };
@@ -90,23 +67,27 @@ pub fn attempt<const N: usize>(call: Call, index: u8, operands: &[Operand; N]) -
         numbers.iter().map(|number| promote::bits(rounded(*number), compute)).collect();
     let (count, optional) = (expression.numbers.len(), expression.optional.len());
     let function = Function::Operator { name: op.name, dtype: compute, numbers: count, optional };
-    let launch = |Held { memory, inputs, .. }: &Held<N>| {
+    if !elementwise::is_aligned(&memory[..used]) {
+        return Ok(None);
+    }
+    let launch = |memory: &[Memory]| {
         // Here, because memory was allocated meanwhile.
         card::select(index)?;
         // SAFETY: every operand holds `numel` adjacent elements, and is held for the stream. New memory is aligned as well.
-        unsafe { elementwise::run_flat(card, stream, function, numel, memory, inputs, &numbers) }
+        unsafe { elementwise::run_flat(card, stream, function, numel, memory, &inputs, &numbers) }
     };
     let Some(args) = over else {
         let storage = allocate::storage(Device::Cuda(index), numel * result.size())?;
-        held.memory[0].address = storage.address();
-        launch(&held)?;
+        memory[0].address = storage.address();
+        launch(&memory[..used])?;
+        drop(pins);
         let layout = Layout { offset: 0, ..model.layout().clone() };
         return Ok(Some(Tensor::new(storage, layout, result, Device::Cuda(index))));
     };
-    let addresses = held.memory[1..].iter().map(|operand| operand.address);
+    let addresses = memory[1..used].iter().map(|operand| operand.address);
     let Some(change) = call.begin_in_place(args, alike, addresses)? else { return Ok(None) };
-    held.memory[0].address = held.memory[1].address;
-    launch(&held)?;
-    drop(held);
+    memory[0].address = memory[1].address;
+    launch(&memory[..used])?;
+    drop(pins);
     change.finish()?.into_tensor().map(Some)
 }
