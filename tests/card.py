@@ -10,6 +10,11 @@ import rushlight as torch
 #: Whether this process has a device, so that programs find one too.
 HAS_DEVICE = torch.cuda.is_available()
 
+#: For tests of this process, and not of programs.
+needs_device = pytest.mark.skipif(
+    not HAS_DEVICE, reason="there is no GPU; make test-cuda runs this on a card made of software"
+)
+
 needs_card = pytest.mark.skipif(
     not HAS_DEVICE and soft_card.why_not() is not None, reason=f"there is no GPU, and {soft_card.why_not()}"
 )

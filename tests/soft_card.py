@@ -13,6 +13,17 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "target" / "softcuda"
 COMPILER = os.environ.get("SOFTCUDA_CXX", "c++")
 
+#: For programs: a check that a call raises an error whose message begins with a sentence.
+RAISES = """
+def raises(kind, sentence, call):
+    try:
+        call()
+    except Exception as error:
+        assert type(error) is kind and str(error).startswith(sentence), repr(error)
+        return error
+    raise AssertionError(sentence)
+"""
+
 
 def why_not():
     """Why programs cannot run on it, or None."""

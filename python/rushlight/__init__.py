@@ -150,7 +150,7 @@ _ELSEWHERE = {
         "miopen_depthwise_convolution miopen_rnn mkldnn_adaptive_avg_pool2d mkldnn_convolution "
         "mkldnn_linear_backward_weights mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_rnn_layer "
         "quantized_gru_cell quantized_lstm_cell quantized_rnn_relu_cell quantized_rnn_tanh_cell".split(),
-        "_vendor_names",
+        "_unsupported_functions",
     ),
     **dict.fromkeys(
         "choose_qparams_optimized empty_quantized quantized_batch_norm quantized_max_pool1d "
@@ -207,7 +207,8 @@ _ELSEWHERE = {
         "storage",
     ),
     **dict.fromkeys(["GradScaler", "autocast"], "amp"),
-    **dict.fromkeys("eig lstsq matrix_rank range solve symeig".split(), "_removed_functions"),
+    **dict.fromkeys("eig lstsq matrix_rank solve symeig".split(), "_removed_functions"),
+    "range": "_range",
     **dict.fromkeys(
         "autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache get_autocast_cpu_dtype "
         "get_autocast_dtype get_autocast_gpu_dtype get_autocast_ipu_dtype get_autocast_xla_dtype "
@@ -429,10 +430,10 @@ if TYPE_CHECKING:
     from rushlight._quantized_functions import quantized_max_pool1d as quantized_max_pool1d
     from rushlight._quantized_functions import quantized_max_pool2d as quantized_max_pool2d
     from rushlight._quantized_functions import quantized_max_pool3d as quantized_max_pool3d
+    from rushlight._range import range as range
     from rushlight._removed_functions import eig as eig
     from rushlight._removed_functions import lstsq as lstsq
     from rushlight._removed_functions import matrix_rank as matrix_rank
-    from rushlight._removed_functions import range as range
     from rushlight._removed_functions import solve as solve
     from rushlight._removed_functions import symeig as symeig
     from rushlight._shapes import (
@@ -491,49 +492,49 @@ if TYPE_CHECKING:
     from rushlight._unsupported_dtypes import uint5 as uint5
     from rushlight._unsupported_dtypes import uint6 as uint6
     from rushlight._unsupported_dtypes import uint7 as uint7
+    from rushlight._unsupported_functions import cudnn_affine_grid_generator as cudnn_affine_grid_generator
+    from rushlight._unsupported_functions import cudnn_batch_norm as cudnn_batch_norm
+    from rushlight._unsupported_functions import cudnn_convolution as cudnn_convolution
+    from rushlight._unsupported_functions import cudnn_convolution_add_relu as cudnn_convolution_add_relu
+    from rushlight._unsupported_functions import cudnn_convolution_relu as cudnn_convolution_relu
+    from rushlight._unsupported_functions import cudnn_convolution_transpose as cudnn_convolution_transpose
+    from rushlight._unsupported_functions import cudnn_grid_sampler as cudnn_grid_sampler
+    from rushlight._unsupported_functions import cudnn_is_acceptable as cudnn_is_acceptable
+    from rushlight._unsupported_functions import fbgemm_linear_fp16_weight as fbgemm_linear_fp16_weight
+    from rushlight._unsupported_functions import (
+        fbgemm_linear_fp16_weight_fp32_activation as fbgemm_linear_fp16_weight_fp32_activation,
+    )
+    from rushlight._unsupported_functions import fbgemm_linear_int8_weight as fbgemm_linear_int8_weight
+    from rushlight._unsupported_functions import (
+        fbgemm_linear_int8_weight_fp32_activation as fbgemm_linear_int8_weight_fp32_activation,
+    )
+    from rushlight._unsupported_functions import fbgemm_linear_quantize_weight as fbgemm_linear_quantize_weight
+    from rushlight._unsupported_functions import fbgemm_pack_gemm_matrix_fp16 as fbgemm_pack_gemm_matrix_fp16
+    from rushlight._unsupported_functions import fbgemm_pack_quantized_matrix as fbgemm_pack_quantized_matrix
+    from rushlight._unsupported_functions import miopen_batch_norm as miopen_batch_norm
+    from rushlight._unsupported_functions import miopen_convolution as miopen_convolution
+    from rushlight._unsupported_functions import miopen_convolution_add_relu as miopen_convolution_add_relu
+    from rushlight._unsupported_functions import miopen_convolution_relu as miopen_convolution_relu
+    from rushlight._unsupported_functions import miopen_convolution_transpose as miopen_convolution_transpose
+    from rushlight._unsupported_functions import miopen_ctc_loss as miopen_ctc_loss
+    from rushlight._unsupported_functions import miopen_depthwise_convolution as miopen_depthwise_convolution
+    from rushlight._unsupported_functions import miopen_rnn as miopen_rnn
+    from rushlight._unsupported_functions import mkldnn_adaptive_avg_pool2d as mkldnn_adaptive_avg_pool2d
+    from rushlight._unsupported_functions import mkldnn_convolution as mkldnn_convolution
+    from rushlight._unsupported_functions import mkldnn_linear_backward_weights as mkldnn_linear_backward_weights
+    from rushlight._unsupported_functions import mkldnn_max_pool2d as mkldnn_max_pool2d
+    from rushlight._unsupported_functions import mkldnn_max_pool3d as mkldnn_max_pool3d
+    from rushlight._unsupported_functions import mkldnn_rnn_layer as mkldnn_rnn_layer
+    from rushlight._unsupported_functions import quantized_gru_cell as quantized_gru_cell
+    from rushlight._unsupported_functions import quantized_lstm_cell as quantized_lstm_cell
+    from rushlight._unsupported_functions import quantized_rnn_relu_cell as quantized_rnn_relu_cell
+    from rushlight._unsupported_functions import quantized_rnn_tanh_cell as quantized_rnn_tanh_cell
     from rushlight._value_checks import _assert_async as _assert_async
     from rushlight._value_checks import _assert_scalar as _assert_scalar
     from rushlight._value_checks import _assert_tensor_metadata as _assert_tensor_metadata
     from rushlight._value_checks import _has_compatible_shallow_copy_type as _has_compatible_shallow_copy_type
     from rushlight._value_checks import _is_all_true as _is_all_true
     from rushlight._value_checks import _is_any_true as _is_any_true
-    from rushlight._vendor_names import cudnn_affine_grid_generator as cudnn_affine_grid_generator
-    from rushlight._vendor_names import cudnn_batch_norm as cudnn_batch_norm
-    from rushlight._vendor_names import cudnn_convolution as cudnn_convolution
-    from rushlight._vendor_names import cudnn_convolution_add_relu as cudnn_convolution_add_relu
-    from rushlight._vendor_names import cudnn_convolution_relu as cudnn_convolution_relu
-    from rushlight._vendor_names import cudnn_convolution_transpose as cudnn_convolution_transpose
-    from rushlight._vendor_names import cudnn_grid_sampler as cudnn_grid_sampler
-    from rushlight._vendor_names import cudnn_is_acceptable as cudnn_is_acceptable
-    from rushlight._vendor_names import fbgemm_linear_fp16_weight as fbgemm_linear_fp16_weight
-    from rushlight._vendor_names import (
-        fbgemm_linear_fp16_weight_fp32_activation as fbgemm_linear_fp16_weight_fp32_activation,
-    )
-    from rushlight._vendor_names import fbgemm_linear_int8_weight as fbgemm_linear_int8_weight
-    from rushlight._vendor_names import (
-        fbgemm_linear_int8_weight_fp32_activation as fbgemm_linear_int8_weight_fp32_activation,
-    )
-    from rushlight._vendor_names import fbgemm_linear_quantize_weight as fbgemm_linear_quantize_weight
-    from rushlight._vendor_names import fbgemm_pack_gemm_matrix_fp16 as fbgemm_pack_gemm_matrix_fp16
-    from rushlight._vendor_names import fbgemm_pack_quantized_matrix as fbgemm_pack_quantized_matrix
-    from rushlight._vendor_names import miopen_batch_norm as miopen_batch_norm
-    from rushlight._vendor_names import miopen_convolution as miopen_convolution
-    from rushlight._vendor_names import miopen_convolution_add_relu as miopen_convolution_add_relu
-    from rushlight._vendor_names import miopen_convolution_relu as miopen_convolution_relu
-    from rushlight._vendor_names import miopen_convolution_transpose as miopen_convolution_transpose
-    from rushlight._vendor_names import miopen_ctc_loss as miopen_ctc_loss
-    from rushlight._vendor_names import miopen_depthwise_convolution as miopen_depthwise_convolution
-    from rushlight._vendor_names import miopen_rnn as miopen_rnn
-    from rushlight._vendor_names import mkldnn_adaptive_avg_pool2d as mkldnn_adaptive_avg_pool2d
-    from rushlight._vendor_names import mkldnn_convolution as mkldnn_convolution
-    from rushlight._vendor_names import mkldnn_linear_backward_weights as mkldnn_linear_backward_weights
-    from rushlight._vendor_names import mkldnn_max_pool2d as mkldnn_max_pool2d
-    from rushlight._vendor_names import mkldnn_max_pool3d as mkldnn_max_pool3d
-    from rushlight._vendor_names import mkldnn_rnn_layer as mkldnn_rnn_layer
-    from rushlight._vendor_names import quantized_gru_cell as quantized_gru_cell
-    from rushlight._vendor_names import quantized_lstm_cell as quantized_lstm_cell
-    from rushlight._vendor_names import quantized_rnn_relu_cell as quantized_rnn_relu_cell
-    from rushlight._vendor_names import quantized_rnn_tanh_cell as quantized_rnn_tanh_cell
     from rushlight._warnings import AmbiguousReduction as AmbiguousReduction
     from rushlight.amp import GradScaler as GradScaler
     from rushlight.amp import autocast as autocast

@@ -12,12 +12,14 @@ text, and `declare` makes them:
     class Graph Node          several such classes
 
 A module without `_refuse` raises NotImplementedError with the reason, and what it refuses has the attribute ``__unsupported__``,
-so that lists of what exists can leave it out. A module whose names are those of another one says so: ``_PUBLIC = "torch"``.
+so that lists of what exists can leave it out. A module whose names belong to another one says so: ``_PUBLIC = "torch"``.
 """
 
 from __future__ import annotations
 
 import re
+
+from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ def declare(namespace: dict[str, Any], because: str, text: str) -> list[str]:
     # Annotations stay texts. The statement that says so would leave its name in the module.
     lazily = annotations.compiler_flag
     exec(compile("".join(parts), f"<names of {public}>", "exec", lazily, dont_inherit=True), namespace)
+    set_module(public.replace("torch", "rushlight", 1), *(namespace[name] for name in names))
     return names
 
 

@@ -20,9 +20,6 @@ __all__ = [
     ),
 ]
 
-for _name in __all__:
-    globals()[_name].__module__ = "rushlight"
-
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any: ...

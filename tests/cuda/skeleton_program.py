@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from engine_programs import KERNELS, elementwise, filled, lines, programs, reduction, sort
 
-KERNELS = Path(__file__).parents[2] / "rust/cuda/src/kernels"
 COMPILED = Path(sys.argv[1])
 HEADERS = [path for path in sorted(KERNELS.glob("*.cuh")) if path.name != "expressions.cuh"]
 cuda, nvrtc = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libnvrtc.so.13")
@@ -114,26 +114,11 @@ def launch(function, grid, *arguments):
 def check_elementwise(kinds, dtypes, items, packs):
     """Operands that end before, at and after the end of a pack and of a tile; rows of packs; and elements without an order."""
     compute, *types = kinds
-    loop, one = (
-        f"Elementwise<Function, {', '.join([compute, form, *types])}>" for form in (f"{items}, {packs}", "1, 4")
+    forms = ("Flat", items, packs, "u32"), ("Strided", items, packs, "u32"), ("Strided", 1, 4, "u64")
+    value = f"x0 * x1 + number<{compute}>(numbers, 0)"
+    flat, packed, strided = (
+        built(elementwise(form, value, compute, types, *shape), "run")[0] for form, *shape in forms
     )
-    source = f"""
-        #include "elementwise.cuh"
-        using namespace rushlight;
-        struct Function {{
-            static DEVICE auto value(const Numbers& numbers, {compute} x, {compute} y) {{ return x * y + number<{compute}>(numbers, 0); }}
-        }};
-        extern "C" __global__ void flat(Pointers<3> operands, Numbers numbers, u64 count) {{
-            {loop}::flat(operands, numbers, count);
-        }}
-        extern "C" __global__ void packed(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {{
-            {loop}::nested<u32>(operands, numbers, count, loops);
-        }}
-        extern "C" __global__ void strided(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {{
-            {one}::nested<u64>(operands, numbers, count, loops);
-        }}
-    """
-    flat, packed, strided = built(source, "flat", "packed", "strided")
     to, *own = map(np.dtype, dtypes)
     number = np.array(3, "f4" if compute == "f32" else to)
 
@@ -170,17 +155,7 @@ def check_elementwise(kinds, dtypes, items, packs):
 
 
 def check_transpose(kind, dtype):
-    source = f"""
-        #include "elementwise.cuh"
-        using namespace rushlight;
-        struct Function {{
-            static DEVICE auto value(const Numbers& numbers, {kind} x) {{ return x; }}
-        }};
-        extern "C" __global__ void transposed(Pointers<2> operands, Numbers numbers, u64 squares, Loops<2> loops) {{
-            transpose<Function, {kind}, {kind}, {kind}, u32>(operands, numbers, squares, loops);
-        }}
-    """
-    [transposed] = built(source, "transposed")
+    [transposed] = built(elementwise("Transposed", "x0", kind, (kind, kind), 1, 4), "run")
     for batch, rows, columns in [(1, 32, 64), (3, 70, 33), (2, 8, 100)]:
         x = random.integers(0, 255, (batch, columns, rows)).astype(dtype)
         out = np.zeros((batch, rows, columns), dtype)
@@ -192,41 +167,20 @@ def check_transpose(kind, dtype):
 
 
 def check_reduce(even):
-    source = """
-        #include "integers.cuh"
-        #include "reduce.cuh"
-        using namespace rushlight;
-        struct Fold {
-            typedef i64 T;
-            typedef i64 A;
-            static DEVICE A start() { return 0; }
-            static DEVICE A take(A a, T x, const Numbers& numbers) { return wrapping_add(a, x); }
-            static DEVICE A join(A a, A b) { return wrapping_add(a, b); }
-            static DEVICE auto done(A a, u64 n, const Numbers& numbers) { return a + i64(n); }
-        };
-        typedef Reduction<Fold, i64, i32, EVEN> Rows;
-        extern "C" __global__ void serial(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 results, u64 length,
-                                          const __grid_constant__ Numbers numbers) {
-            Rows::serial(out, input, outer, inner, results, length, numbers);
-        }
-        extern "C" __global__ void rows(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 units, u64 length,
-                                        u64 piece, u32 packed, u32 lane_bits, Fold::A* partial, const __grid_constant__ Numbers numbers) {
-            Rows::rows<THREADS>(out, input, outer, inner, units, length, piece, packed, partial, numbers);
-        }
-        extern "C" __global__ void warps(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 units, u64 length,
-                                        u64 piece, u32 packed, u32 lane_bits, Fold::A* partial, const __grid_constant__ Numbers numbers) {
-            Rows::rows<WARP>(out, input, outer, inner, units, length, piece, packed, partial, numbers);
-        }
-        extern "C" __global__ void columns(u8* out, const u8* input, const __grid_constant__ Loops<2> outer, const __grid_constant__ Loops<1> inner, u64 units, u64 length,
-                                        u64 piece, u32 packed, u32 lane_bits, Fold::A* partial, const __grid_constant__ Numbers numbers) {
-            Rows::columns(out, input, outer, inner, units, length, piece, packed, lane_bits, partial, numbers);
-        }
-        extern "C" __global__ void pieces(u8* out, const Fold::A* partial, const __grid_constant__ Loops<2> outer, u64 results, u64 count, u64 length,
-                                          const __grid_constant__ Numbers numbers) {
-            Rows::pieces(out, partial, outer, results, count, length, numbers);
-        }
-    """.replace("EVEN", "true" if even else "false")
-    serial, rows, warps, columns, pieces = built(source, "serial", "rows", "warps", "columns", "pieces")
+    functions = """
+        DEVICE i64 start() { return 0; }
+        DEVICE i64 take(i64 a, i64 x) { return wrapping_add(a, x); }
+        DEVICE i64 join(i64 a, i64 b) { return wrapping_add(a, b); }
+        DEVICE i64 done(i64 a, u64 n) { return a + i64(n); }
+    """
+    texts = {
+        plan: reduction(plan, functions, "{}", "i64", "i64", "i64", "i32", even)
+        for plan in ("Serial", "Rows", "Warps", "Columns")
+    }
+    [serial] = built(texts["Serial"], "serial")
+    (rows, pieces), (warps, _), (columns, _) = (
+        built(texts[plan], "rows", "pieces") for plan in ("Rows", "Warps", "Columns")
+    )
     for count, length in [(5, 3), (3, 1000), (2, 20000), (40, 4096), (33, 500), (8, 4095), (130, 77)]:
         x = random.integers(-99, 99, (length, count), np.int32)
         for kernel in [serial] if length < 32 else [rows, warps, columns]:
@@ -264,15 +218,8 @@ def check_matmul(kind, dtype):
     class Matrices(ctypes.Structure):
         _fields_ = [("at", U64 * 4), ("rows", I64 * 4), ("columns", I64 * 4)]
 
-    source = f"""
-        #include "matmul.cuh"
-        using namespace rushlight;
-        extern "C" __global__ void product(Matrices matrices, Loops<4> batch, u64 batches, Sizes sizes, u32 has_addend,
-                                           Numbers numbers) {{
-            multiply<{kind}, {kind}>(matrices, batch, batches, sizes, has_addend, numbers);
-        }}
-    """
-    [product] = built(source, "product")
+    [text] = programs("matmul")
+    [product] = built(filled(text, element=kind, sum=kind), "multiply")
     for batch, m, k, n, has_addend in [(1, 3, 4, 2, False), (2, 70, 33, 65, True), (1, 5, 0, 7, True)]:
         first = (random.normal(size=(batch, k, m)) * 3).astype(dtype)
         second = (random.normal(size=(batch, k, n)) * 3).astype(dtype)
@@ -349,22 +296,11 @@ def check_matrices(kind, dtype, integers):
 
 
 def check_indexed():
-    source = """
-        #include "indexed.cuh"
-        using namespace rushlight;
-        extern "C" __global__ void find(u8* to, const u8* indices, u64 count, Loops<2> loops, i64 size, i64 step, u32 wraps,
-                                        u32 begins, u64* outside) {
-            locate(to, indices, count, loops, size, step, wraps, begins, outside);
-        }
-        extern "C" __global__ void take(Pointers<3> operands, u64 count, Loops<3> loops, i64 scale) {
-            read<u32>(operands, count, loops, scale);
-        }
-        extern "C" __global__ void put(Pointers<3> operands, u64 columns, Loops<3> loops, u64 length, i64 scale, i64 value_step,
-                                       i64 place_step) {
-            merge<Added, f32, f32>(operands, columns, loops, length, scale, value_step, place_step);
-        }
-    """
-    find, take, put = built(source, "find", "take", "put")
+    texts = programs("indexed")
+    [find], [take], [put] = (
+        built(filled(text, element=element, name="Added", compute="f32"), kernel)
+        for text, element, kernel in zip(texts, ("u32", "u32", "f32"), ("locate", "read", "merge"), strict=True)
+    )
     x = random.normal(size=(6, 5)).astype(np.float32)
     index = random.integers(-6, 6, 40)
     start, places = on_card(x), on_card(index)
@@ -389,32 +325,13 @@ def check_indexed():
 
 
 def check_lines():
-    source = """
-        #include "cumulative.cuh"
-        using namespace rushlight;
-        typedef CumulativeSum<i32, i64, i64, i64> What;
-        typedef rushlight::Lines<What, 3, true, {along}, {alone}> Sums;
-        typedef rushlight::Lines<Best<f32, f32, true, true>, 2, false, {along}, {alone}> Tops;
-        extern "C" __global__ void results(LineOperands operands, LineShape shape, const i64* before) {
-            Sums::run(operands, shape, before, nullptr);
-        }
-        extern "C" __global__ void totals(LineOperands operands, LineShape shape, i64* totals) {
-            Sums::run(operands, shape, nullptr, totals);
-        }
-        extern "C" __global__ void joined(LineOperands operands, LineShape shape) {
-            rushlight::Lines<Joined<What, true>, 3, true, true, false>::run(operands, shape, nullptr, nullptr);
-        }
-        extern "C" __global__ void top(LineOperands operands, LineShape shape) {
-            Tops::run(operands, shape, nullptr, nullptr);
-        }
-    """
-
     class Shape(ctypes.Structure):
         _fields_ = [(name, U64) for name in ("lines", "n", "inner", "piece", "pieces")] + [("thread_bits", U32)]
 
     def kernels(along, alone):
-        text = source.replace("{along}", str(along).lower()).replace("{alone}", str(alone).lower())
-        return built(text, "results", "totals", "joined", "top")
+        sums = lines("CumulativeSum<i32, i64, i64, i64>", 3, True, along, alone, 4)
+        tops = lines("Best<f32, f32, true, true>", 2, False, along, alone, 4)
+        return *built(sums, "results", "totals", "joined"), *built(tops, "results")
 
     for outer, n, inner, bits in [
         (2, 3, 4, 0),
@@ -428,36 +345,26 @@ def check_lines():
     ]:
         x = random.integers(-99, 99, (outer, n, inner), np.int32)
         results, totals, joined, top = kernels(inner == 1, bits == 8)
-        lines = outer * inner
+        count = outer * inner
         tile = 8 << bits
         for piece in (n, tile, 2 * tile):
             pieces = -(-n // piece)
-            address, before = on_card(np.zeros(x.shape, np.int64)), on_card(np.zeros(lines * pieces, np.int64))
-            operands, shape = (U64 * 4)(address, 0, on_card(x), 0), Shape(lines, n, inner, piece, pieces, bits)
+            address, before = on_card(np.zeros(x.shape, np.int64)), on_card(np.zeros(count * pieces, np.int64))
+            operands, shape = (U64 * 4)(address, 0, on_card(x), 0), Shape(count, n, inner, piece, pieces, bits)
             if pieces > 1:
                 launch(totals, (3, 1), operands, shape, U64(before))
-                launch(joined, (3, 1), (U64 * 4)(0, 0, before, 0), Shape(lines, pieces, 1, pieces, 1, 2))
+                launch(joined, (3, 1), (U64 * 4)(0, 0, before, 0), Shape(count, pieces, 1, pieces, 1, 2))
             launch(results, (3, 1), operands, shape, U64(before))
             assert np.array_equal(from_card(address, np.zeros(x.shape, np.int64)), x.cumsum(1))
         y = random.integers(0, 9, x.shape).astype(np.float32)
         y[0, n // 2, 0] = np.nan
         values, places = on_card(np.zeros((outer, inner), np.float32)), on_card(np.zeros((outer, inner), np.int64))
-        launch(top, (3, 1), (U64 * 4)(values, places, on_card(y), 0), Shape(lines, n, inner, n, 1, bits))
+        launch(top, (3, 1), (U64 * 4)(values, places, on_card(y), 0), Shape(count, n, inner, n, 1, bits), U64(0))
         assert np.array_equal(from_card(places, np.zeros((outer, inner), np.int64)), y.argmax(1))
         assert np.array_equal(from_card(values, np.zeros((outer, inner), np.float32)), y.max(1), equal_nan=True)
 
 
 def check_order():
-    source = """
-        #include "order.cuh"
-        using namespace rushlight;
-        extern "C" __global__ void whole(const u8* source, i64* places, u64 lines, u64 n, u32 bits, u32 descending) {
-            sort_lines<u32, f32>(source, places, lines, n, bits, descending);
-        }
-        extern "C" __global__ void count(Digits<u32, u32> digits) { digits.count_tiles<f32>(); }
-        extern "C" __global__ void __launch_bounds__(THREADS, 3) move(Digits<u32, u32> digits) { digits.move_tiles<f32>(); }
-    """
-
     class Digits(ctypes.Structure):
         _fields_ = [
             *(
@@ -467,42 +374,38 @@ def check_order():
             *((name, U32) for name in ("shift", "descending")),
         ]
 
-    whole, count, move = built(source, "whole", "count", "move")
-    for lines, n in [(7, 3), (2, 1000), (1, 2048), (2, 9000)]:
-        x = random.integers(-20, 20, (lines, n)).astype(np.float32)
+    whole, count, move, take = built(sort("f32", "u32", "u32", "u32"), "whole", "count", "move", "take")
+    for rows, n in [(7, 3), (2, 1000), (1, 2048), (2, 9000)]:
+        x = random.integers(-20, 20, (rows, n)).astype(np.float32)
         x[0, n // 2], x[0, 1:3] = np.nan, -0.0
         found, keys = on_card(np.zeros(x.shape, np.int64)), on_card(x)
         if n <= 2048:
-            launch(whole, (2, 1), U64(keys), U64(found), U64(lines), U64(n), U32((n - 1).bit_length()), U32(0))
+            launch(whole, (2, 1), U64(keys), U64(found), U64(rows), U64(n), U32((n - 1).bit_length()), U32(0))
         else:
             buffers = [[on_card(np.zeros(x.shape, np.uint32)) for _ in range(2)] for _ in range(2)]
             tiles = -(-n // 4096)
-            counts = np.zeros((lines, 256 * tiles), np.uint32)
+            counts = np.zeros((rows, 256 * tiles), np.uint32)
             before, after = [0, 0], buffers[0]
             for byte in range(4):
                 counted = on_card(counts)
                 digits = Digits(
-                    0 if byte else keys, *before, *after, 0 if byte < 3 else found, counted, lines, n, tiles, 8 * byte
+                    0 if byte else keys, *before, *after, 0 if byte < 3 else found, counted, rows, n, tiles, 8 * byte
                 )
                 launch(count, (3, 1), digits)
                 digits.counts = on_card(from_card(counted, counts.copy()).cumsum(1, np.uint32))
                 launch(move, (3, 1), digits)
                 before, after = after, buffers[(byte + 1) % 2] if byte < 2 else [0, 0]
         assert np.array_equal(from_card(found, np.zeros(x.shape, np.int64)), x.argsort(1, kind="stable"))
+        values = on_card(np.zeros_like(x))
+        launch(take, (2, 1), U64(keys), U64(found), U64(values), U64(x.size), U64(n))
+        assert np.array_equal(from_card(values, np.zeros_like(x)), np.sort(x), equal_nan=True)
 
 
 def check_random():
-    source = """
-        #include "random.cuh"
-        using namespace rushlight;
-        extern "C" __global__ void uniform(u8* out, u64 count, Loops<1> loops, random::Place place, Numbers numbers) {
-            random::draw<random::Uniform<f32, f32>, f32, f32>(out, count, loops, place, numbers);
-        }
-        extern "C" __global__ void normal(u8* out, u64 count, Loops<1> loops, random::Place place, Numbers numbers) {
-            random::draw<random::Normal<f32, f32>, f32, f32>(out, count, loops, place, numbers);
-        }
-    """
-    uniform, normal = built(source, "uniform", "normal")
+    text = programs("random")[0]
+    [uniform], [normal] = (
+        built(filled(text, name=name, element="f32", drawn="f32"), "fill") for name in ("Uniform", "Normal")
+    )
     out = np.zeros(1000, np.float32)
     address = on_card(out)
     numbers = Numbers(np.float64(0), np.float64(1), np.float64(1))

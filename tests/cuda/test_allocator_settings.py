@@ -5,7 +5,7 @@ import os
 import pytest
 import soft_card
 from card import needs_card, run
-from test_runtime import RAISES
+from soft_card import RAISES
 
 #: Texts that torch takes, and those that it refuses, with its class and its sentence. Where torch names a failed assertion of its own,
 #: the end of its sentence.

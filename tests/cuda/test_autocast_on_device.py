@@ -1,9 +1,10 @@
-"""Mixed precision on the card made of software: torch's lists for CUDA devices, of dtypes that operators have under
-``torch.autocast("cuda")``."""
+"""Mixed precision on a device: torch's lists for CUDA devices, of dtypes that operators have under ``torch.autocast("cuda")``, and
+``torch.amp.GradScaler``."""
 
-from soft_card import needs_soft_card, run
+from card import needs_card, run
+from soft_card import RAISES
 
-pytestmark = needs_soft_card
+pytestmark = needs_card
 
 HEAD = """
 import rushlight.nn as nn
@@ -136,5 +137,79 @@ for first, other, wanted in ((f, t, single), (t, t, half)):
         lambda: torch.cat([first(2), other(2)]),
         lambda: torch.stack([first(2), other(2)]),
     ])
+"""
+    )
+
+
+def test_mixed_precision():
+    run(
+        """
+        import warnings
+        warnings.simplefilter("error")
+        a = torch.ones(4, 4, device="cuda")
+        with torch.autocast("cuda"):
+            assert torch.is_autocast_enabled() and not torch.is_autocast_enabled("cpu")
+            y = a @ a
+            assert y.dtype == torch.float16 and y.exp().dtype == torch.float32 and (y + y).dtype == torch.float16
+            assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
+            assert y.sum().dtype == torch.float32 and torch.cat([y, a]).dtype == torch.float32
+            with torch.autocast("cuda", enabled=False):
+                assert (a @ a).dtype == torch.float32
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            assert (a @ a).dtype == torch.bfloat16
+        with torch.autocast("cpu"):
+            assert (a @ a).dtype == torch.float32
+        model = torch.nn.Linear(4, 1).cuda()
+        optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.01), torch.amp.GradScaler("cuda", init_scale=1024.0)
+        assert scaler.is_enabled()
+        losses = []
+        for step in range(4):
+            optimizer.zero_grad()
+            with torch.autocast("cuda"):
+                loss = (model(a) - 1).square().mean()
+            scaler.scale(loss).backward()
+            if step == 2:
+                model.weight.grad[0, 0] = float("inf")
+            before = model.weight.detach().clone()
+            scaler.step(optimizer)
+            assert torch.equal(before, model.weight) == (step == 2)
+            scaler.update()
+            losses.append(loss.item())
+        assert losses[-1] < losses[0] and scaler.get_scale() == 512.0
+        """
+    )
+
+
+def test_mixed_precision_of_each_kind_of_operator():
+    """GPUs have other lists than the CPU: what is cast to float32 there or here alone, and what is refused."""
+    run(
+        RAISES
+        + """
+F = torch.nn.functional
+x, half = torch.full((4, 4), 0.5, device="cuda"), torch.full((4, 4), 0.5, device="cuda", dtype=torch.float16)
+lower = [
+    lambda x: x @ x, lambda x: F.linear(x, x), lambda x: torch.addr(x, x[0], x[0]), lambda x: F.prelu(x, x[0, :1]),
+    lambda x: F.conv1d(x[None], x[None]),
+]
+wide = [
+    torch.exp, torch.log, torch.acos, torch.tan, torch.rsqrt, torch.sum, lambda x: x.sum(0), torch.prod, lambda x: x.cumsum(0), lambda x: x.pow(2),
+    torch.norm, lambda x: F.softmax(x, 0), lambda x: F.layer_norm(x, (4,)), lambda x: F.mse_loss(x, x), lambda x: F.softplus(x),
+    lambda x: F.cosine_similarity(x, x), lambda x: F.soft_margin_loss(x, x), lambda x: F.binary_cross_entropy_with_logits(x, x),
+]
+widest = [lambda x, y: torch.atan2(x, y), lambda x, y: torch.addcmul(x, x, y), lambda x, y: torch.dot(x[0], y[0]), lambda x, y: torch.cat([x, y])]
+unchanged = [torch.cos, torch.relu, torch.mean, torch.sigmoid, lambda x: x + x]
+with torch.autocast("cuda"):
+    for call in lower:
+        assert call(x).dtype == call(half).dtype == torch.float16
+    for n, call in enumerate(wide):
+        assert call(x).dtype == call(half).dtype == torch.float32, n
+    for call in widest:
+        assert call(half, half).dtype == torch.float16 and call(half, x).dtype == call(x, half).dtype == torch.float32
+    for call in unchanged:
+        assert call(half).dtype == torch.float16 and call(x).dtype == torch.float32
+    sentence = "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast."
+    error = raises(RuntimeError, sentence, lambda: F.binary_cross_entropy(x, x))
+    assert "BCEWithLogitsLoss" in str(error)
+assert F.binary_cross_entropy(x, x).dtype == torch.float32
 """
     )

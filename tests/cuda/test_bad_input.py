@@ -1,8 +1,7 @@
 """Devices, memory and drivers that do not exist: torch's exceptions, and their first sentences."""
 
 import pytest
-from soft_card import needs_soft_card, run
-from test_runtime import RAISES
+from soft_card import RAISES, needs_soft_card, run
 
 pytestmark = needs_soft_card
 

@@ -150,6 +150,12 @@ KERNELS = {
     "divergent_shuffle": "if (threadIdx.x % 2) __shfl_sync(~0u, 1, 0);",
     "outside_of_mask": "__shfl_sync(1u, 1, 0);",
     "fails": '__assertfail("x is 1", "k.cu", 7, "kernel", 1);',
+    "votes": """
+        int sum = threadIdx.x % 32;
+        for (int by = 16; by > 0; by /= 2) sum += __shfl_xor_sync(~0u, sum, by);
+        const int votes = __popc(__ballot_sync(~0u, sum == 496));
+        out[blockIdx.x * 256 + threadIdx.x] = votes == 32 ? sum : -1;
+    """,
     "sum": SUM.replace("BARRIER", "__syncthreads();"),
     "sum_without_barrier": SUM.replace("BARRIER", ""),
     "copies": copies(),
@@ -344,6 +350,9 @@ SILENT = {
 }
 
 
+#: A program without a mistake, whose warps exchange sums.
+VOTES = "x = memory(); launch('votes', x); print(set(read(x)) == {496})"
+
 SEEDS = (0, 1, 2, 3, 4)
 #: How often a program without the mistake runs; one with it runs with all seeds.
 RIGHT = 3
@@ -359,6 +368,7 @@ def programs(name):
 def answers():
     """What each program shows and what the card writes, by the program and the seed. One process runs all of them."""
     runs = [(program, 0) for program, _, _ in REPORTED.values()]
+    runs += [(VOTES, seed) for seed in SEEDS[:RIGHT]]
     for right, wrong in map(programs, SILENT):
         runs += [(right, seed) for seed in SEEDS[:RIGHT]] + [(wrong, seed) for seed in SEEDS]
     done = subprocess.run(
@@ -386,3 +396,7 @@ def test_a_mistake_changes_the_numbers(name, answers):
     right, wrong = programs(name)
     assert [answers[right, seed] for seed in SEEDS[:RIGHT]] == [("True", "", 0)] * RIGHT
     assert "False" in [answers[wrong, seed][0] for seed in SEEDS]
+
+
+def test_shuffles_and_votes(answers):
+    assert [answers[VOTES, seed] for seed in SEEDS[:RIGHT]] == [("True", "", 0)] * RIGHT

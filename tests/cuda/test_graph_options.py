@@ -1,7 +1,7 @@
 """Options of graphs: what runs again after the program has changed it, pictures of the work, and tensors that it reads."""
 
 from card import needs_card, run
-from test_runtime import RAISES
+from soft_card import RAISES
 
 pytestmark = needs_card
 

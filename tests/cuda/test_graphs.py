@@ -1,7 +1,8 @@
-"""What can be recorded for a graph, and what two records at once share."""
+"""Work that is recorded for a graph and runs again, what can be recorded, and what two records at once share."""
 
+import pytest
 from card import needs_card, run
-from test_runtime import RAISES
+from soft_card import RAISES
 
 pytestmark = needs_card
 
@@ -31,6 +32,71 @@ def compared(function, *operands, others=()):
     return graph, own
 """
 )
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_recorded_work_runs_again(seed):
+    run(
+        RAISES
+        + """
+x, w = torch.ones(8, device="cuda"), torch.full((8,), 2.0, device="cuda")
+side = torch.cuda.Stream()
+with torch.cuda.stream(side):
+    for _ in range(2):
+        y = (x * w).exp().sum()
+torch.cuda.current_stream().wait_stream(side)
+graph = torch.cuda.CUDAGraph()
+assert not torch.cuda.is_current_stream_capturing()
+with torch.cuda.graph(graph):
+    assert torch.cuda.is_current_stream_capturing()
+    z = x * w
+    z = z + 1
+    total = z.sum()
+for value in (3.0, 4.0, 5.0):
+    x.fill_(value)
+    filler = torch.full((8,), -7.0, device="cuda")
+    graph.replay()
+    assert total.item() == 8 * (value * 2 + 1), (value, total)
+assert graph.pool()[0] == 0
+second = torch.cuda.CUDAGraph()
+with torch.cuda.graph(second, pool=graph.pool()):
+    v = total * 10
+second.replay()
+assert v.item() == 8 * 11 * 10
+raises(RuntimeError, "This CUDAGraph instance already owns a captured graph.", lambda: torch.cuda.graph(graph).__enter__())
+graph.reset()
+raises(RuntimeError, "Called CUDAGraph::replay without a preceding successful capture.", graph.replay)
+raises(RuntimeError, "CUDA graphs must be captured on a non-default stream.", torch.cuda.CUDAGraph().capture_begin)
+def wait():
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        (x + 1).sum().item()
+raises(torch.AcceleratorError, "CUDA error: operation ", wait)
+assert (x + 1).sum().item() == 48
+""",
+        SOFTCUDA_SEED=seed,
+    )
+
+
+def test_graphed_callables():
+    run(
+        """
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)).cuda()
+        sample = torch.zeros(5, 4, device="cuda")
+        import copy
+        plain = copy.deepcopy(model)
+        graphed = torch.cuda.make_graphed_callables(model, (sample,))
+        assert graphed is model
+        for step in range(3):
+            x = torch.linspace(-1, 1, 20).reshape(5, 4).cuda() * (step + 1)
+            for net in (plain, graphed):
+                net.zero_grad()
+                net(x).square().sum().backward()
+            torch.testing.assert_close(graphed(x).cpu(), plain(x).cpu())
+            for one, other in zip(plain.parameters(), graphed.parameters()):
+                torch.testing.assert_close(one.grad.cpu(), other.grad.cpu())
+        """
+    )
 
 
 def test_two_graphs_are_recorded_at_once():

@@ -1,7 +1,7 @@
 """What allocators of GPUs do, recorded with the lines of the program, and memory that is not kept."""
 
 from card import needs_card, run
-from test_runtime import RAISES
+from soft_card import RAISES
 
 pytestmark = needs_card
 

@@ -1,13 +1,12 @@
 """Pooling on a device: results and gradients have the bits of the CPU's."""
 
 import pytest
+from card import needs_device
 
 import rushlight as torch
 from rushlight.nn import functional as F
 
-pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="there is no GPU; make test-cuda runs this on a card made of software"
-)
+pytestmark = needs_device
 
 #: Windows that overlap, leave gaps, are dilated, reach into the padding, or cover the input evenly.
 CALLS = {

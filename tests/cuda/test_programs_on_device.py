@@ -4,14 +4,13 @@ It needs a GPU, or the card made of software: `make test-cuda`.
 """
 
 import pytest
+from card import needs_device
 
 import rushlight as torch
 from rushlight import nn
 
 pytestmark = [
-    pytest.mark.skipif(
-        not torch.cuda.is_available(), reason="there is no GPU; make test-cuda runs this on a card made of software"
-    ),
+    needs_device,
     pytest.mark.usefixtures("full_precision"),
 ]
 

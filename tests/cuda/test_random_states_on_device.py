@@ -2,8 +2,7 @@
 
 import pytest
 from card import needs_card, run
-from soft_card import needs_soft_card
-from test_runtime import RAISES
+from soft_card import RAISES, needs_soft_card
 
 
 @needs_card

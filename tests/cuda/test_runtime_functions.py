@@ -3,8 +3,7 @@
 import pytest
 import soft_card
 from card import needs_card, run
-from soft_card import needs_soft_card
-from test_runtime import RAISES
+from soft_card import RAISES, needs_soft_card
 
 import rushlight as torch
 

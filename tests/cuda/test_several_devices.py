@@ -1,8 +1,7 @@
 """Modules and optimizers whose tensors are on several devices."""
 
 import pytest
-from soft_card import needs_soft_card, run
-from test_runtime import RAISES
+from soft_card import RAISES, needs_soft_card, run
 
 pytestmark = needs_soft_card
 

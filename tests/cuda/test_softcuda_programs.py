@@ -224,3 +224,25 @@ def test_a_part_of_the_operator_table():
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "9 passed" in done.stdout, done.stdout
+
+
+def test_nvidias_compiler_runs_beside_the_drivers_stand_in():
+    """NVRTC asks the driver for tables of functions that have no name."""
+    program = """
+import ctypes, importlib.metadata, re
+try:
+    files = importlib.metadata.files("nvidia-cuda-nvrtc") or []
+except importlib.metadata.PackageNotFoundError:
+    raise SystemExit(print("absent"))
+[path] = [str(one.locate()) for one in files if re.fullmatch(r"libnvrtc\\.so\\.\\d+", one.name)]
+nvrtc, program = ctypes.CDLL(path), ctypes.c_void_p()
+source = b'extern "C" __global__ void kernel(int* out) { *out = 1; }'
+assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, b"kernel.cu", 0, None, None) == 0
+print(nvrtc.nvrtcCompileProgram(program, 1, (ctypes.c_char_p * 1)(b"--gpu-architecture=sm_90")))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, timeout=120, check=False
+    )
+    if done.stdout == "absent\n":
+        pytest.skip("nvidia-cuda-nvrtc is not installed")
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr

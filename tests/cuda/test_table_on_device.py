@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from card import needs_device
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
 from table_cases import ALL, FEW, Report, call, cases, change, difference, draw, every_operator, is_tensor, tensors_in
@@ -15,9 +16,7 @@ from table_cases import ALL, FEW, Report, call, cases, change, difference, draw,
 import rushlight as torch
 
 pytestmark = [
-    pytest.mark.skipif(
-        not torch.cuda.is_available(), reason="there is no GPU; make test-cuda runs this on a card made of software"
-    ),
+    needs_device,
     pytest.mark.usefixtures("full_precision"),
 ]
 

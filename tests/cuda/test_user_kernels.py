@@ -2,7 +2,7 @@
 
 import pytest
 from card import needs_card, run
-from test_runtime import RAISES
+from soft_card import RAISES
 
 import rushlight as torch
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from rushlight import _C
 from rushlight._set_module import set_public_module
 
-from ._allocators import CUDAPluggableAllocator, change_current_allocator, get_allocator_backend
 from ._contexts import StreamContext, caching_allocator_disabled, device, device_of, stream
 from ._devices import (
     _CudaDeviceProperties as _CudaDeviceProperties,
@@ -42,8 +41,7 @@ from ._devices import (
     synchronize,
 )
 from ._graphs import CUDAGraph, graph, graph_pool_handle, make_graphed_callables
-from ._kernels import _compile_kernel as _compile_kernel
-from ._kernels import _sleep as _sleep
+from ._mem_pools import MemPool, use_mem_pool
 from ._memory import (
     caching_allocator_alloc,
     caching_allocator_delete,
@@ -81,7 +79,6 @@ from ._nvml import (
     temperature,
     utilization,
 )
-from ._pools import MemPool, use_mem_pool
 from ._random import (
     get_rng_state,
     get_rng_state_all,
@@ -104,6 +101,9 @@ from ._streams import (
     is_current_stream_capturing,
     set_stream,
 )
+from ._user_allocators import CUDAPluggableAllocator, change_current_allocator, get_allocator_backend
+from ._user_kernels import _compile_kernel as _compile_kernel
+from ._user_kernels import _sleep as _sleep
 from ._utils import (
     _DeviceGuard as _DeviceGuard,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rushlight import _C, _utils
 from rushlight._errors import AcceleratorError
 
-from . import _watch
+from . import _observer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -265,8 +265,8 @@ def synchronize(device: Any = None) -> None:
     ...     torch.cuda.synchronize()
     """
     _C._cuda_synchronize(index_of(device))
-    if _watch.watcher is not None:
-        _watch.watcher.device_synchronized()
+    if _observer.observer is not None:
+        _observer.observer.device_synchronized()
 
 
 class _CudaDeviceProperties:

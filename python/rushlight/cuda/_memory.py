@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rushlight import _C
 
-from ._allocators import need_caching
 from ._devices import device_count, index_of, number_of
+from ._user_allocators import need_caching
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from rushlight import Tensor
 from rushlight.utils._python_dispatch import TorchDispatchMode
 from rushlight.utils._tensors import tensors_in
 
-from . import _watch
+from . import _observer
 from ._streams import current_stream
 
 TYPE_CHECKING = False
@@ -327,14 +327,14 @@ class CUDASanitizer:
         if self.enabled:
             return
         self.dispatch.__enter__()
-        _watch.watcher, self.enabled = self.dispatch.event_handler, True
+        _observer.observer, self.enabled = self.dispatch.event_handler, True
 
     def disable(self) -> None:
         """Ends the check."""
         if not self.enabled:
             return
         self.dispatch.__exit__(None, None, None)
-        _watch.watcher, self.enabled = None, False
+        _observer.observer, self.enabled = None, False
 
 
 def enable_cuda_sanitizer() -> None:

@@ -7,7 +7,7 @@ from threading import local
 from rushlight import _C, _streams
 from rushlight._text import kind_of
 
-from . import _watch
+from . import _observer
 from ._devices import index_of, need_driver
 
 TYPE_CHECKING = False
@@ -119,8 +119,8 @@ class Stream(_streams.Stream):
     def synchronize(self) -> None:
         """Waits until all work that was enqueued has run."""
         self._stream.synchronize()
-        if _watch.watcher is not None:
-            _watch.watcher.stream_synchronized(self.cuda_stream)
+        if _observer.observer is not None:
+            _observer.observer.stream_synchronized(self.cuda_stream)
 
     def wait_event(self, event: Any) -> None:
         """Makes later work of the stream wait for an event. An event that was not recorded has no effect."""
@@ -228,8 +228,8 @@ class Event(_streams.Event):
         """The driver's event, which is made when it is first needed."""
         if self._event is None:
             self._event = _C._CudaEvent(device, self._timed, self._shared)
-            if _watch.watcher is not None:
-                _watch.watcher.event_created(self.cuda_event)
+            if _observer.observer is not None:
+                _observer.observer.event_created(self.cuda_event)
         return self._event
 
     def ipc_handle(self) -> bytes:
@@ -254,16 +254,16 @@ class Event(_streams.Event):
                 f"Event device {event.device} does not match recording stream's device {stream.device_index}."
             )
         event.record(stream._stream)
-        if _watch.watcher is not None:
-            _watch.watcher.event_recorded(self.cuda_event, stream.cuda_stream)
+        if _observer.observer is not None:
+            _observer.observer.event_recorded(self.cuda_event, stream.cuda_stream)
 
     def wait(self, stream: Stream | None = None) -> None:
         """Makes later work of a stream wait for the event; of the current stream by default."""
         stream = _given(stream, "wait")
         if self._event is not None:
             stream._stream.wait_event(self._event)
-            if _watch.watcher is not None:
-                _watch.watcher.event_waited_for(self.cuda_event, stream.cuda_stream)
+            if _observer.observer is not None:
+                _observer.observer.event_waited_for(self.cuda_event, stream.cuda_stream)
 
     def query(self) -> bool:
         """Whether the recorded work has run; True if there is none."""
@@ -273,8 +273,8 @@ class Event(_streams.Event):
         """Waits until the recorded work has run."""
         if self._event is not None:
             self._event.synchronize()
-            if _watch.watcher is not None:
-                _watch.watcher.event_synchronized(self.cuda_event)
+            if _observer.observer is not None:
+                _observer.observer.event_synchronized(self.cuda_event)
 
     def elapsed_time(self, end_event: Event) -> float:
         """The milliseconds from this event to a later one."""

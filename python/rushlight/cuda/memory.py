@@ -2,9 +2,6 @@
 
 from rushlight import cuda as _home
 
-from ._allocators import _CUDAAllocator as _CUDAAllocator
-from ._allocators import _get_current_allocator as _get_current_allocator
-from ._allocators import _set_allocator_settings as _set_allocator_settings
 from ._history import _allocation_traceback as _allocation_traceback
 from ._history import _dump_snapshot as _dump_snapshot
 from ._history import _get_memory_metadata as _get_memory_metadata
@@ -13,6 +10,9 @@ from ._history import _save_memory_usage as _save_memory_usage
 from ._history import _save_segment_usage as _save_segment_usage
 from ._history import _set_memory_metadata as _set_memory_metadata
 from ._history import _snapshot as _snapshot
+from ._user_allocators import _CUDAAllocator as _CUDAAllocator
+from ._user_allocators import _get_current_allocator as _get_current_allocator
+from ._user_allocators import _set_allocator_settings as _set_allocator_settings
 
 _NAMES = (
     "caching_allocator_alloc caching_allocator_delete caching_allocator_disabled caching_allocator_enable get_per_process_memory_fraction "

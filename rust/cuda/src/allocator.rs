@@ -2,8 +2,8 @@
 //!
 //! The driver gives out memory in segments: 2 MiB for small blocks, 20 MiB for medium ones, whole multiples of 2 MiB for large
 //! ones, unless the settings say otherwise. A block belongs to the stream that it was allocated for, whose later work may use it
-//! again at once. Neighbours that are both free are joined: a block knows its neighbours, so that only lists of free blocks are searched. A graph has a pool of its own, whose segments no other work uses. Nothing here calls the driver:
-//! `Source` does.
+//! again at once. Neighbours that are both free are joined: a block knows its neighbours, so that only lists of free blocks are
+//! searched. A graph has a pool of its own, whose segments no other work uses. Nothing here calls the driver: `Source` does.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -88,8 +88,8 @@ impl Attention<'_> {
         self.sizes.width.max(self.sizes.depth).div_ceil(APART)
     }
 
-    /// The matrices of rows of a warp in half precision (`DEEP` in `half_tiles.cuh`): two, where registers have room for them, for the sums,
-    /// and for where a mask or single elements are. Then a block has half of the threads.
+    /// How many matrices of rows a warp has in half precision (`DEEP` in `half_tiles.cuh`): two where registers have room for both, for their
+    /// sums, and for the addresses of a mask or of single elements. With two, a block has half as many threads.
     fn deep(&self, kernel: Kernel) -> u32 {
         let widest = match (kernel, self.mask) {
             (Kernel::Forward, None) if self.packed() => 8,

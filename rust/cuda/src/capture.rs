@@ -1,10 +1,11 @@
-//! Whether work is being captured for a graph, and what a capture does not permit.
+//! Whether work is being captured, for which graph, and what a capture does not permit.
 
 use std::collections::BTreeMap;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cudarc::driver::sys::{self, CUstreamCaptureMode, CUstreamCaptureStatus};
+use cudarc::driver::sys::{self, CUgraph, CUgraphNode, CUstreamCaptureMode, CUstreamCaptureStatus};
+use rushlight_core::Result;
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::fork::{ForkMutex, Rank};
 
@@ -46,16 +47,45 @@ pub fn of(device: u8, stream: StreamId) -> Option<CaptureId> {
     if CAPTURES.load(Ordering::Relaxed) == 0 || card::select(device).is_err() {
         return None;
     }
-    let own = number_of(stream)?;
+    let own = id_of(stream)?;
     Some(INSIDE.lock().get(&own).copied().unwrap_or(own))
 }
 
-/// The capture of a stream of the current context, if there is one.
-pub fn number_of(stream: StreamId) -> Option<CaptureId> {
+/// The capture of a stream of the current context, if there is an intact one.
+pub fn id_of(stream: StreamId) -> Option<CaptureId> {
+    ask(stream).ok().flatten().map(|answer| answer.id)
+}
+
+/// The capture in which a stream takes part: its graph, and the nodes after which the next work of the stream comes.
+pub struct Capture {
+    pub graph: CUgraph,
+    pub last: Vec<CUgraphNode>,
+}
+
+impl Capture {
+    /// That of a stream of the current context; `None` without an intact capture.
+    pub fn of(stream: StreamId) -> Result<Option<Capture>> {
+        let Some(Answer { graph, nodes, count, .. }) = ask(stream)? else { return Ok(None) };
+        // SAFETY: the driver has told as many nodes, which stay until the stream is used again.
+        let last = if count == 0 { Vec::new() } else { unsafe { std::slice::from_raw_parts(nodes, count) }.to_vec() };
+        Ok(Some(Capture { graph, last }))
+    }
+}
+
+/// What the driver tells of an intact capture.
+struct Answer {
+    id: CaptureId,
+    graph: CUgraph,
+    nodes: *const CUgraphNode,
+    count: usize,
+}
+
+/// Asks the driver for the capture of a stream of the current context.
+fn ask(stream: StreamId) -> Result<Option<Answer>> {
     let (mut status, mut id) = (CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE, 0);
     let (mut graph, mut nodes, mut edges, mut count) = (null_mut(), null(), null(), 0);
     // SAFETY: a context is current, streams are never destroyed, and the pointers are those of local variables.
-    let answered = check(unsafe {
+    check(unsafe {
         sys::cuStreamGetCaptureInfo_v3(
             handle(stream),
             &raw mut status,
@@ -65,9 +95,9 @@ pub fn number_of(stream: StreamId) -> Option<CaptureId> {
             &raw mut edges,
             &raw mut count,
         )
-    });
-    let active = answered.is_ok() && status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE;
-    active.then_some(CaptureId(id))
+    })?;
+    let is_intact = status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    Ok(is_intact.then_some(Answer { id: CaptureId(id), graph, nodes, count }))
 }
 
 /// Whether work that is enqueued on a stream is being captured.

@@ -9,11 +9,10 @@ use cudarc::driver::sys::{self, CUgraph, CUstreamCaptureMode};
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::{Error, Result};
 
-use crate::capture::{self, CaptureId};
+use crate::capture::{self, Capture, CaptureId};
 use crate::card::Card;
 use crate::driver::check;
 use crate::launch::{argument, launch};
-use crate::nodes::Captured;
 use crate::program::{Key, Program};
 use crate::stream::{Stream, handle};
 
@@ -52,7 +51,7 @@ impl Body {
         mode: CUstreamCaptureMode,
     ) -> Result<Body> {
         let none = || Error::runtime("capture_begin() must be called before begin_capture_to_if_node()");
-        let graph = Captured::of(outer)?.ok_or_else(none)?.graph;
+        let graph = Capture::of(outer)?.ok_or_else(none)?.graph;
         // Streams are shared by those that ask for many: one that is free of captures.
         let mut streams = (0..Stream::MOST).map(|_| Stream::new(card.index, 0));
         let is_captured = |stream: &Stream| capture::is_capturing(card.index, stream.id());
@@ -64,11 +63,11 @@ impl Body {
         // SAFETY: the graph is being captured, and the pointer is that of a local variable.
         check(unsafe { sys::cuGraphConditionalHandleCreate(&raw mut condition, graph, card.context(), 0, 0) })?;
         set(card, outer, condition, value)?;
-        let Captured { graph, last } = Captured::of(outer)?.ok_or_else(none)?;
+        let Capture { graph, last } = Capture::of(outer)?.ok_or_else(none)?;
         let body = add(graph, &last, outer, condition, card)?;
         // SAFETY: the graph is that of the new node, and nothing else captures into it.
         check(unsafe { sys::cuStreamBeginCaptureToGraph(handle(stream.id()), body, null(), null(), 0, mode) })?;
-        let own = capture::number_of(stream.id()).ok_or_else(none)?;
+        let own = capture::id_of(stream.id()).ok_or_else(none)?;
         capture::put_inside(own, capture);
         stream.set_current();
         Ok(Body { stream: stream.id(), outer, capture: own })

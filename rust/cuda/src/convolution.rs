@@ -72,7 +72,7 @@ const DEPTH: u64 = 32;
 
 // No card has measured the next four numbers: they follow from counts.
 
-/// Groups with fewer rows have no squares, of which such rows would fill at most a sixteenth.
+/// Groups with fewer rows are not computed in squares: the rows would fill a sixteenth of a square at most.
 const FEW_ROWS: u64 = 5;
 /// With fewer blocks the inner dimension is cut into pieces: large cards have about 130 multiprocessors, which run two blocks each.
 const ENOUGH_BLOCKS: u64 = 256;

@@ -14,7 +14,7 @@ use crate::capture;
 use crate::card::Card;
 use crate::launch::enqueue;
 use crate::library::functions;
-use crate::memory::{Workspace, pointer};
+use crate::storage::{Workspace, pointer};
 use crate::stream;
 
 functions! {

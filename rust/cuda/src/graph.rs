@@ -17,7 +17,7 @@ use crate::capture::{self, CaptureId};
 use crate::conditional::Body;
 use crate::driver::{check, initialize};
 use crate::nodes::{self, Nodes};
-use crate::replayed::{self, Replayed, Source};
+use crate::replayed::{self, Generator, Replayed};
 use crate::stream::{self, handle};
 use crate::{card, memory, profile};
 
@@ -54,7 +54,7 @@ struct State {
     /// The work on conditions that is being recorded, the innermost last.
     bodies: Vec<Body>,
     /// The generators of which recorded work may draw.
-    sources: Vec<Arc<dyn Source>>,
+    generators: Vec<Arc<dyn Generator>>,
     /// Those of the recorded work.
     replayed: Vec<Replayed>,
     /// The streams on which the recorded work has been enqueued.
@@ -125,7 +125,7 @@ impl Default for Graph {
             stage: Stage::Empty,
             pool: PoolId::SHARED,
             bodies: Vec::new(),
-            sources: Vec::new(),
+            generators: Vec::new(),
             replayed: Vec::new(),
             runs: Vec::new(),
         };
@@ -143,10 +143,10 @@ impl Graph {
     }
 
     /// Lets later recorded work draw of a generator.
-    pub fn register(&self, source: Arc<dyn Source>) -> Result<()> {
+    pub fn register(&self, generator: Arc<dyn Generator>) -> Result<()> {
         let mut state = self.state()?;
-        if state.sources.iter().all(|known| known.id() != source.id()) {
-            state.sources.push(source);
+        if state.generators.iter().all(|known| known.id() != generator.id()) {
+            state.generators.push(generator);
         }
         Ok(())
     }
@@ -173,7 +173,7 @@ impl Graph {
                  default stream.)",
             ));
         }
-        let replayed = state.sources.iter().map(|source| Replayed::new(device, source.clone()));
+        let replayed = state.generators.iter().map(|generator| Replayed::new(device, generator.clone()));
         let replayed = replayed.collect::<Result<Vec<_>>>()?;
         let pool = pool.unwrap_or_else(new_pool);
         memory::begin_capture(device, pool)?;
@@ -300,7 +300,7 @@ impl Graph {
             memory::let_go_of_pool(device, pool);
             (state.stage, state.pool) = (Stage::Empty, PoolId::SHARED);
             state.replayed.clear();
-            state.sources.clear();
+            state.generators.clear();
         }
         Ok(())
     }

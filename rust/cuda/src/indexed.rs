@@ -104,14 +104,14 @@ pub unsafe fn read(
     let element = ElementType::Raw(width as u8);
     let key = Key::new("indexed_read", [element.code()]);
     let program = Program::find(card, key, &[c"read"], || {
+        let element = element.name();
         format!(
             r#"#include "indexed.cuh"
 using namespace rushlight;
 extern "C" __global__ void read(Pointers<3> operands, u64 count, Loops<3> loops, i64 scale) {{
-    rushlight::read<{}>(operands, count, loops, scale);
+    rushlight::read<{element}>(operands, count, loops, scale);
 }}
-"#,
-            element.name()
+"#
         )
     })?;
     let mut loops = Loops::of(nest);
@@ -153,17 +153,15 @@ pub unsafe fn merge(
     let compute = if merge == Merge::Replace { element } else { ElementType::Of(dtype.compute()) };
     let key = Key::new(merge.name(), [element.code()]);
     let program = Program::find(card, key, &[c"merge"], || {
+        let (name, element, compute) = (merge.name(), element.name(), compute.name());
         format!(
             r#"#include "indexed.cuh"
 using namespace rushlight;
 extern "C" __global__ void merge(Pointers<3> operands, u64 columns, Loops<3> loops, u64 length, i64 scale, i64 value_step,
                                  i64 place_step) {{
-    rushlight::merge<{}, {}, {}>(operands, columns, loops, length, scale, value_step, place_step);
+    rushlight::merge<{name}, {element}, {compute}>(operands, columns, loops, length, scale, value_step, place_step);
 }}
-"#,
-            merge.name(),
-            element.name(),
-            compute.name()
+"#
         )
     })?;
     let mut loops = Loops::of(nest);

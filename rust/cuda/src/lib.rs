@@ -4,11 +4,12 @@
 //! - `card` is a device: its context and properties, and the current device of a thread.
 //! - `runtime` has functions of the CUDA runtime, for programs that call them.
 //! - `stream` has streams and events, and the current stream of a thread.
-//! - `allocator` divides memory into blocks and keeps freed ones, `statistics` counts them; `memory` is the memory of a tensor
-//!   or of a library's call, `mem_pool` a pool that a program makes, `user_allocator` functions of a program in place of the driver;
-//!   `history` records what was allocated and freed, `settings` are those of torch's variable, `out_of_memory` is the error.
+//! - `allocator` divides memory into blocks and keeps freed ones, `statistics` counts them; `memory` has an allocator for each device,
+//!   `storage` is the memory of a tensor or of a library's call; `mem_pool` is a pool that a program makes, `user_allocator` functions
+//!   of a program in place of the driver; `history` records what was allocated and freed, `settings` are those of torch's variable,
+//!   `out_of_memory` is the error.
 //! - `pinned` is page-locked memory of the host; `ipc` is memory of devices that several processes use, `sent` what this one has sent.
-//! - `graph` records work and enqueues it again; `capture` tells whether work is being recorded, `replayed` has its random numbers,
+//! - `graph` records work and enqueues it again; `capture` tells whether work is being recorded, and for which graph, `replayed` has its random numbers,
 //!   `conditional` work that a value of the device permits; `nodes` lists what was recorded.
 //! - `profile` measures how long kernels and copies run; `nvtx` tells tools of other makers what the program does, `nvml` how busy
 //!   devices are.
@@ -81,6 +82,7 @@ pub mod sent;
 pub mod settings;
 pub mod softmax;
 pub mod statistics;
+pub mod storage;
 pub mod stream;
 pub mod taps;
 pub mod unique;

@@ -1,22 +1,18 @@
-//! The memory of tensors and of libraries' calls on devices, from one caching allocator for each device.
+//! The memory of devices: one caching allocator for each, over the driver or a program's functions, and blocks that wait for streams.
 
 use std::cell::RefCell;
-use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use cudarc::driver::sys::{self, CUresult};
-use rushlight_core::block::Block;
-use rushlight_core::device_memory::{DeviceMemory, StreamId};
-use rushlight_core::fork::{self, ForkMutex, Rank};
+use rushlight_core::device_memory::StreamId;
+use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::memory_record;
-use rushlight_core::{Device, Error, Result, Storage};
+use rushlight_core::{Device, Error, Result};
 use smallvec::SmallVec;
 
 use crate::allocator::{Allocator, BlockId, Piece, PoolId, PoolOptions, Source, State, Wanted};
 use crate::capture::{self, CaptureId};
 use crate::card::{self, Card};
-use crate::copy;
 use crate::history::{Action, Call, Entry, Frames};
 use crate::out_of_memory::{Table, out_of_memory};
 use crate::sent;
@@ -25,10 +21,11 @@ use crate::statistics::Statistics;
 use crate::stream::{self, Event};
 use crate::user_allocator::{self, OfPools, UserAllocator};
 
-/// The allocator of a device, and the blocks that other streams still use.
-struct Pool {
+/// The allocator of a device, and what it waits for.
+struct DeviceAllocator {
     device: u8,
     allocator: Allocator,
+    /// Blocks that other streams still use, until these events.
     waiting: Vec<(BlockId, Vec<Event>)>,
     /// Blocks that were freed while a graph was captured, when no event can be recorded, with the streams that use them.
     deferred: Vec<(BlockId, Streams)>,
@@ -38,7 +35,7 @@ struct Pool {
     users: OfPools,
 }
 
-type Streams = SmallVec<[StreamId; 1]>;
+pub type Streams = SmallVec<[StreamId; 1]>;
 
 thread_local! {
     /// The pools from which this thread takes memory of devices. The last one of a device counts.
@@ -46,17 +43,17 @@ thread_local! {
 }
 
 /// The allocators of the devices that were used.
-struct Pools(Vec<Pool>);
+struct Allocators(Vec<DeviceAllocator>);
 
-static POOLS: ForkMutex<Pools> = ForkMutex::new(Rank::Pool, Pools(Vec::new()));
+static ALLOCATORS: ForkMutex<Allocators> = ForkMutex::new(Rank::Pool, Allocators(Vec::new()));
 
-impl Pools {
+impl Allocators {
     /// The allocator of a device.
     #[inline]
-    fn of(&mut self, device: u8) -> &mut Pool {
+    fn of(&mut self, device: u8) -> &mut DeviceAllocator {
         let at = usize::from(device);
         if at >= self.0.len() {
-            let new = (self.0.len()..=at).map(|device| Pool::new(device as u8));
+            let new = (self.0.len()..=at).map(|device| DeviceAllocator::new(device as u8));
             self.0.extend(new.collect::<Vec<_>>());
         }
         &mut self.0[at]
@@ -129,9 +126,9 @@ pub fn set_caching(caches: bool) {
     CACHES.store(1 + u8::from(caches), Ordering::Relaxed);
 }
 
-impl Pool {
-    fn new(device: u8) -> Pool {
-        Pool {
+impl DeviceAllocator {
+    fn new(device: u8) -> DeviceAllocator {
+        DeviceAllocator {
             device,
             allocator: Allocator::new(settings::current()),
             waiting: Vec::new(),
@@ -201,8 +198,8 @@ impl Pool {
 
     /// A block for work of a stream.
     fn allocate(&mut self, bytes: usize, stream: StreamId) -> Option<BlockId> {
-        let home = self.of(stream);
-        self.allocator.allocate(bytes, stream, home, &mut Driver { device: self.device, users: &self.users })
+        let pool = self.pool_of(stream);
+        self.allocator.allocate(bytes, stream, pool, &mut Driver { device: self.device, users: &self.users })
     }
 
     /// Tells the profiler how much a call has taken or given back since there were `before` bytes.
@@ -221,7 +218,7 @@ impl Pool {
     }
 
     /// The pool for an allocation on a stream.
-    fn of(&self, stream: StreamId) -> PoolId {
+    fn pool_of(&self, stream: StreamId) -> PoolId {
         let device = self.device;
         let chosen = || CHOSEN.with_borrow(|all| all.iter().rev().find(|(of, _)| *of == device).map(|(_, pool)| *pool));
         if self.capturing.is_empty() {
@@ -233,156 +230,8 @@ impl Pool {
     }
 }
 
-/// A block of a pool.
-struct Memory {
-    /// None if it is empty, or if a program's functions give out all memory.
-    id: Option<BlockId>,
-    address: usize,
-    bytes: usize,
-    device: u8,
-    stream: StreamId,
-    /// The number of forks before the block was made: a forked child has no device to give it back to.
-    generation: u64,
-    shared: AtomicBool,
-    others: Mutex<Streams>,
-}
-
-impl DeviceMemory for Memory {
-    fn address(&self) -> usize {
-        self.address
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    fn device(&self) -> Device {
-        Device::Cuda(self.device)
-    }
-
-    fn record_stream(&self, stream: StreamId) {
-        if stream != self.stream {
-            let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-            if !others.contains(&stream) {
-                others.push(stream);
-                self.shared.store(true, Ordering::Release);
-            }
-        }
-    }
-
-    // Another process would keep the old block.
-    fn is_resizable(&self) -> bool {
-        !sent::has(self.address)
-    }
-
-    fn resized(&self, bytes: usize) -> Result<Box<dyn DeviceMemory>> {
-        if !self.is_resizable() {
-            return Err(Error::runtime("Trying to resize storage that is not resizable"));
-        }
-        let block = Memory::new(self.device, bytes)?;
-        let kept = self.bytes.min(bytes);
-        if kept != 0 {
-            let stream = stream::current(self.device);
-            self.record_stream(stream);
-            let [from, to] = [self, &block].map(|memory| (self.device, memory.address));
-            // SAFETY: two blocks of at least as many bytes; the old one is held for the stream, and the new one is the stream's.
-            unsafe { copy::between(from, to, kept, stream)? };
-        }
-        Ok(Box::new(block))
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        if self.address == 0 || self.generation != fork::generation() {
-            return;
-        }
-        let mut others = Streams::new();
-        if self.shared.load(Ordering::Acquire) {
-            others = std::mem::take(self.others.get_mut().unwrap_or_else(PoisonError::into_inner));
-        }
-        let Some(id) = self.id else { return self.give_to_user(&others) };
-        let call = Call::new(false);
-        let mut pools = POOLS.lock();
-        let pool = pools.of(self.device);
-        pool.allocator.history.call = call;
-        let before = pool.in_use();
-        pool.give_back_after(id, &others);
-        pool.tell(self.address, before);
-        pool.allocator.history.call = None;
-    }
-}
-
-impl Memory {
-    /// A block for work on this thread's current stream.
-    fn new(device: u8, bytes: usize) -> Result<Memory> {
-        card::get(device)?;
-        let stream = stream::current(device);
-        let (id, address) = match bytes {
-            0 => (None, 0),
-            _ => take(device, bytes, stream)?,
-        };
-        Ok(Memory {
-            id,
-            address,
-            bytes,
-            device,
-            stream,
-            generation: fork::generation(),
-            shared: AtomicBool::new(false),
-            others: Mutex::new(SmallVec::new()),
-        })
-    }
-
-    /// Gives the memory to the functions of a program that gave it out.
-    #[cold]
-    fn give_to_user(&self, others: &Streams) {
-        if let Some(user) = user_allocator::current()
-            && card::select(self.device).is_ok()
-        {
-            // Such functions do not know which other streams use the memory.
-            others.iter().for_each(|&other| drop(stream::synchronize(self.device, other)));
-            user.free(self.address, self.bytes, self.device, self.stream);
-        }
-    }
-}
-
-/// Uninitialised memory for work on this thread's current stream.
-pub fn allocate(device: u8, bytes: usize) -> Result<Storage> {
-    Ok(Storage::new(Block::device(Box::new(Memory::new(device, bytes)?))))
-}
-
-/// An address as a pointer, for libraries.
-pub fn pointer(address: u64) -> *mut c_void {
-    std::ptr::with_exposed_provenance_mut(address as usize)
-}
-
-/// Memory that a call needs besides its operands, for as long as the work of a stream takes.
-pub struct Workspace {
-    storage: Storage,
-    bytes: usize,
-}
-
-impl Workspace {
-    pub fn new(device: u8, stream: StreamId, bytes: usize) -> Result<Workspace> {
-        let storage = allocate(device, bytes)?;
-        // The block is not reused before the stream's work has run, and it stays in place because nobody else has the storage.
-        storage.pin_on(stream)?;
-        Ok(Workspace { storage, bytes })
-    }
-
-    /// Where it begins; null if it is empty.
-    pub fn pointer(&self) -> *mut c_void {
-        pointer(self.storage.address() as u64)
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
-/// New memory for work of a stream: its block, and where it begins.
-fn take(device: u8, bytes: usize, stream: StreamId) -> Result<(Option<BlockId>, usize)> {
+/// New memory for work of a stream: its block, and where it begins. There is no block if a program's functions give out all memory.
+pub fn take(device: u8, bytes: usize, stream: StreamId) -> Result<(Option<BlockId>, usize)> {
     if let Some(user) = user_allocator::current() {
         card::select(device)?;
         let table = Table { statistics: Statistics::default(), largest: None, limit: None };
@@ -401,13 +250,13 @@ fn take(device: u8, bytes: usize, stream: StreamId) -> Result<(Option<BlockId>, 
         return Ok(taken);
     }
     let (call, free) = (Call::new(true), card::get(device)?.memory_info().map_or(0, |(free, _)| free));
-    let mut pools = POOLS.lock();
-    let pool = pools.of(device);
-    let before = pool.in_use();
-    pool.allocator.history.call = call;
-    let found = pool.allocator.last_resort(bytes, stream).map(|id| (Some(id), pool.allocator.address(id)));
-    found.iter().for_each(|&(_, address)| pool.tell(address, before));
-    let allocator = &mut pool.allocator;
+    let mut allocators = ALLOCATORS.lock();
+    let own = allocators.of(device);
+    let before = own.in_use();
+    own.allocator.history.call = call;
+    let found = own.allocator.last_resort(bytes, stream).map(|id| (Some(id), own.allocator.address(id)));
+    found.iter().for_each(|&(_, address)| own.tell(address, before));
+    let allocator = &mut own.allocator;
     if found.is_none() {
         allocator.history.note(Action::Oom, free, bytes, stream, PoolId::SHARED.0);
     }
@@ -421,24 +270,30 @@ fn take(device: u8, bytes: usize, stream: StreamId) -> Result<(Option<BlockId>, 
         largest: allocator.pieces().filter(|piece| piece.state == State::Free).map(|piece| piece.size).max(),
         limit: allocator.limit,
     };
-    drop(pools);
+    drop(allocators);
     let table = Table { limit: table.limit.or_else(|| default_limit(device)), ..table };
     Err(out_of_memory(device, bytes, &table))
 }
 
 /// The same from the blocks that are free, or from the driver; with `wait`, after the streams that still use freed blocks.
 fn attempt(device: u8, bytes: usize, stream: StreamId, wait: bool) -> Option<(Option<BlockId>, usize)> {
-    let call = Call::new(true);
-    let mut pools = POOLS.lock();
-    let pool = pools.of(device);
-    pool.allocator.history.call = call;
-    pool.collect(wait);
-    let before = pool.in_use();
-    let id = pool.allocate(bytes, stream);
-    let taken = id.map(|id| (Some(id), pool.allocator.address(id)));
-    taken.iter().for_each(|&(_, address)| pool.tell(address, before));
-    pool.allocator.history.call = None;
-    taken
+    recorded(device, true, |own| {
+        own.collect(wait);
+        let before = own.in_use();
+        let id = own.allocate(bytes, stream);
+        let taken = id.map(|id| (Some(id), own.allocator.address(id)));
+        taken.iter().for_each(|&(_, address)| own.tell(address, before));
+        taken
+    })
+}
+
+/// Gives a block back when the work that streams besides its own have now has run.
+pub fn give_back(device: u8, id: BlockId, address: usize, others: &Streams) {
+    recorded(device, false, |own| {
+        let before = own.in_use();
+        own.give_back_after(id, others);
+        own.tell(address, before);
+    });
 }
 
 /// Returns the memory that no tensor uses to the driver.
@@ -447,20 +302,28 @@ pub fn empty_cache() {
     let used: Vec<u8> = card::used().map(|card| card.index).collect();
     for device in used {
         if card::select(device).is_ok() {
-            let call = Call::new(false);
-            let mut pools = POOLS.lock();
-            let pool = pools.of(device);
-            pool.allocator.history.call = call;
-            pool.collect(true);
-            pool.release();
-            pool.allocator.history.call = None;
+            recorded(device, false, |own| {
+                own.collect(true);
+                own.release();
+            });
         }
     }
 }
 
+/// Runs a function on the allocator of a device as one call, which takes memory or gives it back, of the record.
+fn recorded<T>(device: u8, takes: bool, run: impl FnOnce(&mut DeviceAllocator) -> T) -> T {
+    let call = Call::new(takes);
+    let mut allocators = ALLOCATORS.lock();
+    let own = allocators.of(device);
+    own.allocator.history.call = call;
+    let result = run(own);
+    own.allocator.history.call = None;
+    result
+}
+
 /// Runs a function on the allocator of a device.
 fn with<T>(device: u8, run: impl FnOnce(&mut Allocator) -> T) -> T {
-    run(&mut POOLS.lock().of(device).allocator)
+    run(&mut ALLOCATORS.lock().of(device).allocator)
 }
 
 pub fn statistics(device: u8) -> Statistics {
@@ -485,10 +348,10 @@ pub fn limit(device: u8) -> Option<usize> {
 }
 
 /// Takes over what a text says about the allocators, up to its first mistake.
-pub fn set(text: &str) -> Result<()> {
+pub fn read_settings(text: &str) -> Result<()> {
     let read = settings::read(text);
     let settings: Settings = settings::current();
-    POOLS.lock().0.iter_mut().for_each(|pool| pool.allocator.settings = settings);
+    ALLOCATORS.lock().0.iter_mut().for_each(|own| own.allocator.settings = settings);
     read
 }
 
@@ -505,18 +368,16 @@ pub fn snapshot(device: u8) -> Vec<(Piece, Frames)> {
 
 /// What a device's allocator has done while it was recorded, after the mark of a snapshot.
 pub fn history(device: u8) -> Vec<Entry> {
-    let call = Call::new(false);
-    with(device, |allocator| {
-        allocator.history.call = call;
-        allocator.history.note(Action::Snapshot, 0, 0, stream::DEFAULT, PoolId::SHARED.0);
-        allocator.history.call = None;
-        allocator.history.entries().cloned().collect()
+    recorded(device, false, |own| {
+        let history = &mut own.allocator.history;
+        history.note(Action::Snapshot, 0, 0, stream::DEFAULT, PoolId::SHARED.0);
+        history.entries().cloned().collect()
     })
 }
 
 /// Forgets what was recorded.
 pub fn clear_history() {
-    POOLS.lock().0.iter_mut().for_each(|pool| pool.allocator.history.clear());
+    ALLOCATORS.lock().0.iter_mut().for_each(|own| own.allocator.history.clear());
 }
 
 /// The segment of an address, and its first byte's offset in it.
@@ -530,8 +391,8 @@ pub fn segment_of(device: u8, address: usize) -> Option<(usize, usize)> {
 /// Announces a capture whose work allocates in a pool, until `end_capture`; the pool's segments stay until `let_go_of_pool`. What
 /// two captures at once free would be used by both, so that they cannot have one pool.
 pub fn begin_capture(device: u8, pool: PoolId) -> Result<()> {
-    let mut pools = POOLS.lock();
-    let own = pools.of(device);
+    let mut allocators = ALLOCATORS.lock();
+    let own = allocators.of(device);
     if own.capturing.iter().any(|(other, _)| *other == pool) {
         return Err(Error::runtime("beginAllocateToPool: already recording to mempool_id")
             .hint("Another graph is being recorded with this pool: record one after the other, or with a pool each."));
@@ -543,13 +404,13 @@ pub fn begin_capture(device: u8, pool: PoolId) -> Result<()> {
 
 /// Names the capture that has begun.
 pub fn name_capture(device: u8, pool: PoolId, capture: CaptureId) {
-    let mut pools = POOLS.lock();
-    let all = pools.of(device).capturing.iter_mut();
+    let mut allocators = ALLOCATORS.lock();
+    let all = allocators.of(device).capturing.iter_mut();
     all.filter(|(other, _)| *other == pool).for_each(|(_, own)| *own = Some(capture));
 }
 
 pub fn end_capture(device: u8, pool: PoolId) {
-    POOLS.lock().of(device).capturing.retain(|(other, _)| *other != pool);
+    ALLOCATORS.lock().of(device).capturing.retain(|(other, _)| *other != pool);
 }
 
 pub fn let_go_of_pool(device: u8, pool: PoolId) {
@@ -558,21 +419,18 @@ pub fn let_go_of_pool(device: u8, pool: PoolId) {
 
 /// Keeps the segments of a pool that a program makes on a device, until `end_pool`; `user` gives out its memory.
 pub fn make_pool(device: u8, pool: PoolId, options: PoolOptions, user: Option<UserAllocator>) {
-    let mut pools = POOLS.lock();
-    let own = pools.of(device);
+    let mut allocators = ALLOCATORS.lock();
+    let own = allocators.of(device);
     own.users.extend(user.map(|user| (pool, user)));
     own.allocator.make_pool(pool, options);
 }
 
 /// Ends a pool: what no tensor uses goes back to the driver.
 pub fn end_pool(device: u8, pool: PoolId) {
-    let call = Call::new(false);
-    let mut pools = POOLS.lock();
-    let own = pools.of(device);
-    own.allocator.end_pool(pool);
-    own.allocator.history.call = call;
-    own.allocator.release_pool(pool, &mut Driver { device, users: &own.users });
-    own.allocator.history.call = None;
+    recorded(device, false, |own| {
+        own.allocator.end_pool(pool);
+        own.allocator.release_pool(pool, &mut Driver { device, users: &own.users });
+    });
 }
 
 /// How many graphs and programs keep a pool.

@@ -8,9 +8,9 @@ use cudarc::driver::sys::{self, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeTy
 use rushlight_core::Result;
 use rushlight_core::device_memory::StreamId;
 
+use crate::capture::Capture;
 use crate::driver::check;
 use crate::library::functions;
-use crate::stream::handle;
 
 functions! {
     /// Numbers of graphs and nodes under which tools know them, of drivers since CUDA 13.1.
@@ -136,43 +136,11 @@ impl Nodes {
 
     /// Those that the capture of a stream has recorded so far; `None` without a capture.
     pub fn captured_from(stream: StreamId) -> Result<Option<Nodes>> {
-        let Some(captured) = Captured::of(stream)? else { return Ok(None) };
+        let Some(capture) = Capture::of(stream)? else { return Ok(None) };
         // SAFETY: the stream has a context, which is current, and its capture a graph.
-        let mut nodes = unsafe { Nodes::of(captured.graph)? };
+        let mut nodes = unsafe { Nodes::of(capture.graph)? };
         let place = |node: &CUgraphNode| nodes.all.iter().position(|own| own.handle == node.addr());
-        nodes.last = captured.last.iter().filter_map(place).collect();
+        nodes.last = capture.last.iter().filter_map(place).collect();
         Ok(Some(nodes))
-    }
-}
-
-/// The graph into which a stream is captured, and the nodes after which its next work comes.
-pub struct Captured {
-    pub graph: CUgraph,
-    pub last: Vec<CUgraphNode>,
-}
-
-impl Captured {
-    /// That of a stream of the current context; `None` without an intact capture.
-    pub fn of(stream: StreamId) -> Result<Option<Captured>> {
-        let (mut status, mut id) = (sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE, 0);
-        let (mut graph, mut nodes, mut edges, mut count) = (null_mut(), null(), null(), 0);
-        // SAFETY: streams are never destroyed, and the pointers are those of local variables.
-        check(unsafe {
-            sys::cuStreamGetCaptureInfo_v3(
-                handle(stream),
-                &raw mut status,
-                &raw mut id,
-                &raw mut graph,
-                &raw mut nodes,
-                &raw mut edges,
-                &raw mut count,
-            )
-        })?;
-        if status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE {
-            return Ok(None);
-        }
-        // SAFETY: the driver has told as many nodes, which stay until the stream is used again.
-        let last = if count == 0 { Vec::new() } else { unsafe { std::slice::from_raw_parts(nodes, count) }.to_vec() };
-        Ok(Some(Captured { graph, last }))
     }
 }

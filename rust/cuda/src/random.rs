@@ -181,14 +181,14 @@ pub unsafe fn trials(
     let mut loops = checked(nest)?;
     let chance = if dtype == DType::F64 { "f64" } else { "f32" };
     let program = Program::find(card, Key::new("trials", [ElementType::Of(dtype).code()]), &[c"fill"], || {
+        let element = type_name(dtype);
         format!(
             r#"#include "random.cuh"
 using namespace rushlight;
 extern "C" __global__ void fill(u8* out, const u8* chances, u64 count, Loops<2> loops, random::Place place) {{
-    random::trials<{}, {chance}>(out, chances, count, loops, place);
+    random::trials<{element}, {chance}>(out, chances, count, loops, place);
 }}
-"#,
-            type_name(dtype)
+"#
         )
     })?;
     let mut count = nest.numel() as u64;
@@ -215,14 +215,14 @@ pub unsafe fn dropout(
     mut place: Place,
 ) -> Result<()> {
     let program = Program::find(card, Key::new("dropout", [ElementType::Of(dtype).code()]), &[c"fill"], || {
+        let element = type_name(dtype);
         format!(
             r#"#include "random.cuh"
 using namespace rushlight;
 extern "C" __global__ void fill(u8* out, u64 count, u64 width, u64 threads, random::Place place, f64 kept, f64 factor) {{
-    random::dropout<{}>(out, count, width, threads, place, kept, factor);
+    random::dropout<{element}>(out, count, width, threads, place, kept, factor);
 }}
-"#,
-            type_name(dtype)
+"#
         )
     })?;
     let mut count = count as u64;
@@ -304,14 +304,14 @@ pub unsafe fn one_each(
     mut place: Place,
 ) -> Result<()> {
     let program = Program::find(card, Key::new("one_each", [ElementType::Of(dtype).code()]), &[c"fill"], || {
+        let element = type_name(dtype);
         format!(
             r#"#include "random.cuh"
 using namespace rushlight;
 extern "C" __global__ void fill(u8* out, u64 count, u64 columns, u64 width, u64 rows, random::Place place) {{
-    random::one_each<{}>(out, count, columns, width, rows, place);
+    random::one_each<{element}>(out, count, columns, width, rows, place);
 }}
-"#,
-            type_name(dtype)
+"#
         )
     })?;
     let (mut count, mut columns) = ((rows * columns) as u64, columns as u64);

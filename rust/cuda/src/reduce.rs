@@ -7,8 +7,8 @@ use rushlight_core::{DType, Error, Result};
 use crate::card::Card;
 use crate::kernels::{function_name, section, type_name};
 use crate::launch::{DIMS, ElementType, Loops, Numbers, THREADS, WARP, argument, blocks, launch};
-use crate::memory::Workspace;
 use crate::program::{Key, Program};
+use crate::storage::Workspace;
 
 /// A fold for a dtype of elements: `take` and `done` may read numbers.
 #[derive(Clone, Copy)]
@@ -51,12 +51,14 @@ const SHORT: usize = 32;
 const MEDIUM: usize = 1024;
 /// The fewest adjacent rows that lanes share.
 const ADJACENT: usize = 8;
-/// The fewest and the most elements of a piece, which are multiples of every pack, and how many pieces all rows together have at least.
+/// The fewest and the most elements of a piece of a row. Both are multiples of every pack.
 const PIECE: usize = 2048;
 const MOST_OF_A_PIECE: usize = 1 << 16;
+/// How many pieces all rows together are divided into, if their bounds permit it, so that few rows keep a device busy.
 const PIECES: usize = 2048;
+/// The most pieces of a row, which are a dimension of the grid.
 const MOST_PIECES: usize = 65535;
-/// As many of the least pieces are not divided.
+/// A row that is no longer than this many of the shortest pieces is not divided.
 const FEW_PIECES: usize = 4;
 /// The bytes of a pack at most.
 const PACK: usize = 16;

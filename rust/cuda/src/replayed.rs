@@ -10,10 +10,10 @@ use rushlight_core::{Error, Result, Storage};
 
 use crate::capture::{self, CaptureId};
 use crate::random::Place;
-use crate::{copy, memory};
+use crate::{copy, storage};
 
 /// A generator whose numbers a graph draws.
-pub trait Source: Send + Sync {
+pub trait Generator: Send + Sync {
     /// Takes words of its stream: where they begin.
     fn take(&self, words: u64) -> Place;
 
@@ -23,14 +23,14 @@ pub trait Source: Send + Sync {
 
 /// A generator, the words that one run of a graph takes of it, and the memory in which the kernels find its state.
 pub struct Replayed {
-    source: Arc<dyn Source>,
+    generator: Arc<dyn Generator>,
     words: u64,
     state: Storage,
 }
 
 impl Replayed {
-    pub fn new(device: u8, source: Arc<dyn Source>) -> Result<Replayed> {
-        Ok(Replayed { source, words: 0, state: memory::allocate(device, size_of::<[u64; 2]>())? })
+    pub fn new(device: u8, generator: Arc<dyn Generator>) -> Result<Replayed> {
+        Ok(Replayed { generator, words: 0, state: storage::allocate(device, size_of::<[u64; 2]>())? })
     }
 
     /// Writes the generator's state for a run on a stream, and moves the generator behind the words of the run.
@@ -38,7 +38,7 @@ impl Replayed {
         if self.words == 0 {
             return Ok(());
         }
-        let Place { seed, offset, .. } = self.source.take(self.words);
+        let Place { seed, offset, .. } = self.generator.take(self.words);
         let state = [seed, offset];
         let pin = self.state.pin_on(stream)?;
         // SAFETY: the block has room for the state, and is held for the stream.
@@ -50,8 +50,8 @@ impl Replayed {
 static CAPTURED: ForkMutex<BTreeMap<CaptureId, Vec<Replayed>>> = ForkMutex::new(Rank::Tables, BTreeMap::new());
 
 /// Begins to count the words that captured work takes.
-pub fn begin(capture: CaptureId, sources: Vec<Replayed>) {
-    let before = CAPTURED.lock().insert(capture, sources);
+pub fn begin(capture: CaptureId, generators: Vec<Replayed>) {
+    let before = CAPTURED.lock().insert(capture, generators);
     drop(before);
 }
 
@@ -61,10 +61,11 @@ pub fn end(capture: CaptureId) -> Vec<Replayed> {
 }
 
 /// Where captured work on a stream finds its numbers; `None` if the stream is not captured.
-pub fn place(device: u8, stream: StreamId, source: &dyn Source, words: u64) -> Result<Option<Place>> {
+pub fn place(device: u8, stream: StreamId, generator: &dyn Generator, words: u64) -> Result<Option<Place>> {
     let Some(capture) = capture::of(device, stream) else { return Ok(None) };
     let mut captured = CAPTURED.lock();
-    let known = captured.get_mut(&capture).and_then(|all| all.iter_mut().find(|one| one.source.id() == source.id()));
+    let known =
+        captured.get_mut(&capture).and_then(|all| all.iter_mut().find(|one| one.generator.id() == generator.id()));
     let one = known.ok_or_else(|| {
         Error::runtime(
             "RNG op during graph capture but generator is not registered with the capturing graph. Call \

@@ -318,7 +318,7 @@ pub fn text() -> String {
     with(|state| state.text.clone())
 }
 
-/// Takes over what a text says. `memory::set` gives it to the allocators.
+/// Takes over what a text says. `memory::read_settings` gives it to the allocators.
 pub fn read(text: &str) -> Result<()> {
     with(|state| {
         state.text = text.into();

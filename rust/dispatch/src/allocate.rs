@@ -12,7 +12,7 @@ pub fn storage(device: Device, bytes: usize) -> Result<Storage> {
     match device {
         Device::Cpu => Storage::heap(bytes),
         Device::Meta => Ok(Storage::new(Block::meta(bytes))),
-        Device::Cuda(index) => rushlight_cuda::memory::allocate(index, bytes),
+        Device::Cuda(index) => rushlight_cuda::storage::allocate(index, bytes),
         Device::Unsupported(unsupported) => Err(unsupported.refusal("empty.memory_format")),
     }
 }

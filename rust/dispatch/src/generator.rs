@@ -8,7 +8,7 @@ use once_cell::race::OnceBox;
 use rushlight_core::Device;
 use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_cuda::random::Place;
-use rushlight_cuda::replayed::Source;
+use rushlight_cuda::replayed;
 use rushlight_rng::{DEFAULT_SEED, Stream};
 
 /// A handle on a stream of random numbers; clones draw from the same stream.
@@ -176,7 +176,7 @@ impl Generator {
     }
 }
 
-impl Source for Generator {
+impl replayed::Generator for Generator {
     fn take(&self, words: u64) -> Place {
         let Counter { seed, offset } = self.reserve(words);
         Place { seed, offset, run: 0 }

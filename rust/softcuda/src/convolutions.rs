@@ -1,4 +1,4 @@
-//! Convolutions, as `dnn` enqueues them.
+//! Convolutions, as `cudnn` enqueues them.
 
 use crate::dtype::{DType, tf32};
 

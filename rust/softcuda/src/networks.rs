@@ -1,4 +1,4 @@
-//! Recurrent networks, as `rnn` enqueues them. Sums are computed in 64 bits, and states are rounded to the dtype after each step.
+//! Recurrent networks, as `cudnn_rnn` enqueues them. Sums are computed in 64 bits, and states are rounded to the dtype after each step.
 
 use crate::dtype::{DType, tf32};
 use crate::reserve::{Kept, Reserve, Sizes, Stage};

@@ -18,7 +18,7 @@ use super::{Description, Handle, MOST_PLANS, is_refusal, math_of, takes, types};
 use crate::capture;
 use crate::card::Card;
 use crate::launch::enqueue;
-use crate::memory::{Workspace, pointer};
+use crate::storage::{Workspace, pointer};
 
 /// `cudnnRNNAlgo_t`.
 const STANDARD: c_int = 0;

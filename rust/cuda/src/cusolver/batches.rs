@@ -9,7 +9,7 @@ use super::triangles::{Triangle, one};
 use super::{Borrowed, Library, Matrices, Solver, Type, check, with_blas};
 use crate::card::Card;
 use crate::launch::enqueue;
-use crate::memory::pointer;
+use crate::storage::pointer;
 
 /// Matrices, and the address of a list of their addresses on the device.
 #[derive(Clone, Copy)]

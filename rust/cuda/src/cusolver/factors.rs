@@ -11,7 +11,7 @@ use rushlight_core::device_memory::StreamId;
 
 use super::{Call, Matrices, Type, code, each, is_available};
 use crate::card::Card;
-use crate::memory::pointer;
+use crate::storage::pointer;
 
 /// Cholesky factors, in place. The other triangle keeps what it has.
 ///

@@ -22,7 +22,7 @@ use rushlight_core::{DType, Error, Result};
 use crate::card::Card;
 use crate::launch::enqueue;
 use crate::library::functions;
-use crate::memory::{Workspace, pointer};
+use crate::storage::{Workspace, pointer};
 use crate::{capture, cublaslt, stream};
 
 /// A handle, and cuSOLVER's parameters, which all calls share.

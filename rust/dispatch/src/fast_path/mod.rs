@@ -1,17 +1,17 @@
 //! The fast path of a call: operands of one shape and dtype need no strides, no broadcasting and no conversion.
 //!
 //! The steps are the same, but their results are known beforehand. Everything else takes the general path
-//! (`call`). `common` has what the forms for the host (`on_host`) and for CUDA devices (`on_cuda`) share.
+//! (`call` of the crate). `call` here has what the forms for the host (`on_host`) and for CUDA devices (`on_cuda`) share.
 
-mod common;
+mod call;
 mod on_cuda;
 mod on_host;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Device, Result, Scalar};
 
-use self::common::Call;
-pub use self::common::GilHeld;
+use self::call::Call;
+pub use self::call::GilHeld;
 use crate::operator::{Args, Operator, Pointwise};
 use crate::value::Operand;
 

@@ -9,10 +9,10 @@ use rushlight_cuda::launch::ElementType;
 use rushlight_cuda::{card, elementwise, stream};
 use smallvec::SmallVec;
 
-use super::common::{Alike, Call};
+use super::call::{Alike, Call};
 use crate::operator::Tags;
-use crate::value::{Arg, Operand};
-use crate::{allocate, node, promote};
+use crate::value::Operand;
+use crate::{allocate, promote};
 
 /// The result, if the operands are alike and aligned.
 #[inline(never)]
@@ -27,7 +27,8 @@ pub fn attempt<const N: usize>(call: Call, index: u8, operands: &[Operand; N]) -
     let is_narrow = dtype.compute() != dtype;
     let keeps_numbers = dtype.is_half() && op.tags.has(Tags::UNROUNDED_NUMBERS);
     let accepts = |at: usize, _| !is_narrow || at > 0 && keeps_numbers;
-    let Some(Alike { numel, result }) = call.alike(operands, accepts) else { return Ok(None) };
+    let Some(alike) = call.alike(operands, accepts) else { return Ok(None) };
+    let Alike { numel, result } = alike;
     if numel > i32::MAX as usize || dtype.is_float8() {
         return Ok(None);
     }
@@ -66,7 +67,6 @@ pub fn attempt<const N: usize>(call: Call, index: u8, operands: &[Operand; N]) -
         numbers.iter().map(|number| promote::bits(rounded(*number), compute)).collect();
     let (count, optional) = (expression.numbers.len(), expression.optional.len());
     let function = Function::Operator { name: op.name, dtype: compute, numbers: count, optional };
-    let bytes = numel * result.size();
     if !elementwise::is_aligned(&memory[..used]) {
         return Ok(None);
     }
@@ -77,22 +77,16 @@ pub fn attempt<const N: usize>(call: Call, index: u8, operands: &[Operand; N]) -
         unsafe { elementwise::run_flat(card, stream, function, numel, memory, &inputs, &numbers) }
     };
     let Some(args) = over else {
-        let storage = allocate::storage(Device::Cuda(index), bytes)?;
+        let storage = allocate::storage(Device::Cuda(index), numel * result.size())?;
         memory[0].address = storage.address();
         launch(&memory[..used])?;
         drop(pins);
         let layout = Layout { offset: 0, ..model.layout().clone() };
         return Ok(Some(Tensor::new(storage, layout, result, Device::Cuda(index))));
     };
-    // As on the host.
-    let (own, to) = (args.tensor(Arg::FIRST)?, memory[1].address);
-    let apart = |input: &Memory| input.address == to || input.address.abs_diff(to) >= bytes;
-    if !std::ptr::eq(own, model) || result != dtype || !memory[1..used].iter().all(apart) {
-        return Ok(None);
-    }
-    crate::variants::check_writable(own)?;
-    let change = node::InPlaceCall::begin(args)?;
-    memory[0].address = to;
+    let addresses = memory[1..used].iter().map(|operand| operand.address);
+    let Some(change) = call.begin_in_place(args, alike, addresses)? else { return Ok(None) };
+    memory[0].address = memory[1].address;
     launch(&memory[..used])?;
     drop(pins);
     change.finish()?.into_tensor().map(Some)

@@ -7,9 +7,9 @@ use rushlight_core::block::Block;
 use rushlight_core::storage::Pin;
 use rushlight_core::{Device, Layout, Result, Storage};
 
-use super::common::{Alike, Call};
-use crate::value::{Arg, Operand};
-use crate::{node, promote};
+use super::call::{Alike, Call};
+use crate::promote;
+use crate::value::Operand;
 
 /// The most elements of a call on the fast path: one loop on this thread, with the GIL held.
 const MAX_ELEMENTS: usize = 1 << 14;
@@ -21,7 +21,8 @@ const REPEATED: usize = 256;
 pub fn attempt<const N: usize>(call: Call, operands: [Operand; N]) -> Result<Option<Tensor>> {
     let Call { body, model, numbers, over, gil, .. } = call;
     let dtype = model.dtype();
-    let Some(Alike { numel, result }) = call.alike(&operands, |_, numel| numel <= REPEATED) else { return Ok(None) };
+    let Some(alike) = call.alike(&operands, |_, numel| numel <= REPEATED) else { return Ok(None) };
+    let Alike { numel, result } = alike;
     if numel > MAX_ELEMENTS || dtype.is_half() {
         return Ok(None);
     }
@@ -54,25 +55,18 @@ pub fn attempt<const N: usize>(call: Call, operands: [Operand; N]) -> Result<Opt
             }
         }
     }
-    let bytes = numel * result.size();
     let Some(args) = over else {
-        let block = Block::heap(bytes)?;
+        let block = Block::heap(numel * result.size())?;
         // SAFETY: every input holds `numel` contiguous elements of the loop's dtype, and so does the block.
         unsafe { inner_loop(block.as_ptr()?, inputs.as_ptr(), numel, numbers) };
         drop(pins);
         let layout = Layout { offset: 0, ..model.layout().clone() };
         return Ok(Some(Tensor::new(Storage::new(block), layout, result, Device::Cpu)));
     };
-    // The first operand is the tensor that changes. An input is the same memory or does not overlap it.
-    let (own, to) = (args.tensor(Arg::FIRST)?, inputs[0]);
-    let apart = |input: *const u8| input == to || input.addr().abs_diff(to.addr()) >= bytes;
-    if !std::ptr::eq(own, model) || result != dtype || !inputs.iter().all(|&input| apart(input)) {
-        return Ok(None);
-    }
-    crate::variants::check_writable(own)?;
-    let change = node::InPlaceCall::begin(args)?;
+    let addresses = inputs.iter().map(|input| input.addr());
+    let Some(change) = call.begin_in_place(args, alike, addresses)? else { return Ok(None) };
     // SAFETY: as above; the loop reads a block of each input before it writes that block of the result.
-    unsafe { inner_loop(to.cast_mut(), inputs.as_ptr(), numel, numbers) };
+    unsafe { inner_loop(inputs[0].cast_mut(), inputs.as_ptr(), numel, numbers) };
     drop(pins);
     change.finish()?.into_tensor().map(Some)
 }

@@ -6,7 +6,7 @@ use rushlight_core::{DType, Device, Error, Result, Scalar};
 use rushlight_cuda::card;
 use rushlight_cuda::random::{self, Distribution, Place};
 use rushlight_cuda::rejection::{self, Rejection};
-use rushlight_cuda::replayed::{self, Source};
+use rushlight_cuda::replayed::{self, Generator as _};
 use rushlight_dispatch::generator::Generator;
 use rushlight_dispatch::{create, op};
 use rushlight_rng::distributions::MultinomialError;

@@ -9,7 +9,7 @@ use rushlight_cpu::index::OutOfBounds;
 use rushlight_cpu::index::scatter::ScatterOp;
 use rushlight_cuda::card::Card;
 use rushlight_cuda::indexed::{self, Column, Dimension, Merge};
-use rushlight_cuda::{capture, card, copy as bytes, memory, stream};
+use rushlight_cuda::{capture, card, copy as bytes, storage, stream};
 use rushlight_dispatch::{create, device_loops};
 
 use crate::held::Held;
@@ -26,7 +26,7 @@ impl<'a> Report<'a> {
         if capture::is_capturing(card.index, stream) {
             return Ok(Report { card, storage: None });
         }
-        let storage = memory::allocate(card.index, size_of::<u64>())?;
+        let storage = storage::allocate(card.index, size_of::<u64>())?;
         let pin = storage.pin_on(stream)?;
         // SAFETY: there are eight bytes at the address, which are held.
         unsafe { bytes::fill(card.index, pin.address(), u8::MAX, size_of::<u64>(), stream)? };

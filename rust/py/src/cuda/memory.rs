@@ -184,7 +184,7 @@ fn _cuda_choose_allocator(allocate: usize, free: usize) -> PyResult<()> {
 /// Takes over what a text in the grammar of `PYTORCH_ALLOC_CONF` says, up to its first mistake.
 #[pyfunction]
 fn _cuda_set_allocator_settings(text: &str) -> PyResult<()> {
-    memory::set(text).map_err(raise)
+    memory::read_settings(text).map_err(raise)
 }
 
 /// The text that was read last, of the variable or of a program.

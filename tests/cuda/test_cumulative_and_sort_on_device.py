@@ -1,12 +1,12 @@
-"""Lines that several threads, several blocks or several kernels share: results on a device are those of the CPU."""
+"""Cumulative results and sorts of lines that several threads, blocks or kernels share: results on a device are those of the CPU."""
 
 import pytest
+from both_devices import equal
+from card import needs_device
 
 import rushlight as torch
 
-pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="there is no GPU; make test-cuda runs this on a card made of software"
-)
+pytestmark = needs_device
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8]
 #: Shapes and dimensions: one long line, a few, lines across memory, and many short ones.
@@ -36,13 +36,6 @@ def drawn(shape, dtype, special=True):
     return x
 
 
-def equal(got, wanted, tolerance=0.0):
-    if wanted.is_complex():
-        return torch.equal(got.cpu(), wanted)
-    got, wanted = got.cpu().double(), wanted.double()
-    return torch.allclose(got, wanted, rtol=tolerance, atol=tolerance, equal_nan=True)
-
-
 @each_kind
 @each_shape
 def test_cumulative_results(shape, dim, dtype):
@@ -70,37 +63,6 @@ def test_best_elements_and_their_indices(shape, dim, dtype):
     if x.numel():
         assert equal(y.argmax(dim), x.argmax(dim))
         assert y.argmin().item() == x.argmin().item()
-
-
-@pytest.mark.parametrize("shape", [(4, 8), (33, 70), (100, 5), (3, 40, 50), (2, 9, 8, 33)], ids=str)
-@pytest.mark.parametrize("dtype", [*DTYPES, torch.bool, torch.int32, torch.complex128], ids=str)
-def test_copies_that_transpose(shape, dtype):
-    x = torch.randint(0, 2, shape).to(dtype) if dtype in (torch.bool, torch.complex128) else drawn(shape, dtype)
-    y = x.to("cuda")
-    for dims in [(-1, -2), (0, -1), (0, 1)]:
-        wanted, got = x.transpose(*dims), y.transpose(*dims)
-        assert equal(got.contiguous(), wanted)
-        if not dtype.is_complex:
-            assert equal(got.to(torch.float32, memory_format=torch.contiguous_format), wanted.float())
-        assert equal(got[1:].contiguous(), wanted[1:])
-        assert equal(got.flip(-1).contiguous(), wanted.flip(-1))
-        into = torch.zeros(wanted.shape[::-1], dtype=dtype, device="cuda").permute(*reversed(range(wanted.dim())))
-        assert equal(into.copy_(got), wanted)
-
-
-def test_rows_that_are_taken_in_packs():
-    """Rows of adjacent elements with gaps between them, aligned and not."""
-    x = torch.randn(7, 40)
-    y = x.to("cuda")
-    for rows in [
-        (slice(None), slice(0, 12)),
-        (slice(1, None, 2), slice(4, 20)),
-        (slice(None), slice(1, 13)),
-        (slice(2), slice(5)),
-    ]:
-        assert equal(y[rows] * 2 + y[rows], x[rows] * 2 + x[rows])
-        assert equal(y[rows].contiguous(), x[rows])
-        assert equal(y.clone()[rows].fill_(3), x.clone()[rows].fill_(3))
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""Reductions, softmax and normalisation of rows that are too long, too many or too far apart for one way of sharing the work."""
+"""Reductions, softmax and normalisation of rows that are long, many, far apart or unaligned: threads share them in several ways."""
 
 import pytest
-from card import needs_card, run
+from card import needs_card, needs_device, run
 
-pytestmark = needs_card
+import rushlight as torch
 
 PROGRAM = """
 import warnings
@@ -26,6 +26,7 @@ def same(what, function, *operands):
 """
 
 
+@needs_card
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "uint8", "bool", "complex64"])
 def test_reductions(dtype):
     run(
@@ -54,6 +55,7 @@ for n, (x, dim) in enumerate(FORMS):
     )
 
 
+@needs_card
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_softmax(dtype):
     run(
@@ -84,6 +86,7 @@ assert torch.softmax(torch.ones(2, 3, device="cuda").half(), 1, dtype=torch.floa
     )
 
 
+@needs_card
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_normalisation(dtype):
     run(
@@ -119,3 +122,37 @@ for sizes in ((3, 4, 5, 6), (2, 6, 33, 40), (20, 8, 16, 16)):
     check(("channels last", sizes), lambda x, *p: F.batch_norm(x, None, None, *p, training=True), last, *parameters(c))
 """
     )
+
+
+@needs_device
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.complex64], ids=str)
+def test_sums_have_the_same_bits_at_any_address(dtype):
+    """Packs of unaligned operands are those of aligned ones."""
+    for shape, dims in [
+        ((70002,), 0),
+        ((9, 3002), 1),
+        ((40, 501), 1),
+        ((9001, 10), 0),
+        ((600, 42), 0),
+        ((30, 7, 130), (0, 1)),
+    ]:
+        x = torch.randn(shape, dtype=dtype).cuda()[..., 1:]
+        assert torch.equal(x.sum(dims), x.clone().sum(dims)) and torch.equal(x.sum(dims), x.sum(dims))
+
+
+@needs_device
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64, torch.bool], ids=str)
+def test_sums_around_the_edges_of_packs(dtype):
+    for count in (33, 63, 64, 65, 1023, 1025, 4095, 4097, 16385):
+        x = torch.randint(0, 9, (5, count)).to(dtype)
+        y = x.cuda()
+        for form, own in ((y, x), (y[:, 1:], x[:, 1:]), (y[:, ::2], x[:, ::2]), (y.t().contiguous().t(), x)):
+            assert torch.equal(form.sum(1).cpu(), own.sum(1)) and torch.equal(form.sum(0).cpu(), own.sum(0))
+    for columns in (8, 9, 31, 33, 127, 128, 130, 260):
+        x = torch.randint(0, 9, (300, columns)).to(dtype)
+        y = x.cuda()
+        assert torch.equal(y.sum(0).cpu(), x.sum(0)) and torch.equal(y[:, 1:].sum(0).cpu(), x[:, 1:].sum(0))
+        blocks = torch.randint(0, 9, (3, 50, columns)).to(dtype)
+        assert torch.equal(blocks.cuda().sum(1).cpu(), blocks.sum(1)) and torch.equal(
+            blocks.cuda().sum((0, 1)).cpu(), blocks.sum((0, 1))
+        )

@@ -6,4 +6,4 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._sanitizer import EventHandler
 
-watcher: EventHandler | None = None
+observer: EventHandler | None = None
