@@ -3,7 +3,6 @@
 //! - `driver` finds the driver and makes errors of its statuses.
 //! - `card` is a device: its context and properties, and the current device of a thread.
 //! - `runtime` has functions of the CUDA runtime, for programs that call them.
-//! - `stream` has streams and events, and the current stream of a thread.
 //! - `allocator` divides memory into blocks and keeps freed ones, `statistics` counts them; `memory` is the memory of a tensor
 //!   or of a library's call, `mem_pool` a pool that a program makes, `user_allocator` functions of a program in place of the driver;
 //!   `history` records what was allocated and freed, `settings` are those of torch's variable, `out_of_memory` is the error.
@@ -15,7 +14,7 @@
 //! - `library` finds NVIDIA's other libraries, and their functions.
 //! - `program` compiles the source of a kernel and keeps the result, in memory and on disk; `launch` launches it; `user_kernel` launches those of programs.
 //! - `cublaslt`, `cudnn`, `cufft` and `cusolver` call the libraries of these names, where they are installed: for products of matrices,
-//!   convolutions and recurrent networks, transforms, and factorisations.
+//!   convolutions and recurrent networks, transforms, and factorisations. `tunable` measures and records algorithms of products.
 //! - `nccl` exchanges tensors with the devices of other processes, where NCCL is installed; `failures` are its calls that were given up.
 //! - `copy`, `elementwise`, `reduce`, `cumulative`, `softmax`, `normalize`, `matmul`, `convolution`, `indexed`, `nonzero`, `order`,
 //!   `search`, `unique`, `counts`, `frexp`, `nll`, `ctc`, `distance`, `pool`, `ranges`, `mix`, `taps`, `fold`, `attention`,
@@ -83,6 +82,7 @@ pub mod softmax;
 pub mod statistics;
 pub mod stream;
 pub mod taps;
+pub mod tunable;
 pub mod unique;
 pub mod user_allocator;
 pub mod user_kernel;

@@ -21,6 +21,7 @@ mod memory;
 mod nccl;
 mod streams;
 mod tools;
+mod tunable;
 
 /// The number of CUDA devices; zero if there is no driver.
 #[pyfunction]
@@ -209,6 +210,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     nccl::add(module)?;
     streams::add(module)?;
     tools::add(module)?;
+    tunable::add(module)?;
     for function in [
         wrap_pyfunction!(_cuda_device_count, module)?,
         wrap_pyfunction!(_cuda_is_in_bad_fork, module)?,
