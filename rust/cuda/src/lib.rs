@@ -5,7 +5,8 @@
 //! - `runtime` has functions of the CUDA runtime, for programs that call them.
 //! - `allocator` divides memory into blocks and keeps freed ones, `statistics` counts them; `memory` is the memory of a tensor
 //!   or of a library's call, `mem_pool` a pool that a program makes, `user_allocator` functions of a program in place of the driver;
-//!   `history` records what was allocated and freed, `settings` are those of torch's variable, `out_of_memory` is the error.
+//!   `history` records what was allocated and freed, `settings` are those of torch's variable, `out_of_memory` is the error;
+//!   `trace` tells a program of blocks that come and go.
 //! - `pinned` is page-locked memory of the host; `ipc` is memory of devices that several processes use, `sent` what this one has sent.
 //! - `graph` records work and enqueues it again; `capture` tells whether work is being recorded, `replayed` has its random numbers,
 //!   `conditional` work that a value of the device permits; `nodes` lists what was recorded.
@@ -82,6 +83,7 @@ pub mod softmax;
 pub mod statistics;
 pub mod stream;
 pub mod taps;
+pub mod trace;
 pub mod tunable;
 pub mod unique;
 pub mod user_allocator;

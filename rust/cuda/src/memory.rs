@@ -16,14 +16,13 @@ use smallvec::SmallVec;
 use crate::allocator::{Allocator, BlockId, Piece, PoolId, PoolOptions, Source, State, Wanted};
 use crate::capture::{self, CaptureId};
 use crate::card::{self, Card};
-use crate::copy;
 use crate::history::{Action, Call, Entry, Frames};
 use crate::out_of_memory::{Table, out_of_memory};
-use crate::sent;
 use crate::settings::{self, Settings};
 use crate::statistics::Statistics;
 use crate::stream::{self, Event};
 use crate::user_allocator::{self, OfPools, UserAllocator};
+use crate::{copy, sent, trace};
 
 /// The allocator of a device, and the blocks that other streams still use.
 struct Pool {
@@ -301,6 +300,7 @@ impl Drop for Memory {
         if self.shared.load(Ordering::Acquire) {
             others = std::mem::take(self.others.get_mut().unwrap_or_else(PoisonError::into_inner));
         }
+        trace::note(false, self.address);
         let Some(id) = self.id else { return self.give_to_user(&others) };
         let call = Call::new(false);
         let mut pools = POOLS.lock();
@@ -322,6 +322,7 @@ impl Memory {
             0 => (None, 0),
             _ => take(device, bytes, stream)?,
         };
+        trace::note(true, address);
         Ok(Memory {
             id,
             address,
