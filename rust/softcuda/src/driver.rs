@@ -105,6 +105,9 @@ entries! {
             10 => 32,                           // the size of a warp
             12 | 82 => 65536,                   // registers
             16 => 4,                            // multiprocessors
+            13 => 1_980_000,                    // the clock in kHz
+            36 => 2_619_000,                    // the clock of the memory in kHz
+            37 => 6144,                         // the bits of the memory's bus
             38 => 1 << 22,                      // second-level cache
             39 => 2048,                         // threads of a multiprocessor
             41 => 1,                            // unified addressing

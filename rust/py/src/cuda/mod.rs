@@ -85,6 +85,9 @@ fn _cuda_properties(py: Python<'_>, device: u8) -> PyResult<Bound<'_, PyDict>> {
     dict.set_item("shared_memory_per_block", known.shared_memory_per_block)?;
     dict.set_item("regs_per_multiprocessor", known.registers_per_multiprocessor)?;
     dict.set_item("L2_cache_size", known.second_level_cache)?;
+    dict.set_item("clock_rate", known.clock_rate)?;
+    dict.set_item("memory_clock_rate", known.memory_clock_rate)?;
+    dict.set_item("memory_bus_width", known.memory_bus_width)?;
     dict.set_item("uuid", known.uuid)?;
     Ok(dict)
 }
