@@ -31,6 +31,16 @@ def _get_deterministic_algorithms() -> bool:
     return torch.are_deterministic_algorithms_enabled()
 
 
+def _activate_gpu_trace() -> None:
+    """Calls the functions of `torch.cuda._gpu_trace` from now on.
+
+    >>> torch._C._activate_gpu_trace()
+    """
+    from rushlight.cuda import _gpu_trace
+
+    _gpu_trace._activate()
+
+
 def _get_default_device() -> str:
     """The type of the device on which tensors are made by default.
 

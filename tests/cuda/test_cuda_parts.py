@@ -1,4 +1,4 @@
-"""Parts of `torch.cuda` that need no GPU: settings of TunableOp, private names, and what there is no support for."""
+"""Parts of `torch.cuda` that need no GPU: private names, and what there is no support for."""
 
 import inspect
 import re
@@ -9,46 +9,11 @@ import rushlight as torch
 from rushlight.cuda import _utils
 
 
-def test_tunableop_keeps_its_settings(tmp_path, monkeypatch):
-    tunable = torch.cuda.tunable
-    monkeypatch.setattr(tunable, "_settings", dict(tunable._settings))
-    monkeypatch.setattr(tunable, "_results", [])
-    tunable.enable()
-    tunable.tuning_enable(False)
-    tunable.set_max_tuning_duration(-3)
-    tunable.set_max_tuning_iterations(7)
-    tunable.set_filename("some.csv")
-    assert (tunable.is_enabled(), tunable.tuning_is_enabled(), tunable.record_untuned_is_enabled()) == (
-        True,
-        False,
-        False,
-    )
-    assert (tunable.get_max_tuning_duration(), tunable.get_max_tuning_iterations()) == (0, 7)
-    assert tunable.get_filename() == "some.csv" and not tunable.read_file(tmp_path / "none.csv")
-    file = tmp_path / "results.csv"
-    version = tunable.get_validators()[0][1]
-    file.write_text(f"Validator,PT_VERSION,{version}\nGemmTunableOp_float_NT,nt_1_2_3,Default,1.5\n")
-    assert tunable.read_file(str(file)) and tunable.get_results() == (
-        ("GemmTunableOp_float_NT", "nt_1_2_3", "Default", 1.5),
-    )
-    file.write_text("Validator,PT_VERSION,0.0\n")
-    assert not tunable.read_file(str(file))
-    with pytest.raises(AssertionError, match="Tuning is not enabled"):
-        tunable.tune_gemm_in_file("some.csv")
-    tunable.tuning_enable()
-    with pytest.raises(NotImplementedError, match="measures nothing"):
-        tunable.tune_gemm_in_file("some.csv")
-    with pytest.raises(RuntimeError, match="cuda_tunableop_enable expects a bool, but got int"):
-        tunable.enable(1)
-
-
 def test_what_there_is_no_support_for_is_refused():
     with pytest.raises(RuntimeError, match="torch._C._gds_register_buffer is not supported on this platform"):
         torch.cuda.gds.gds_register_buffer(torch.ones(1).untyped_storage())
     with pytest.raises(RuntimeError, match="torch._C._gds_register_handle is not supported on this platform"):
         torch.cuda.gds.GdsFile("some", 0)
-    with pytest.raises(RuntimeError, match="PyTorch was not built with Green Context support!"):
-        torch.cuda.GreenContext.create(num_sms=4)
     with pytest.raises(TypeError, match="^GreenContext: No constructor defined!\n"):
         torch.cuda.GreenContext(3)
     with pytest.raises(NotImplementedError, match="use torch.sparse_coo_tensor with device='cuda'"):

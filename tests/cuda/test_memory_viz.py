@@ -8,6 +8,7 @@ import xml.etree.ElementTree as xml
 import pytest
 from card import needs_card, run
 
+import rushlight as torch
 from rushlight.cuda import _memory_viz as viz
 
 MIB = 1 << 20
@@ -141,6 +142,44 @@ def test_pages_contain_the_snapshot(snapshot):
     assert '"Active Cached Memory Timeline"' in viz.trace_plot(snapshot, plot_segments=True, filter_freed=True)
     with pytest.warns(FutureWarning, match="device argument is deprecated"):
         assert '"Allocator State History"' in viz.segment_plot(snapshot, device=0)
+
+
+def shown(page):
+    """The snapshot in a page."""
+    import base64
+    import re
+
+    return pickle.loads(base64.b64decode(re.search(r'"base64": "([^"]*)"', page)[1]))
+
+
+def test_memory_in_a_profile():
+    from rushlight.profiler import ProfilerActivity, profile
+
+    before = torch.ones(3000)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
+        kept = before * 2
+        gone = kept + 1
+        del gone
+    page = viz.profile_plot(watched)
+    assert '"Active Memory Timeline"' in page
+    data = shown(page)
+    *cards, host = data["device_traces"]
+    assert not any(cards)
+    actions = [(row["action"], row["size"], row["addr"]) for row in host if row["size"] == 12000]
+    address = kept.data_ptr()
+    assert actions[0] == ("alloc", 12000, address)
+    assert [action for action, _, at in actions if at != address] == ["alloc", "free_requested", "free_completed"]
+    assert host[0]["frames"][0]["name"] and host[0]["category"] == "unknown"
+    (segment,) = data["segments"]
+    blocks = segment["blocks"]
+    assert sum(block["size"] for block in blocks) == segment["total_size"] and segment["device"] == len(cards)
+    assert [block["size"] for block in blocks if block["state"] == "active_allocated"].count(12000) == 1
+    with pytest.warns(FutureWarning, match="device argument is deprecated"):
+        viz.profile_plot(watched, device=0)
+    with profile(activities=[ProfilerActivity.CPU]) as watched:
+        torch.ones(3)
+    with pytest.raises(ValueError, match="profile_memory=True required for memory profiling."):
+        viz.profile_plot(watched)
 
 
 def test_the_program(snapshot, tmp_path):

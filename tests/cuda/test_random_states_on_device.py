@@ -72,3 +72,71 @@ raises(ValueError, "Expected a cuda device, but got: cpu", lambda: fork_rng(devi
 """,
         SOFTCUDA_DEVICES=2,
     )
+
+
+@needs_card
+def test_generators_share_a_state():
+    run(
+        """
+a, b = (torch.Generator("cuda").manual_seed(seed) for seed in (1, 2))
+shared = a.graphsafe_get_state()
+assert shared is not a and shared.device == a.device
+first = torch.rand(3, device="cuda", generator=a)
+assert shared.get_offset() == a.get_offset() == 4 and not torch.equal(torch.rand(3, device="cuda", generator=shared), first)
+assert a.get_offset() == 8
+kept = b.graphsafe_get_state()
+assert b.graphsafe_set_state(shared) is b and b.initial_seed() == 1 and b.get_offset() == 8
+b.manual_seed(7)
+assert a.initial_seed() == 7 and kept.initial_seed() == 2
+b.graphsafe_set_state(kept)
+assert b.initial_seed() == 2 and a.initial_seed() == 7
+# The default generator draws from another state, and gets its own back.
+default = torch.cuda.default_generators[0]
+torch.cuda.manual_seed(3)
+own = default.graphsafe_get_state()
+default.graphsafe_set_state(torch.Generator("cuda").manual_seed(5))
+assert torch.cuda.initial_seed() == 5
+drawn = torch.rand(4, device="cuda")
+torch.cuda.manual_seed(5)
+assert torch.equal(torch.rand(4, device="cuda"), drawn)
+default.graphsafe_set_state(own)
+assert torch.cuda.initial_seed() == 3
+for wrong, error, text in [
+    (lambda: torch.Generator().graphsafe_get_state(), NotImplementedError, "graphsafe_get_state is not supported in this Generator"),
+    (lambda: torch.Generator().graphsafe_set_state(a), NotImplementedError, "graphsafe_set_state is not supported in this Generator"),
+    (lambda: a.graphsafe_set_state(torch.Generator()), RuntimeError, "Expected a CUDA Generator"),
+    (lambda: a.graphsafe_set_state(3), TypeError, "expected a Generator, but got int"),
+]:
+    try:
+        wrong()
+    except error as told:
+        assert str(told).startswith(text), told
+    else:
+        raise AssertionError(text)
+"""
+    )
+
+
+@needs_card
+def test_a_graph_draws_from_the_state_that_was_registered():
+    run(
+        """
+a, b = (torch.Generator("cuda").manual_seed(seed) for seed in (1, 2))
+def draw(generator):
+    return torch.rand(5, device="cuda", generator=generator)
+expected = [draw(torch.Generator("cuda").manual_seed(1))]
+graph = torch.cuda.CUDAGraph()
+state = a.graphsafe_get_state()
+graph.register_generator_state(state)
+before = b.graphsafe_get_state()
+b.graphsafe_set_state(state)
+with torch.cuda.graph(graph):
+    x = draw(b)
+b.graphsafe_set_state(before)
+a.graphsafe_set_state(torch.Generator("cuda").manual_seed(9))
+graph.replay()
+assert torch.equal(x, expected[0]) and state.get_offset() == 8 - 4 and b.get_offset() == 0 and a.get_offset() == 0
+graph.replay()
+assert not torch.equal(x, expected[0]) and state.get_offset() == 8
+"""
+    )

@@ -395,6 +395,21 @@ def trace_plot(data: Any, device: Any = None, plot_segments: bool = False, filte
     return _page(data, "Active Cached Memory Timeline" if plot_segments else "Active Memory Timeline", device)
 
 
+def profile_plot(profile: Any, device: Any = None) -> str:
+    """The memory in use over time in a profile, the host's among it, as the page of `trace_plot`.
+
+    Args:
+        profile: a profile that was made with ``profile_memory=True``.
+        device: has no effect: the page has all GPUs.
+
+    Raises:
+        ValueError: the profile has not recorded memory.
+    """
+    from ._profiled_memory import snapshot
+
+    return _page(snapshot(profile), "Active Memory Timeline", device)
+
+
 def segment_plot(data: Any, device: Any = None) -> str:
     """How blocks lay in segments after each action. See `trace_plot`."""
     return _page(data, "Allocator State History", device)

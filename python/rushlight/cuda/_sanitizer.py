@@ -164,7 +164,7 @@ def _stack() -> traceback.StackSummary:
     return traceback.StackSummary.from_list([frame for frame in frames if not frame.filename.startswith(package)])
 
 
-class EventHandler:
+class EventHandler(_observer.Observer):
     """Follows streams, events and tensors, and finds uses without an order."""
 
     def __init__(self) -> None:
@@ -327,14 +327,16 @@ class CUDASanitizer:
         if self.enabled:
             return
         self.dispatch.__enter__()
-        _observer.observer, self.enabled = self.dispatch.event_handler, True
+        _observer.add(self.dispatch.event_handler)
+        self.enabled = True
 
     def disable(self) -> None:
         """Ends the check."""
         if not self.enabled:
             return
         self.dispatch.__exit__(None, None, None)
-        _observer.observer, self.enabled = None, False
+        _observer.remove(self.dispatch.event_handler)
+        self.enabled = False
 
 
 def enable_cuda_sanitizer() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from threading import local
 
 from rushlight import _C, _streams
@@ -59,6 +60,8 @@ class Stream(_streams.Stream):
         need_driver()
         if stream_id is None:
             self._stream = _C._CudaStream(index_of(device), priority)
+            if _observer.observer is not None:
+                _observer.observer.stream_created(self.cuda_stream)
         else:
             self._stream = _C._CudaStream.external(index_of(device_index), stream_id)
 
@@ -230,6 +233,7 @@ class Event(_streams.Event):
             self._event = _C._CudaEvent(device, self._timed, self._shared)
             if _observer.observer is not None:
                 _observer.observer.event_created(self.cuda_event)
+                weakref.finalize(self, _deleted, self.cuda_event).atexit = False
         return self._event
 
     def ipc_handle(self) -> bytes:
@@ -290,6 +294,11 @@ class Event(_streams.Event):
 
     def __repr__(self) -> str:
         return f"<torch.cuda.Event {'uninitialized' if self._event is None else self._event.device}>"
+
+
+def _deleted(event: int) -> None:
+    if _observer.observer is not None:
+        _observer.observer.event_deleted(event)
 
 
 def _given(stream: Any, function: str) -> Stream:

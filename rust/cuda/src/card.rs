@@ -36,6 +36,10 @@ pub struct Properties {
     pub shared_memory_per_block: i32,
     pub registers_per_multiprocessor: i32,
     pub second_level_cache: i32,
+    /// The highest clocks of the multiprocessors and of the memory, in kHz, and the bits of its bus.
+    pub clock_rate: i32,
+    pub memory_clock_rate: i32,
+    pub memory_bus_width: i32,
     pub uuid: [u8; 16],
 }
 
@@ -178,6 +182,9 @@ impl Properties {
             shared_memory_per_block: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?,
             registers_per_multiprocessor: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR)?,
             second_level_cache: get(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
+            clock_rate: get(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+            memory_clock_rate: get(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?,
+            memory_bus_width: get(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?,
             uuid: uuid.bytes.map(|byte| byte as u8),
         })
     }

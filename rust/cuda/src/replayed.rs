@@ -17,7 +17,7 @@ pub trait Generator: Send + Sync {
     /// Takes words of its stream: where they begin.
     fn take(&self, words: u64) -> Place;
 
-    /// A number that no other generator has.
+    /// A number of the state, which only generators that share it have.
     fn id(&self) -> usize;
 }
 
@@ -63,9 +63,10 @@ pub fn end(capture: CaptureId) -> Vec<Replayed> {
 /// Where captured work on a stream finds its numbers; `None` if the stream is not captured.
 pub fn place(device: u8, stream: StreamId, generator: &dyn Generator, words: u64) -> Result<Option<Place>> {
     let Some(capture) = capture::of(device, stream) else { return Ok(None) };
+    // A generator takes a lock that comes before this table's.
+    let id = generator.id();
     let mut captured = CAPTURED.lock();
-    let known =
-        captured.get_mut(&capture).and_then(|all| all.iter_mut().find(|one| one.generator.id() == generator.id()));
+    let known = captured.get_mut(&capture).and_then(|all| all.iter_mut().find(|one| one.generator.id() == id));
     let one = known.ok_or_else(|| {
         Error::runtime(
             "RNG op during graph capture but generator is not registered with the capturing graph. Call \

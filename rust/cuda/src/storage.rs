@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::allocator::BlockId;
 use crate::memory::{self, Streams};
-use crate::{card, copy, sent, stream, user_allocator};
+use crate::{card, copy, sent, stream, trace, user_allocator};
 
 /// A block that is given back when its storage has gone.
 struct Owner {
@@ -82,6 +82,7 @@ impl Drop for Owner {
         if self.shared.load(Ordering::Acquire) {
             others = std::mem::take(self.others.get_mut().unwrap_or_else(PoisonError::into_inner));
         }
+        trace::note(false, self.address);
         match self.id {
             Some(id) => memory::give_back(self.device, id, self.address, &others),
             None => self.give_to_user(&others),
@@ -98,6 +99,7 @@ impl Owner {
             0 => (None, 0),
             _ => memory::take(device, bytes, stream)?,
         };
+        trace::note(true, address);
         Ok(Owner {
             id,
             address,

@@ -1,6 +1,6 @@
 //! `torch.Generator`: a handle on a stream of random numbers.
 
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 use rushlight::{DType, Device};
@@ -111,6 +111,34 @@ impl PyGenerator {
         PyGenerator(copy)
     }
 
+    /// A generator that shares the state of this one: what either draws, the other does not draw again. Of a CUDA device only.
+    ///
+    /// Raises:
+    ///     NotImplementedError: the generator is the CPU's.
+    fn graphsafe_get_state(&self) -> PyResult<Self> {
+        self.0.sharing_state().map(PyGenerator).ok_or_else(|| without_shared_state("graphsafe_get_state"))
+    }
+
+    /// Shares the state of another generator from now on; returns this generator. A graph that records work then draws from the shared
+    /// state, if it was registered for the graph.
+    ///
+    /// Raises:
+    ///     TypeError: the state is not a generator.
+    ///     NotImplementedError: this generator is the CPU's.
+    ///     RuntimeError: the other one is.
+    fn graphsafe_set_state<'py>(slf: PyRef<'py, Self>, state: &Bound<'py, PyAny>) -> PyResult<PyRef<'py, Self>> {
+        let Ok(other) = state.cast::<PyGenerator>() else {
+            return Err(PyTypeError::new_err(format!("expected a Generator, but got {}", kind_of(state))));
+        };
+        if slf.0.device() == Device::Cpu {
+            return Err(without_shared_state("graphsafe_set_state"));
+        }
+        if !slf.0.share_state(&other.get().0) {
+            return Err(PyRuntimeError::new_err("Expected a CUDA Generator"));
+        }
+        Ok(slf)
+    }
+
     /// Sets a state that `get_state` returned; returns the generator.
     ///
     /// Raises:
@@ -185,6 +213,10 @@ pub fn keeps_seed(generator: &Generator, seed: u64) -> PyResult<bool> {
     Err(PyRuntimeError::new_err(
         "CUDAGeneratorImpl::set_current_seed can be called during stream capture only if new seed is the same as the original seed.",
     ))
+}
+
+fn without_shared_state(name: &str) -> PyErr {
+    PyNotImplementedError::new_err(format!("{name} is not supported in this Generator"))
 }
 
 fn without_offset() -> PyErr {

@@ -64,6 +64,12 @@ pub extern "C" fn softcuda_measurements() -> u64 {
     counter(|machine| machine.measurements)
 }
 
+/// How many launches were on all multiprocessors (0), or on a part of so many.
+#[unsafe(no_mangle)]
+pub extern "C" fn softcuda_launches_on(multiprocessors: u32) -> u64 {
+    counter(|machine| machine.launches_on.get(&multiprocessors).copied().unwrap_or(0))
+}
+
 /// How often the algorithm of a product was asked for.
 #[unsafe(no_mangle)]
 pub extern "C" fn softcuda_choices() -> u64 {

@@ -2,6 +2,9 @@
 //!
 //! Every product is checked: the descriptions of its matrices, that they are those for which the algorithm was asked, ranges of
 //! memory, alignments and the workspace. Long sums are divided where the caller permits it, and their parts go through the workspace.
+//!
+//! There are as many algorithms as `SOFTCUDA_BLAS_ALGORITHMS` names, by default one, the recommended one first: `90,10,wrong,refused` are
+//! two that take 90 and 10 microseconds more than the product, one whose results are wrong, and one that is refused when it is called.
 #![allow(non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
 
 use std::ffi::{c_int, c_uint, c_void};
@@ -72,7 +75,28 @@ pub struct Algorithm {
     alignments: [c_uint; 4],
     parts: u64,
     workspace: u64,
-    rest: [u64; 3],
+    /// Which of the algorithms it is.
+    number: u64,
+    rest: [u64; 2],
+}
+
+/// What an algorithm does beside its product.
+#[derive(Clone, Copy, PartialEq)]
+enum Habit {
+    Takes(u64),
+    IsWrong,
+    IsRefused,
+}
+
+/// The algorithms that there are.
+fn habits() -> Vec<Habit> {
+    let text = std::env::var("SOFTCUDA_BLAS_ALGORITHMS").unwrap_or_else(|_| "0".into());
+    let habit = |word: &str| match word {
+        "wrong" => Habit::IsWrong,
+        "refused" => Habit::IsRefused,
+        time => Habit::Takes(time.parse().unwrap_or(0)),
+    };
+    text.split(',').map(habit).collect()
 }
 
 /// `cublasLtMatmulHeuristicResult_t`.
@@ -251,16 +275,20 @@ entries! {
         let space = 2 * results * part;
         let divided = inner >= LONG && part > 0 && space <= preference.workspace;
         let workspace = if divided { space } else { 0 };
-        let algorithm = Algorithm {
-            digest: digest(operation, layouts),
-            alignments: preference.alignments,
-            parts: if divided { part } else { 0 },
-            workspace,
-            rest: [0; 3],
-        };
-        let heuristic = Heuristic { algorithm, workspace: workspace as usize, state: SUCCESS, waves: 1.0, reserved: [0; 4] };
-        heuristics.write(heuristic);
-        *count = 1;
+        let all = habits().len().min(wanted as usize);
+        for number in 0..all {
+            let algorithm = Algorithm {
+                digest: digest(operation, layouts),
+                alignments: preference.alignments,
+                parts: if divided { part } else { 0 },
+                workspace,
+                number: number as u64,
+                rest: [0; 2],
+            };
+            let heuristic = Heuristic { algorithm, workspace: workspace as usize, state: SUCCESS, waves: 1.0, reserved: [0; 4] };
+            heuristics.add(number).write(heuristic);
+        }
+        *count = all as c_int;
         with(|machine| {
             machine.choices += 1;
             SUCCESS
@@ -278,6 +306,8 @@ entries! {
         let (Some(inner), Some(data)) = (length(operation, layouts), DType::of(layouts[3].data)) else { return INVALID_VALUE };
         if (*handle).device != device || algorithm.digest != digest(operation, layouts) { return INVALID_VALUE; }
         if c == d && layouts[2] != layouts[3] { return INVALID_VALUE; }
+        let Some(&habit) = habits().get(algorithm.number as usize) else { return INVALID_VALUE };
+        if habit == Habit::IsRefused { return NOT_SUPPORTED; }
         let addresses = [a, b, c, d];
         let aligned = |n: usize| addresses[n].is_multiple_of(algorithm.alignments[n] as usize);
         let has_bias = operation.epilogue == EPILOGUE_BIAS;
@@ -305,7 +335,14 @@ entries! {
             workspace: (algorithm.workspace > 0).then_some((workspace, algorithm.parts as usize)),
         };
         // SAFETY: the matrices are checked when the work is enqueued, and freeing memory waits for its device.
-        let run = move || unsafe { product.run() };
+        let run = move || unsafe {
+            product.run();
+            match habit {
+                Habit::Takes(0) => {}
+                Habit::Takes(time) => std::thread::sleep(std::time::Duration::from_micros(time)),
+                _ => product.spoil(),
+            }
+        };
         match enqueue(device, stream, &ranges, Library::Products, run) {
             Enqueued::Done => SUCCESS,
             Enqueued::Invalid => INVALID_VALUE,

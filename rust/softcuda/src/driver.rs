@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ushort, c_void};
 
+use crate::green::MULTIPROCESSORS;
 use crate::machine::{Machine, device_count, number, start, with};
 use crate::memory::HOST;
 use crate::status::{
@@ -104,7 +105,10 @@ entries! {
             8 | 81 | 97 => 48 << 10,            // shared memory of a block and of a multiprocessor
             10 => 32,                           // the size of a warp
             12 | 82 => 65536,                   // registers
-            16 => 4,                            // multiprocessors
+            13 => 1_980_000,                    // the clock in kHz
+            16 => MULTIPROCESSORS as c_int,
+            36 => 2_619_000,                    // the clock of the memory in kHz
+            37 => 6144,                         // the bits of the memory's bus
             38 => 1 << 22,                      // second-level cache
             39 => 2048,                         // threads of a multiprocessor
             41 => 1,                            // unified addressing

@@ -60,6 +60,7 @@ mod exchange;
 mod factors;
 mod graph_calls;
 mod graphs;
+mod green;
 mod library;
 mod machine;
 mod memory;

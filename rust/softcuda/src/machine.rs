@@ -20,6 +20,8 @@ pub struct Machine {
     /// The error of each device, which every later call returns.
     pub faults: HashMap<c_int, Status>,
     pub launches: u64,
+    /// The launches by the multiprocessors of their streams, 0 for all.
+    pub launches_on: HashMap<u32, u64>,
     /// How often each library has computed something.
     pub computed: [u64; Library::ALL],
     /// How often the algorithms for a convolution were measured.
@@ -69,6 +71,7 @@ pub fn start() -> Status {
         graphs: Graphs::default(),
         faults: HashMap::new(),
         launches: 0,
+        launches_on: HashMap::new(),
         computed: [0; Library::ALL],
         measurements: 0,
         choices: 0,

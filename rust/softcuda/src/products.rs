@@ -72,6 +72,16 @@ impl Product {
         }
     }
 
+    /// Overwrites the first element of the result with one that is wrong.
+    ///
+    /// # Safety
+    /// As `run`.
+    pub unsafe fn spoil(&self) {
+        let first = self.d.at(self.data, 0, 0, 0);
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.data.store(first, plus(self.data.load(first), [1.0, 0.0])) };
+    }
+
     /// # Safety
     /// As `run`.
     unsafe fn sum(&self, batch: u64, row: u64, column: u64, from: u64, to: u64) -> Number {

@@ -1,6 +1,6 @@
 //! When work runs: at the latest when something waits for it, and at random moments before.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_uint};
 use std::time::Instant;
 
 use crate::machine::Machine;
@@ -124,7 +124,8 @@ impl Machine {
                 None
             }
             work => {
-                self.run(device, stopped, work);
+                let part = self.streams.streams.get(&stream).map_or(0, |stream| stream.part);
+                self.run((device, part), stopped, work);
                 None
             }
         };
@@ -135,7 +136,8 @@ impl Machine {
         Step::Blocked
     }
 
-    fn run(&mut self, device: c_int, stopped: bool, work: Work) {
+    /// Runs work on a device, or on a part of its multiprocessors.
+    fn run(&mut self, (device, part): (c_int, c_uint), stopped: bool, work: Work) {
         match work {
             Work::Record { event, ticket } => {
                 if let Some(event) = self.streams.events.get_mut(&event) {
@@ -148,6 +150,7 @@ impl Machine {
             Work::Wait { .. } | Work::Exchange(_) | Work::If { .. } => {}
             Work::Launch(launch) => {
                 self.launches += 1;
+                *self.launches_on.entry(part).or_default() += 1;
                 let seed = self.random();
                 if let Some(fault) = launch.run(seed) {
                     let status = match fault.split(' ').next() {

@@ -28,3 +28,4 @@ pub const CAPTURE_UNSUPPORTED: Status = 900;
 pub const CAPTURE_INVALIDATED: Status = 901;
 pub const CAPTURE_UNJOINED: Status = 904;
 pub const CAPTURED_EVENT: Status = 907;
+pub const INVALID_RESOURCE: Status = 915;

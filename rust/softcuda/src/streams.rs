@@ -1,7 +1,7 @@
 //! Queues of work, and events.
 
 use std::collections::{HashMap, VecDeque};
-use std::ffi::c_int;
+use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -73,6 +73,8 @@ pub struct Stream {
     pub queue: VecDeque<Work>,
     /// Whether it has exchanged memory with other processes, which do not wait for this process's host.
     pub exchanges: bool,
+    /// The multiprocessors on which its work runs; 0 for all.
+    pub part: c_uint,
 }
 
 pub struct Event {
@@ -106,7 +108,7 @@ impl Streams {
 
     pub fn create(&mut self, device: c_int, priority: c_int) -> usize {
         let handle = self.new_handle();
-        self.streams.insert(handle, Stream { device, priority, queue: VecDeque::new(), exchanges: false });
+        self.streams.insert(handle, Stream { device, priority, queue: VecDeque::new(), exchanges: false, part: 0 });
         handle
     }
 
@@ -124,7 +126,13 @@ impl Streams {
     pub fn find(&mut self, device: c_int, handle: usize) -> Option<usize> {
         let key = key(device, handle);
         if handle == 0 {
-            self.streams.entry(key).or_insert(Stream { device, priority: 0, queue: VecDeque::new(), exchanges: false });
+            self.streams.entry(key).or_insert(Stream {
+                device,
+                priority: 0,
+                queue: VecDeque::new(),
+                exchanges: false,
+                part: 0,
+            });
         }
         self.streams.get(&key).filter(|stream| stream.device == device).map(|_| key)
     }

@@ -3,11 +3,11 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{Dims, Layout, Result, Scalar};
-use rushlight_cuda::cublaslt;
 use rushlight_cuda::matmul::{Matrices, Sizes, multiply};
-use rushlight_dispatch::copy;
+use rushlight_cuda::{cublaslt, tunable};
 use rushlight_dispatch::operands::plain;
 use rushlight_dispatch::promote::bits;
+use rushlight_dispatch::{copy, interpreter};
 
 use crate::held::Held;
 
@@ -79,6 +79,11 @@ pub fn product(out: View, alpha: Scalar, a: View, b: View, addend: Option<(Scala
     // SAFETY: layouts stay within their storages, which are held for the stream.
     unsafe {
         if cublaslt::multiply(held.card, held.stream, dtype, &matrices, &sizes, &nest, numbers, has_addend)? {
+            if tunable::is_enabled()
+                && let Some(warning) = tunable::take_warning()
+            {
+                interpreter::warn(&warning)?;
+            }
             return Ok(());
         }
         multiply(held.card, held.stream, dtype, matrices, sizes, &nest, numbers, has_addend)

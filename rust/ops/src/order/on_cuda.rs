@@ -16,8 +16,10 @@ use crate::held::Held;
 use crate::index::index_select::INDEX_SELECT;
 use crate::index::nonzero;
 use crate::index::on_cuda as indexed;
+use crate::index::scatter::SCATTER;
 use crate::join::cat::CAT;
-use crate::pointwise::compare::NE;
+use crate::pointwise::bitwise::BITWISE_AND;
+use crate::pointwise::compare::{EQ, NE};
 use crate::reduce::all_any::ANY_DIM;
 use crate::reduce::cumulative::{CUMSUM, DIFF};
 use crate::reduce::on_cuda::shape;
@@ -179,14 +181,19 @@ pub fn distinct(input: &Tensor, sorted: bool, inverse: bool, counts: bool) -> Re
     Ok(vec![taken(&elements, 0, &firsts)?, indices, lengths])
 }
 
-/// The slices along a dimension without those that equal the previous one, the index of each slice among them, and the lengths of
-/// runs. NaN equals nothing.
-pub fn distinct_slices(input: &Tensor, dim: usize) -> Result<Vec<Tensor>> {
+/// The slices along a dimension without those that equal the previous one, with `sorted` in lexicographic order; the index of each
+/// slice among them, and the lengths of runs. NaN equals nothing.
+pub fn distinct_slices(input: &Tensor, dim: usize, sorted: bool) -> Result<Vec<Tensor>> {
     let input = input.detach();
     let count = input.sizes()[dim];
-    let moved = op!(MOVEDIM, &input, Ints::from_slice(&[dim as i64]), Ints::from_slice(&[0]))?;
+    let mut moved = op!(MOVEDIM, &input, Ints::from_slice(&[dim as i64]), Ints::from_slice(&[0]))?;
     let width = input.numel() as isize / count.max(1);
-    let slices = op!(RESHAPE, &moved, sizes_value(&[count, width]))?;
+    let mut slices = op!(RESHAPE, &moved, sizes_value(&[count, width]))?;
+    let order = if sorted && count > 1 { Some(lexicographic(&slices)?) } else { None };
+    if let Some(order) = &order {
+        slices = op!(INDEX_SELECT, &slices, 0i64, order)?;
+        moved = op!(RESHAPE, &slices, sizes_value(moved.sizes()))?;
+    }
     let part = |first: i64| op!(NARROW, &slices, 0i64, first, (count as i64 - 1).max(0));
     let first = create::full(&[count.min(1)], Scalar::Bool(true), DType::Bool, input.device())?;
     let starts =
@@ -194,7 +201,70 @@ pub fn distinct_slices(input: &Tensor, dim: usize) -> Result<Vec<Tensor>> {
     let firsts = nonzero::positions(&starts)?;
     let values = op!(INDEX_SELECT, &moved, 0i64, &firsts)?;
     let values = op!(MOVEDIM, &values, Ints::from_slice(&[0]), Ints::from_slice(&[dim as i64]))?;
-    Ok(vec![values, numbers_of_runs(&starts)?, lengths_of_runs(&firsts, count as usize)?])
+    let mut runs = numbers_of_runs(&starts)?;
+    if let Some(order) = &order {
+        runs = op!(SCATTER, &runs, 0i64, order, &runs)?;
+    }
+    Ok(vec![values, runs, lengths_of_runs(&firsts, count as usize)?])
+}
+
+/// How many elements are ranked at once: more do not run faster, and the ranks of each element are larger than most elements. Fewer in
+/// builds for tests, so that small tensors have several pieces.
+const RANKED: isize = if cfg!(debug_assertions) { 1 << 10 } else { 1 << 24 };
+
+/// The places that sort the rows of a matrix lexicographically; equal rows keep their order.
+///
+/// All columns are sorted at once, which gives each element a rank in its column. Two adjacent columns of ranks make one of pairs,
+/// whose ranks are those of both, until one column is left: as many sorts as the logarithm of the width, of ever fewer columns.
+fn lexicographic(rows: &Tensor) -> Result<Tensor> {
+    let (count, width) = (rows.sizes()[0], rows.sizes()[1]);
+    let columns = Tensor::view_of(rows, rows.layout().permute(&[1, 0]));
+    let (most, mut first) = ((RANKED / count).max(1), 0);
+    // The ranks by all columns before `first`.
+    let mut before: Option<Tensor> = None;
+    loop {
+        let own = columns.layout().slice(0, first, most.min(width - first), 1);
+        let mut keys = plain(&Tensor::view_of(&columns, own), rows.dtype())?;
+        while keys.sizes()[0] > 1 {
+            keys = paired(&ranks(&keys)?, count as i64)?;
+        }
+        if let Some(before) = before.take() {
+            keys = (Expr::from(before) * count as i64 + ranks(&keys)?).done()?;
+        }
+        first += most;
+        if first >= width {
+            let places = sorted(&keys, false, false)?.0;
+            return op!(RESHAPE, places, sizes_value(&[count]));
+        }
+        before = Some(ranks(&keys)?);
+    }
+}
+
+/// The rank of each element in its row, from 0: equal elements have the same, as have all NaN, which are the greatest.
+fn ranks(rows: &Tensor) -> Result<Tensor> {
+    let (places, values) = sorted(rows, false, true)?;
+    let Some(values) = values else { return Ok(places) };
+    let (lines, count) = (rows.sizes()[0], rows.sizes()[1]);
+    let part = |first: i64| op!(NARROW, &values, 1i64, first, count as i64 - 1);
+    let mut differs = op!(NE, part(1)?, part(0)?)?;
+    if rows.dtype().is_floating() {
+        // What follows a NaN is one.
+        differs = op!(BITWISE_AND, differs, op!(EQ, part(0)?, part(0)?)?)?;
+    }
+    let zero = create::zeros(&[lines, 1], DType::I64, rows.device())?;
+    let in_order = op!(CAT, vec![zero, op!(CUMSUM, differs, 1i64)?], 1i64)?;
+    op!(SCATTER, &in_order, 1i64, places, &in_order)
+}
+
+/// Each two adjacent rows of ranks as one of numbers in the order of the pairs; the last row is left alone if it has no neighbour.
+fn paired(ranks: &Tensor, count: i64) -> Result<Tensor> {
+    let lines = ranks.sizes()[0];
+    let every_other = |first: isize| Tensor::view_of(ranks, ranks.layout().slice(0, first, lines / 2, 2));
+    let pairs = (Expr::from(every_other(0)) * count + every_other(1)).done()?;
+    match lines % 2 {
+        0 => Ok(pairs),
+        _ => op!(CAT, vec![pairs, op!(NARROW, ranks, 0i64, lines as i64 - 1, 1i64)?], 0i64),
+    }
 }
 
 /// The number of each element's run, from whether it is the first one of its run.

@@ -64,7 +64,7 @@ pub static UNIQUE_CONSECUTIVE: Operator = Operator {
         let (inverse, counts) = (args.bool(RETURN_INVERSE)?, args.bool(RETURN_COUNTS)?);
         let dim = if args.has(DIM) { Some(slices(args, DIM)?) } else { None };
         match (input.device(), dim) {
-            (Device::Cuda(_), Some(dim)) => on_cuda::distinct_slices(input, dim).map(Output::Tuple),
+            (Device::Cuda(_), Some(dim)) => on_cuda::distinct_slices(input, dim, false).map(Output::Tuple),
             (Device::Cuda(_), None) => on_cuda::distinct(input, false, inverse, counts).map(Output::Tuple),
             (_, Some(dim)) => distinct_slices(input, dim, false),
             (_, None) => distinct(input, false, inverse, counts),
@@ -89,14 +89,17 @@ pub static UNIQUE_DIM: Operator = Operator {
     dtypes: ORDERED.union(DTypes::WIDE),
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let input = args.valued(INPUT)?;
         if !args.op.dtypes.has(input.dtype()) {
             return Err(Error::unsupported("unique_dim", input.dtype()));
         }
         // The error has the name of the public Python function.
         let dim = slices(args, DIM).map_err(|error| error.operator("unique"))?;
-        distinct_slices(input, dim, true)
+        match input.device() {
+            Device::Cuda(_) => on_cuda::distinct_slices(input, dim, true).map(Output::Tuple),
+            _ => distinct_slices(input, dim, true),
+        }
     })),
     derivative: Derivative::NotImplemented("unique_dim"),
     samples: &["i(2, 5, 2), 0", "i(2, 2, 5), 1"],

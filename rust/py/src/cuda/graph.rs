@@ -1,7 +1,6 @@
 //! `torch.cuda.CUDAGraph`.
 
 use std::ffi::CString;
-use std::sync::Arc;
 
 use pyo3::prelude::*;
 use rushlight_core::Device;
@@ -91,7 +90,7 @@ impl PyGraph {
 
 impl PyGraph {
     fn register(&self, generator: &Generator) -> PyResult<()> {
-        self.0.register(Arc::new(generator.clone())).map_err(raise)
+        generator.recorded().map_or(Ok(()), |source| self.0.register(source)).map_err(raise)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Memory of devices, page-locked memory of the host, and memory that several processes use.
 
+use std::ffi::{c_int, c_void};
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use pyo3::exceptions::PyValueError;
@@ -14,13 +15,38 @@ use rushlight_cuda::history::{self, Action, Entry, Frame, Frames, Settings};
 use rushlight_cuda::mem_pool::MemPool;
 use rushlight_cuda::statistics::Count;
 use rushlight_cuda::user_allocator::{self, UserAllocator};
-use rushlight_cuda::{ipc, memory, pinned, sent, settings};
+use rushlight_cuda::{ipc, memory, pinned, sent, settings, trace};
 use rushlight_dispatch::create;
 
 use crate::errors::raise;
 use crate::reclaim::DeferredDrop;
 use crate::without_gil::is_detached;
 use crate::{device_share, object, storage};
+
+/// Has the main thread call `_tell` of `torch.cuda._gpu_trace` after blocks of memory were taken or given back.
+#[pyfunction]
+fn _cuda_trace_memory() {
+    trace::begin(|| {
+        // SAFETY: any thread may ask, with or without the GIL. Where too many ask, one of them was heard already.
+        unsafe { ffi::Py_AddPendingCall(Some(tell_of_memory), std::ptr::null_mut()) };
+    });
+}
+
+extern "C" fn tell_of_memory(_: *mut c_void) -> c_int {
+    // SAFETY: Python calls this function with the GIL.
+    let py = unsafe { Python::assume_attached() };
+    let told = py.import("rushlight.cuda._gpu_trace").and_then(|module| module.call_method0("_tell"));
+    if let Err(error) = told {
+        error.write_unraisable(py, None);
+    }
+    0
+}
+
+/// The blocks that were taken (true) and given back since the last call: where they begin.
+#[pyfunction]
+fn _cuda_traced_memory() -> Vec<(bool, usize)> {
+    trace::take()
+}
 
 /// The free and the whole memory of a device, in bytes.
 #[pyfunction]
@@ -367,6 +393,8 @@ fn _cuda_ipc_collect(py: Python<'_>) -> usize {
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     for function in [
         wrap_pyfunction!(_cuda_memory_info, module)?,
+        wrap_pyfunction!(_cuda_trace_memory, module)?,
+        wrap_pyfunction!(_cuda_traced_memory, module)?,
         wrap_pyfunction!(_cuda_memory_statistics, module)?,
         wrap_pyfunction!(_cuda_reset_memory_peaks, module)?,
         wrap_pyfunction!(_cuda_reset_memory_sums, module)?,

@@ -21,6 +21,7 @@ mod memory;
 mod nccl;
 mod streams;
 mod tools;
+mod tunable;
 
 /// The number of CUDA devices; zero if there is no driver.
 #[pyfunction]
@@ -84,6 +85,9 @@ fn _cuda_properties(py: Python<'_>, device: u8) -> PyResult<Bound<'_, PyDict>> {
     dict.set_item("shared_memory_per_block", known.shared_memory_per_block)?;
     dict.set_item("regs_per_multiprocessor", known.registers_per_multiprocessor)?;
     dict.set_item("L2_cache_size", known.second_level_cache)?;
+    dict.set_item("clock_rate", known.clock_rate)?;
+    dict.set_item("memory_clock_rate", known.memory_clock_rate)?;
+    dict.set_item("memory_bus_width", known.memory_bus_width)?;
     dict.set_item("uuid", known.uuid)?;
     Ok(dict)
 }
@@ -210,6 +214,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     nccl::add(module)?;
     streams::add(module)?;
     tools::add(module)?;
+    tunable::add(module)?;
     for function in [
         wrap_pyfunction!(_cuda_device_count, module)?,
         wrap_pyfunction!(_cuda_is_in_bad_fork, module)?,

@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rushlight_core::device_memory::StreamId;
 use rushlight_cuda::card;
+use rushlight_cuda::green::GreenContext;
 use rushlight_cuda::stream::{Event, Stream};
 
 use crate::errors::raise;
@@ -32,6 +33,28 @@ fn _cuda_current_stream(device: u8) -> PyResult<PyStream> {
 fn _cuda_default_stream(device: u8) -> PyResult<PyStream> {
     card::select(device).map_err(raise)?;
     Ok(PyStream(Stream::default_of(device)))
+}
+
+/// A part of a device's multiprocessors, which `torch.cuda.GreenContext` wraps.
+#[pyclass(frozen, name = "_GreenContext", module = "rushlight._C")]
+struct PyGreenContext(GreenContext);
+
+#[pymethods]
+impl PyGreenContext {
+    #[new]
+    fn new(device: u8, multiprocessors: u32) -> PyResult<Self> {
+        GreenContext::new(device, multiprocessors).map(PyGreenContext).map_err(raise)
+    }
+
+    #[getter]
+    fn device(&self) -> u8 {
+        self.0.device()
+    }
+
+    /// A stream whose work runs on these multiprocessors.
+    fn stream(&self) -> PyResult<PyStream> {
+        self.0.stream().map(PyStream).map_err(raise)
+    }
 }
 
 /// A stream, in which `torch.cuda.Stream` is wrapped.
@@ -141,6 +164,7 @@ impl PyEvent {
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyStream>()?;
+    module.add_class::<PyGreenContext>()?;
     module.add_class::<PyEvent>()?;
     for function in [
         wrap_pyfunction!(_cuda_record_stream, module)?,
