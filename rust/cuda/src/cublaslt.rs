@@ -27,7 +27,8 @@ use smallvec::SmallVec;
 use crate::card::Card;
 use crate::launch::enqueue;
 use crate::matmul::{Matrices, Sizes};
-use crate::memory::{Workspace, pointer};
+use crate::memory::pointer;
+use crate::workspace::Workspace;
 use crate::{capture, library, stream};
 
 /// The oldest version with the functions that are called, as cuBLASLt writes it: 12.0.

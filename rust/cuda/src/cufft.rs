@@ -14,8 +14,9 @@ use crate::capture;
 use crate::card::Card;
 use crate::launch::enqueue;
 use crate::library::functions;
-use crate::memory::{Workspace, pointer};
+use crate::memory::pointer;
 use crate::stream;
+use crate::workspace::Workspace;
 
 functions! {
     /// The functions of cuFFT that are called.

@@ -5,8 +5,8 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::launch::{ElementType, Pointers, THREADS, argument, blocks, launch};
-use crate::memory::Workspace;
 use crate::program::{Key, Program};
+use crate::workspace::Workspace;
 
 /// What is accumulated. The first dtype is that of the elements, the second that of the arithmetic.
 #[derive(Clone, Copy)]

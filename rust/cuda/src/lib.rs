@@ -4,8 +4,8 @@
 //! - `card` is a device: its context and properties, and the current device of a thread.
 //! - `runtime` has functions of the CUDA runtime, for programs that call them.
 //! - `stream` has streams and events, and the current stream of a thread.
-//! - `allocator` divides memory into blocks and keeps freed ones, `statistics` counts them; `memory` is the memory of a tensor
-//!   or of a library's call, `mem_pool` a pool that a program makes, `user_allocator` functions of a program in place of the driver;
+//! - `allocator` divides memory into blocks and keeps freed ones, `statistics` counts them; `memory` is the memory of a tensor,
+//!   `workspace` that of a call, `mem_pool` a pool that a program makes, `user_allocator` functions of a program in place of the driver;
 //!   `history` records what was allocated and freed, `settings` are those of torch's variable, `out_of_memory` is the error.
 //! - `pinned` is page-locked memory of the host; `ipc` is memory of devices that several processes use, `sent` what this one has sent.
 //! - `graph` records work and enqueues it again; `capture` tells whether work is being recorded, `replayed` has its random numbers,
@@ -86,5 +86,6 @@ pub mod taps;
 pub mod unique;
 pub mod user_allocator;
 pub mod user_kernel;
+pub mod workspace;
 
 pub use driver::device_count;

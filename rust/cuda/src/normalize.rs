@@ -7,8 +7,8 @@ use rushlight_core::{DType, Result};
 
 use crate::card::Card;
 use crate::launch::{ElementType, THREADS, WARP, argument, blocks, launch};
-use crate::memory::Workspace;
 use crate::program::{Key, Program};
+use crate::workspace::Workspace;
 
 /// The elements as `samples` of `groups` of `channels`, each with a `run` of adjacent ones. A group of each sample has a mean and a
 /// variance, or where samples are `pooled` a group of all of them. Without `centred` the mean counts as zero.

@@ -7,8 +7,8 @@ use crate::card::Card;
 use crate::cumulative::{self, Accumulation, Lines};
 use crate::kernels::type_name;
 use crate::launch::{ElementType, THREADS, argument, blocks, launch};
-use crate::memory::Workspace;
 use crate::program::{Key, Program};
+use crate::workspace::Workspace;
 
 /// The elements that a block sorts in shared memory (`SORTED` in the skeleton), and the values of a byte.
 const SORTED: usize = 2048;

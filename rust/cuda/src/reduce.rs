@@ -7,8 +7,8 @@ use rushlight_core::{DType, Error, Result};
 use crate::card::Card;
 use crate::kernels::{function_name, section, type_name};
 use crate::launch::{DIMS, ElementType, Loops, Numbers, THREADS, WARP, argument, blocks, launch};
-use crate::memory::Workspace;
 use crate::program::{Key, Program};
+use crate::workspace::Workspace;
 
 /// A fold for a dtype of elements: `take` and `done` may read numbers.
 #[derive(Clone, Copy)]

@@ -19,7 +19,8 @@ use rushlight_core::{Class, DType, Result};
 
 use crate::card::Card;
 use crate::launch::enqueue;
-use crate::memory::{Workspace, pointer};
+use crate::memory::pointer;
+use crate::workspace::Workspace;
 use crate::{capture, stream};
 use functions::{Functions, Object, Performance, SUCCESS, Status};
 

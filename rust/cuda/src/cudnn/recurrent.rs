@@ -18,7 +18,8 @@ use super::{Description, Handle, MOST_PLANS, is_refusal, math_of, takes, types};
 use crate::capture;
 use crate::card::Card;
 use crate::launch::enqueue;
-use crate::memory::{Workspace, pointer};
+use crate::memory::pointer;
+use crate::workspace::Workspace;
 
 /// `cudnnRNNAlgo_t`.
 const STANDARD: c_int = 0;

@@ -22,7 +22,8 @@ use rushlight_core::{DType, Error, Result};
 use crate::card::Card;
 use crate::launch::enqueue;
 use crate::library::functions;
-use crate::memory::{Workspace, pointer};
+use crate::memory::pointer;
+use crate::workspace::Workspace;
 use crate::{capture, cublaslt, stream};
 
 /// A handle, and cuSOLVER's parameters, which all calls share.
