@@ -409,7 +409,7 @@ fn attempt(device: u8, bytes: usize, stream: StreamId, wait: bool) -> Option<(Op
     let pool = pools.of(device);
     pool.allocator.history.call = call;
     pool.collect(wait);
-    let before = pool.in_use();
+    let (before, retries) = (pool.in_use(), pool.allocator.statistics.retries);
     let id = pool.allocate(bytes, stream);
     let taken = id.map(|id| (Some(id), pool.allocator.address(id)));
     taken.iter().for_each(|&(_, address)| pool.tell(address, before));
@@ -421,6 +421,9 @@ fn attempt(device: u8, bytes: usize, stream: StreamId, wait: bool) -> Option<(Op
 pub fn empty_cache() {
     sent::collect();
     let used: Vec<u8> = card::used().map(|card| card.index).collect();
+    if wait {
+        pool.allocator.statistics.retries = retries;
+    }
     for device in used {
         if card::select(device).is_ok() {
             let call = Call::new(false);
