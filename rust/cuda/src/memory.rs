@@ -188,9 +188,18 @@ impl Pool {
     }
 
     fn give_back(&mut self, id: BlockId) {
-        self.allocator.give_back(id);
+        let has_ended = self.allocator.give_back(id);
         if !is_caching() && self.capturing.is_empty() {
             self.release();
+        } else if has_ended {
+            self.release_ended();
+        }
+    }
+
+    /// Returns what no tensor uses of pools that have ended to the driver: no later work takes it. It waits until no work is captured.
+    fn release_ended(&mut self) {
+        if self.capturing.is_empty() {
+            self.allocator.release_ended(&mut Driver { device: self.device, users: &self.users });
         }
     }
 
@@ -402,7 +411,8 @@ fn take(device: u8, bytes: usize, stream: StreamId) -> Result<(Option<BlockId>, 
     Err(out_of_memory(device, bytes, &table))
 }
 
-/// The same from the blocks that are free, or from the driver; with `wait`, after the streams that still use freed blocks.
+/// The same from the blocks that are free, or from the driver; with `wait`, after the streams that still use freed blocks. That is the
+/// second attempt: as in torch, one request counts as one retry.
 fn attempt(device: u8, bytes: usize, stream: StreamId, wait: bool) -> Option<(Option<BlockId>, usize)> {
     let call = Call::new(true);
     let mut pools = POOLS.lock();
@@ -411,6 +421,9 @@ fn attempt(device: u8, bytes: usize, stream: StreamId, wait: bool) -> Option<(Op
     pool.collect(wait);
     let (before, retries) = (pool.in_use(), pool.allocator.statistics.retries);
     let id = pool.allocate(bytes, stream);
+    if wait {
+        pool.allocator.statistics.retries = retries;
+    }
     let taken = id.map(|id| (Some(id), pool.allocator.address(id)));
     taken.iter().for_each(|&(_, address)| pool.tell(address, before));
     pool.allocator.history.call = None;
@@ -421,9 +434,6 @@ fn attempt(device: u8, bytes: usize, stream: StreamId, wait: bool) -> Option<(Op
 pub fn empty_cache() {
     sent::collect();
     let used: Vec<u8> = card::used().map(|card| card.index).collect();
-    if wait {
-        pool.allocator.statistics.retries = retries;
-    }
     for device in used {
         if card::select(device).is_ok() {
             let call = Call::new(false);
@@ -528,7 +538,7 @@ pub fn name_capture(device: u8, pool: PoolId, capture: CaptureId) {
 }
 
 pub fn end_capture(device: u8, pool: PoolId) {
-    POOLS.lock().of(device).capturing.retain(|(other, _)| *other != pool);
+    ending(device, |own| own.capturing.retain(|(other, _)| *other != pool));
 }
 
 pub fn let_go_of_pool(device: u8, pool: PoolId) {
@@ -545,12 +555,17 @@ pub fn make_pool(device: u8, pool: PoolId, options: PoolOptions, user: Option<Us
 
 /// Ends a pool: what no tensor uses goes back to the driver.
 pub fn end_pool(device: u8, pool: PoolId) {
+    ending(device, |own| own.allocator.end_pool(pool));
+}
+
+/// Ends a use of a pool, and the pool itself if that was the last one.
+fn ending(device: u8, end: impl FnOnce(&mut Pool)) {
     let call = Call::new(false);
     let mut pools = POOLS.lock();
     let own = pools.of(device);
-    own.allocator.end_pool(pool);
+    end(own);
     own.allocator.history.call = call;
-    own.allocator.release_pool(pool, &mut Driver { device, users: &own.users });
+    own.release_ended();
     own.allocator.history.call = None;
 }
 
@@ -573,6 +588,6 @@ pub fn leave_pool(device: u8, pool: PoolId) {
         Some(all.remove(last))
     });
     if left.is_some() {
-        let_go_of_pool(device, pool);
+        ending(device, |own| own.allocator.let_go_of_pool(pool));
     }
 }
