@@ -21,21 +21,23 @@ pub trait Source: Send + Sync {
     fn id(&self) -> usize;
 }
 
-/// A generator, the words that one run of a graph takes of it, and the memory in which the kernels find its state.
+/// A generator, the words by which one run of a graph moves it, and the memory in which the kernels find its state.
 pub struct Replayed {
     source: Arc<dyn Source>,
     words: u64,
+    /// Whether any kernel draws. A program may set the words back to those of an earlier state.
+    draws: bool,
     state: Storage,
 }
 
 impl Replayed {
     pub fn new(device: u8, source: Arc<dyn Source>) -> Result<Replayed> {
-        Ok(Replayed { source, words: 0, state: memory::allocate(device, size_of::<[u64; 2]>())? })
+        Ok(Replayed { source, words: 0, draws: false, state: memory::allocate(device, size_of::<[u64; 2]>())? })
     }
 
     /// Writes the generator's state for a run on a stream, and moves the generator behind the words of the run.
     pub fn prepare(&self, device: u8, stream: StreamId) -> Result<()> {
-        if self.words == 0 {
+        if !self.draws {
             return Ok(());
         }
         let Place { seed, offset, .. } = self.source.take(self.words);
@@ -60,8 +62,13 @@ pub fn end(capture: CaptureId) -> Vec<Replayed> {
     CAPTURED.lock().remove(&capture).unwrap_or_default()
 }
 
-/// Where captured work on a stream finds its numbers; `None` if the stream is not captured.
-pub fn place(device: u8, stream: StreamId, source: &dyn Source, words: u64) -> Result<Option<Place>> {
+/// Runs a function on a generator of the capture of a stream; `None` if the stream is not captured.
+fn with<T>(
+    device: u8,
+    stream: StreamId,
+    source: &dyn Source,
+    run: impl FnOnce(&mut Replayed) -> T,
+) -> Result<Option<T>> {
     let Some(capture) = capture::of(device, stream) else { return Ok(None) };
     let mut captured = CAPTURED.lock();
     let known = captured.get_mut(&capture).and_then(|all| all.iter_mut().find(|one| one.source.id() == source.id()));
@@ -71,7 +78,25 @@ pub fn place(device: u8, stream: StreamId, source: &dyn Source, words: u64) -> R
              graph.register_generator_state() before capture_begin().",
         )
     })?;
-    let offset = one.words;
-    one.words += words.next_multiple_of(4);
-    Ok(Some(Place { seed: 0, offset, run: one.state.address() as u64 }))
+    Ok(Some(run(one)))
+}
+
+/// Where captured work on a stream finds its numbers; `None` if the stream is not captured.
+pub fn place(device: u8, stream: StreamId, source: &dyn Source, words: u64) -> Result<Option<Place>> {
+    with(device, stream, source, |one| {
+        let offset = one.words;
+        one.words += words.next_multiple_of(4);
+        one.draws = true;
+        Place { seed: 0, offset, run: one.state.address() as u64 }
+    })
+}
+
+/// The words of a run that captured work on a stream has taken so far; `None` if the stream is not captured.
+pub fn words(device: u8, stream: StreamId, source: &dyn Source) -> Result<Option<u64>> {
+    with(device, stream, source, |one| one.words)
+}
+
+/// Lets later captured work on a stream draw from these words of a run on; `None` if the stream is not captured.
+pub fn set_words(device: u8, stream: StreamId, source: &dyn Source, words: u64) -> Result<Option<()>> {
+    with(device, stream, source, |one| one.words = words)
 }
