@@ -199,3 +199,29 @@ assert x.grad.isfinite().all()
 y = checkpoint(draw, x, use_reentrant={reentrant}, preserve_rng_state=False)
 """
     )
+
+
+@needs_soft_card
+def test_a_generator_of_another_gpu_draws_but_no_permutations():
+    run(
+        RAISES
+        + """
+generator = torch.Generator("cuda:1").manual_seed(9)
+permuted = lambda device, generator: torch.randperm(4, generator=generator, device=device)
+raises(RuntimeError, "Expected a 'cuda:0' generator device but found 'cuda:1'", lambda: permuted("cuda:0", generator))
+raises(RuntimeError, "Expected a 'cuda:1' generator device but found 'cpu'", lambda: permuted("cuda:1", torch.Generator()))
+raises(RuntimeError, "Expected a 'cpu' generator device but found 'cuda:1'", lambda: permuted("cpu", generator))
+for draw in (
+    lambda device: torch.rand(4, device=device, generator=generator),
+    lambda device: torch.randint(9, (4,), device=device, generator=generator),
+    lambda device: torch.bernoulli(torch.full((4,), 0.5, device=device), generator=generator),
+    lambda device: torch.ones(4, device=device).exponential_(generator=generator),
+):
+    state = generator.get_state()
+    own, moved = draw("cuda:1"), generator.get_offset()
+    generator.set_state(state)
+    other = draw("cuda:0")
+    assert other.device.index == 0 and torch.equal(other.cpu(), own.cpu()) and generator.get_offset() == moved
+""",
+        SOFTCUDA_DEVICES=2,
+    )
