@@ -16,7 +16,7 @@ import weakref
 from dataclasses import dataclass, field
 
 import rushlight as torch
-from rushlight import Tensor
+from rushlight import _C, Tensor
 from rushlight.utils._python_dispatch import TorchDispatchMode
 from rushlight.utils._tensors import tensors_in
 
@@ -328,12 +328,14 @@ class CUDASanitizer:
             return
         self.dispatch.__enter__()
         _watch.watcher, self.enabled = self.dispatch.event_handler, True
+        _C._cuda_watch_waits(True)
 
     def disable(self) -> None:
         """Ends the check."""
         if not self.enabled:
             return
         self.dispatch.__exit__(None, None, None)
+        _C._cuda_watch_waits(False)
         _watch.watcher, self.enabled = None, False
 
 

@@ -7,3 +7,9 @@ if TYPE_CHECKING:
     from ._sanitizer import EventHandler
 
 watcher: EventHandler | None = None
+
+
+def waited(stream: int) -> None:
+    """The host waits for a stream. The engine calls this, once it was told to."""
+    if watcher is not None:
+        watcher.stream_synchronized(stream)
