@@ -3,7 +3,7 @@
 //! - `driver` finds the driver and makes errors of its statuses.
 //! - `card` is a device: its context and properties, and the current device of a thread.
 //! - `runtime` has functions of the CUDA runtime, for programs that call them.
-//! - `stream` has streams and events, and the current stream of a thread.
+//! - `stream` has streams and events, and the current stream of a thread; `interruptible` waits for them as long as the program wants.
 //! - `allocator` divides memory into blocks and keeps freed ones, `statistics` counts them; `memory` is the memory of a tensor,
 //!   `workspace` that of a call, `mem_pool` a pool that a program makes, `user_allocator` functions of a program in place of the driver;
 //!   `history` records what was allocated and freed, `settings` are those of torch's variable, `out_of_memory` is the error.
@@ -47,6 +47,7 @@ pub mod frexp;
 pub mod graph;
 pub mod history;
 pub mod indexed;
+pub mod interruptible;
 pub mod ipc;
 pub mod kernels;
 pub mod launch;

@@ -260,6 +260,7 @@ entries! {
         on_stream(stream, |machine, stream| {
             if machine.graphs.is_capturing(stream) { return machine.graphs.invalidate(stream); }
             machine.progress();
+            machine.work_while_asked(stream);
             if machine.streams.is_idle(stream) { SUCCESS } else { NOT_READY }
         })
     }
@@ -308,6 +309,7 @@ entries! {
             if !machine.streams.events.contains_key(&event) { return INVALID_HANDLE; }
             if machine.graphs.is_captured(event) { return CAPTURED_EVENT; }
             machine.progress();
+            if !machine.has_passed(event) { machine.work_while_asked(machine.streams.events[&event].stream); }
             if machine.has_passed(event) { SUCCESS } else { NOT_READY }
         })
     }
