@@ -7,6 +7,23 @@ from test_runtime import RAISES
 
 
 @needs_soft_card
+def test_events_of_two_devices_have_no_time_between_them():
+    soft_card.run(
+        RAISES
+        + """
+events = []
+for device in range(2):
+    with torch.cuda.device(device):
+        events.append(torch.cuda.Event(enable_timing=True))
+        events[-1].record()
+        events[-1].synchronize()
+raises(torch.AcceleratorError, "CUDA error: invalid resource handle", lambda: events[0].elapsed_time(events[1]))
+""",
+        SOFTCUDA_DEVICES=2,
+    )
+
+
+@needs_soft_card
 @pytest.mark.parametrize(
     "wait", ["torch.cuda.synchronize", "stream.synchronize", "event.synchronize", "lambda: repr(x)"]
 )

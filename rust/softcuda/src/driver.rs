@@ -330,6 +330,8 @@ entries! {
         with(|machine| {
             if !machine.has_passed(from) || !machine.has_passed(to) { return NOT_READY; }
             let time = |event: usize| machine.streams.events.get(&event).and_then(|event| event.time);
+            let device = |event: usize| machine.streams.events.get(&event).map(|event| event.device);
+            if device(from) != device(to) { return INVALID_HANDLE; }
             let (Some(from), Some(to)) = (time(from), time(to)) else { return INVALID_HANDLE };
             let apart = |later: std::time::Instant, earlier| later.duration_since(earlier).as_secs_f32() * 1e3;
             *milliseconds = if to >= from { apart(to, from) } else { -apart(from, to) };
