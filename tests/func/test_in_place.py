@@ -48,3 +48,69 @@ def test_what_was_saved_before_such_a_change_is_refused():
 
     with pytest.raises(RuntimeError, match="has been modified by an inplace operation"):
         func.grad(outer)(X.clone())
+
+
+def captured():
+    parameter = torch.nn.Parameter(torch.tensor([3.0, 4.0]))
+    parameter.grad = torch.tensor([3.0, 4.0])
+    return parameter
+
+
+BY_NORM = (lambda parameter, **how: utils.clip_grad_norm_([parameter], 1.0, **how)), [0.6, 0.8], "mul_.Tensor"
+BY_VALUE = (lambda parameter, **how: utils.clip_grad_value_([parameter], 1.0, **how)), [1.0, 1.0], "clamp_"
+
+
+@pytest.mark.parametrize(("clip", "clipped", "name"), [BY_NORM, BY_VALUE])
+def test_captured_gradients_are_clipped(clip, clipped, name):
+    """torch does so by functions of lists, in which transforms do not look for captured tensors."""
+
+    def loss(parameter, **how):
+        return lambda x: (clip(parameter, **how), (x * parameter.detach()).sum())[1]
+
+    for how in ({}, {"foreach": True}):
+        for transform in (
+            lambda f: func.grad(f)(X),
+            lambda f: func.grad(lambda x: func.grad(f)(x).sum())(X),
+            lambda f: func.vmap(f)(torch.stack([X, X])),
+            lambda f: func.jvp(f, (X,), (X,)),
+        ):
+            parameter = captured()
+            transform(loss(parameter, **how))
+            assert torch.allclose(parameter.grad, torch.tensor(clipped)) and not parameter.grad.requires_grad
+    parameter = captured()
+    assert func.grad(loss(parameter))(X).tolist() == [3, 4]
+    parameter = captured()
+    with pytest.raises(RuntimeError, match=f"in-place operation .aten::{name}. that would mutate a captured Tensor"):
+        func.grad(loss(parameter, foreach=False))(X)
+    assert parameter.grad.tolist() == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda p: torch._foreach_neg_([p]), [-1, -2]),
+        (lambda p: torch._foreach_zero_([p]), [0, 0]),
+        (lambda p: torch._foreach_add_([p], 3), [4, 5]),
+        (lambda p: torch._foreach_mul_([p], [p]), [1, 4]),
+        (lambda p: torch._foreach_copy_([p], [torch.ones(2)]), [1, 1]),
+        (lambda p: torch._foreach_lerp_([p], [torch.zeros(2)], 0.5), [0.5, 1]),
+        (lambda p: torch._foreach_addcmul_([p], [torch.ones(2)], [torch.ones(2)], value=2), [3, 4]),
+    ],
+)
+def test_functions_of_lists_change_captured_tensors(change, expected):
+    p = X.clone()
+    assert func.grad(lambda x: (change(p), (x * p).sum())[1])(X).tolist() == p.tolist() == expected
+    assert not p.requires_grad
+
+
+def test_functions_of_lists_carry_no_derivatives_out():
+    p = X.clone()
+    for change in (
+        lambda x: torch._foreach_mul_([p], [x]),
+        lambda x: torch._foreach_add_([p], x.sum()),
+        lambda x: torch._foreach_copy_([p], [x]),
+    ):
+        for transform in (func.grad, lambda f: lambda x: func.jvp(f, (x,), (x,))):
+            with pytest.raises(RuntimeError, match="would mutate a captured Tensor"):
+                transform(lambda x, change=change: (change(x), (x * p).sum())[1])(X)
+    assert p.tolist() == [1, 2]
