@@ -311,6 +311,29 @@ def test_a_storage_of_numbers():
         (lambda: U(torch.ones(2)), RuntimeError, "torch.UntypedStorage(): Expected a sequence type, but got Tensor"),
         (
             lambda: U([1, 1.5]),
+def test_a_typed_storage_as_a_tensor():
+    """As in torch, its dtype must be the asked one, and without one the default dtype."""
+    floats, ints = torch.FloatStorage([1.5, 2.5]), torch.IntStorage([1, 2])
+    for make in (torch.tensor, torch.as_tensor, torch.asarray, torch.zeros(1).new_tensor):
+        assert torch.equal(make(floats), torch.tensor([1.5, 2.5]))
+        assert torch.equal(make(ints, dtype=torch.int32), torch.tensor([1, 2], dtype=torch.int32))
+        for storage, dtype, sentence in (
+            (ints, None, "Float or an UntypedStorage, but got Int"),
+            (floats, torch.int64, "Long or an UntypedStorage, but got Float"),
+            (ints, torch.int64, "Long or an UntypedStorage, but got Int"),
+            (torch.BoolStorage([True]), torch.uint8, "Byte or an UntypedStorage, but got Bool"),
+            (
+                torch.ComplexFloatStorage([1j]),
+                torch.complex128,
+                "ComplexDouble or an UntypedStorage, but got ComplexFloat",
+            ),
+            (torch.QInt8Storage([1]), torch.int8, "Char or an UntypedStorage, but got QInt8"),
+        ):
+            with pytest.raises(RuntimeError, match=f"^Expected a Storage of type {sentence}$"):
+                make(storage, dtype=dtype)
+    assert torch.as_tensor(floats).data_ptr() == torch.asarray(floats).data_ptr() == floats.data_ptr()
+
+
             RuntimeError,
             "torch.UntypedStorage(): tried to construct a storage from a sequence (list), but one of the items was of type "
             "float instead of int",
