@@ -202,6 +202,22 @@ def test_legacy_classes_of_storages():
     assert not isinstance(made, torch.cuda.FloatStorage)
 
 
+def test_legacy_classes_of_quantised_storages():
+    for name, dtype, plain in (
+        ("QInt8Storage", torch.qint8, torch.int8),
+        ("QUInt8Storage", torch.quint8, torch.uint8),
+        ("QInt32Storage", torch.qint32, torch.int32),
+    ):
+        kind = getattr(torch, name)
+        made = kind([1, 2])
+        assert kind.dtype is made.dtype is dtype and len(kind(3)) == 3 and made.tolist() == [1, 2]
+        assert made.type() == f"torch.{name}" and made.pickle_storage_type() == name and isinstance(made, kind)
+        assert made.nbytes() == 2 * plain.itemsize and not isinstance(torch.FloatStorage(1), kind)
+        own = torch.quantize_per_tensor(torch.tensor([1.0, 2.0]), 0.5, 1, dtype).storage()
+        assert isinstance(own, kind) and own.tolist() == [3, 5] and own.type() == f"torch.{name}"
+    assert not hasattr(torch.cuda, "QInt8Storage")
+
+
 def test_methods_of_typed_storages():
     storage = torch.TypedStorage([1.0, 0.0, 3.0], dtype=torch.float32)
     assert storage.int().tolist() == [1, 0, 3] and storage.bool().tolist() == [True, False, True]
@@ -295,22 +311,6 @@ class TestObjects:
         assert [storage() for storage in seen] == [None] * 50
 
 
-def test_a_storage_of_numbers():
-    for data in ([1, 2, 255], (1, 2, 255), b"\1\2\xff", [257, 2, -1], U([1, 2, 255])):
-        assert U(data).tolist() == [1, 2, 255]
-    assert U([]).nbytes() == U().nbytes() == U(range(0)).nbytes() == 0 and U([True]).tolist() == [1]
-    assert U(size=3).nbytes() == 3 and U([1, 2], device="meta").nbytes() == 2 and U(2, device="cpu").nbytes() == 2
-
-
-@pytest.mark.parametrize(
-    "call, error, sentence",
-    [
-        (lambda: U(1.5), RuntimeError, "torch.UntypedStorage(): Expected a sequence type, but got float"),
-        (lambda: U(None), RuntimeError, "torch.UntypedStorage(): Expected a sequence type, but got NoneType"),
-        (lambda: U(True), RuntimeError, "torch.UntypedStorage(): Expected a sequence type, but got bool"),
-        (lambda: U(torch.ones(2)), RuntimeError, "torch.UntypedStorage(): Expected a sequence type, but got Tensor"),
-        (
-            lambda: U([1, 1.5]),
 def test_a_typed_storage_as_a_tensor():
     """As in torch, its dtype must be the asked one, and without one the default dtype."""
     floats, ints = torch.FloatStorage([1.5, 2.5]), torch.IntStorage([1, 2])
@@ -334,6 +334,22 @@ def test_a_typed_storage_as_a_tensor():
     assert torch.as_tensor(floats).data_ptr() == torch.asarray(floats).data_ptr() == floats.data_ptr()
 
 
+def test_a_storage_of_numbers():
+    for data in ([1, 2, 255], (1, 2, 255), b"\1\2\xff", [257, 2, -1], U([1, 2, 255])):
+        assert U(data).tolist() == [1, 2, 255]
+    assert U([]).nbytes() == U().nbytes() == U(range(0)).nbytes() == 0 and U([True]).tolist() == [1]
+    assert U(size=3).nbytes() == 3 and U([1, 2], device="meta").nbytes() == 2 and U(2, device="cpu").nbytes() == 2
+
+
+@pytest.mark.parametrize(
+    "call, error, sentence",
+    [
+        (lambda: U(1.5), RuntimeError, "torch.UntypedStorage(): Expected a sequence type, but got float"),
+        (lambda: U(None), RuntimeError, "torch.UntypedStorage(): Expected a sequence type, but got NoneType"),
+        (lambda: U(True), RuntimeError, "torch.UntypedStorage(): Expected a sequence type, but got bool"),
+        (lambda: U(torch.ones(2)), RuntimeError, "torch.UntypedStorage(): Expected a sequence type, but got Tensor"),
+        (
+            lambda: U([1, 1.5]),
             RuntimeError,
             "torch.UntypedStorage(): tried to construct a storage from a sequence (list), but one of the items was of type "
             "float instead of int",
