@@ -202,6 +202,22 @@ def test_legacy_classes_of_storages():
     assert not isinstance(made, torch.cuda.FloatStorage)
 
 
+def test_legacy_classes_of_quantised_storages():
+    for name, dtype, plain in (
+        ("QInt8Storage", torch.qint8, torch.int8),
+        ("QUInt8Storage", torch.quint8, torch.uint8),
+        ("QInt32Storage", torch.qint32, torch.int32),
+    ):
+        kind = getattr(torch, name)
+        made = kind([1, 2])
+        assert kind.dtype is made.dtype is dtype and len(kind(3)) == 3 and made.tolist() == [1, 2]
+        assert made.type() == f"torch.{name}" and made.pickle_storage_type() == name and isinstance(made, kind)
+        assert made.nbytes() == 2 * plain.itemsize and not isinstance(torch.FloatStorage(1), kind)
+        own = torch.quantize_per_tensor(torch.tensor([1.0, 2.0]), 0.5, 1, dtype).storage()
+        assert isinstance(own, kind) and own.tolist() == [3, 5] and own.type() == f"torch.{name}"
+    assert not hasattr(torch.cuda, "QInt8Storage")
+
+
 def test_methods_of_typed_storages():
     storage = torch.TypedStorage([1.0, 0.0, 3.0], dtype=torch.float32)
     assert storage.int().tolist() == [1, 0, 3] and storage.bool().tolist() == [True, False, True]
@@ -293,6 +309,29 @@ class TestObjects:
             del threads
         gc.collect()
         assert [storage() for storage in seen] == [None] * 50
+
+
+def test_a_typed_storage_as_a_tensor():
+    """As in torch, its dtype must be the asked one, and without one the default dtype."""
+    floats, ints = torch.FloatStorage([1.5, 2.5]), torch.IntStorage([1, 2])
+    for make in (torch.tensor, torch.as_tensor, torch.asarray, torch.zeros(1).new_tensor):
+        assert torch.equal(make(floats), torch.tensor([1.5, 2.5]))
+        assert torch.equal(make(ints, dtype=torch.int32), torch.tensor([1, 2], dtype=torch.int32))
+        for storage, dtype, sentence in (
+            (ints, None, "Float or an UntypedStorage, but got Int"),
+            (floats, torch.int64, "Long or an UntypedStorage, but got Float"),
+            (ints, torch.int64, "Long or an UntypedStorage, but got Int"),
+            (torch.BoolStorage([True]), torch.uint8, "Byte or an UntypedStorage, but got Bool"),
+            (
+                torch.ComplexFloatStorage([1j]),
+                torch.complex128,
+                "ComplexDouble or an UntypedStorage, but got ComplexFloat",
+            ),
+            (torch.QInt8Storage([1]), torch.int8, "Char or an UntypedStorage, but got QInt8"),
+        ):
+            with pytest.raises(RuntimeError, match=f"^Expected a Storage of type {sentence}$"):
+                make(storage, dtype=dtype)
+    assert torch.as_tensor(floats).data_ptr() == torch.asarray(floats).data_ptr() == floats.data_ptr()
 
 
 def test_a_storage_of_numbers():

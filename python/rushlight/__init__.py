@@ -203,7 +203,7 @@ _ELSEWHERE = {
     "from_file": "storage",
     **dict.fromkeys(
         "Storage TypedStorage DoubleStorage FloatStorage HalfStorage BFloat16Storage LongStorage IntStorage ShortStorage CharStorage "
-        "ByteStorage BoolStorage ComplexDoubleStorage ComplexFloatStorage".split(),
+        "ByteStorage BoolStorage ComplexDoubleStorage ComplexFloatStorage QUInt8Storage QInt8Storage QInt32Storage".split(),
         "storage",
     ),
     **dict.fromkeys(["GradScaler", "autocast"], "amp"),
@@ -649,6 +649,9 @@ if TYPE_CHECKING:
     from rushlight.storage import HalfStorage as HalfStorage
     from rushlight.storage import IntStorage as IntStorage
     from rushlight.storage import LongStorage as LongStorage
+    from rushlight.storage import QInt8Storage as QInt8Storage
+    from rushlight.storage import QInt32Storage as QInt32Storage
+    from rushlight.storage import QUInt8Storage as QUInt8Storage
     from rushlight.storage import ShortStorage as ShortStorage
     from rushlight.storage import Storage as Storage
     from rushlight.storage import TypedStorage as TypedStorage

@@ -6,8 +6,12 @@ fails for that reason changes nothing. The in-place forms return the list of the
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import rushlight as torch
+from rushlight import _C
 from rushlight._compiled import compiled
+from rushlight._modes import _Mode
 from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
@@ -69,11 +73,43 @@ def _each(value: Any, count: int) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else [value] * count
 
 
+class changing_captured(_Mode):
+    """Inside the block, the function of a transform may change tensors from outside in place: torch does not look for them in lists.
+    This is still refused if an operand depends on what is differentiated, because the change would carry derivatives out."""
+
+    __slots__ = ("_operands", "_running")
+
+    def __init__(self, *operands: Any) -> None:
+        self._operands = operands
+
+    def __enter__(self) -> None:
+        self._running = _C._transforms()
+        if self._running and not _depends(self._operands):
+            _C._set_transforms(0)
+
+    def __exit__(self, *exception: object) -> None:
+        _C._set_transforms(self._running)
+
+
+def _depends(operands: Any) -> bool:
+    from rushlight.autograd._tangents import tangents_visible
+    from rushlight.utils._tensors import tensors_in
+
+    with tangents_visible():
+        return any(one.requires_grad for one in tensors_in(operands))
+
+
+def _calls(in_place: bool, *operands: Any) -> Any:
+    """The block in which the tensors of a list are handled one by one."""
+    return changing_captured(*operands) if in_place else nullcontext()
+
+
 def _unary(operator: str, in_place: bool) -> Callable[..., Any]:
     call = getattr(torch.Tensor, operator + "_" * in_place)
 
     def foreach(self: Any) -> Any:
-        done = [call(one) for one in _checked(self)]
+        with _calls(in_place):
+            done = [call(one) for one in _checked(self)]
         return done if in_place else tuple(done)
 
     return foreach
@@ -99,7 +135,8 @@ def _binary(operator: str, in_place: bool) -> Callable[..., Any]:
                     f"scalar tensor expected to be 0 dim but it has {other.dim()} dimensions and {other.numel()} elements."
                 )
         _checked(self, other)
-        done = [method(second)(one, second, **more) for one, second in zip(self, _each(other, len(self)))]
+        with _calls(in_place, other):
+            done = [method(second)(one, second, **more) for one, second in zip(self, _each(other, len(self)))]
         return done if in_place else tuple(done)
 
     return foreach
@@ -121,7 +158,8 @@ def _ternary(operator: str, in_place: bool) -> Callable[..., Any]:
             factors = factors.tolist()
         _checked(self, tensor1, tensor2, factors)
         rows = zip(self, tensor1, tensor2, _each(factors, len(self)))
-        done = [call(one, first, second, value=factor) for one, first, second, factor in rows]
+        with _calls(in_place, tensor1, tensor2):
+            done = [call(one, first, second, value=factor) for one, first, second, factor in rows]
         return done if in_place else tuple(done)
 
     return foreach
@@ -135,7 +173,8 @@ def _lerp(in_place: bool) -> Callable[..., Any]:
         if isinstance(weight, torch.Tensor):
             weight = weight.item()
         _checked(self, tensors1, weight)
-        done = [call(one, end, part) for one, end, part in zip(self, tensors1, _each(weight, len(self)))]
+        with _calls(in_place, tensors1, weight):
+            done = [call(one, end, part) for one, end, part in zip(self, tensors1, _each(weight, len(self)))]
         return done if in_place else tuple(done)
 
     return foreach
@@ -144,14 +183,16 @@ def _lerp(in_place: bool) -> Callable[..., Any]:
 @compiled()
 def _foreach_zero_(self: Sequence[Tensor]) -> list[Tensor]:
     """Sets each tensor to zero."""
-    return [one.zero_() for one in _checked(self)]
+    with changing_captured():
+        return [one.zero_() for one in _checked(self)]
 
 
 @compiled()
 def _foreach_copy_(self: Sequence[Tensor], src: Sequence[Tensor], non_blocking: bool = False) -> list[Tensor]:
     """Copies each tensor of ``src`` into the tensor at the same place."""
     _checked(self, src)
-    return [one.copy_(source, non_blocking) for one, source in zip(self, src)]
+    with changing_captured(src):
+        return [one.copy_(source, non_blocking) for one, source in zip(self, src)]
 
 
 @compiled("Tensor[] self, *, MemoryFormat memory_format=None")

@@ -278,6 +278,9 @@ def decompose(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         if name in ("numpy", "tolist") and _handles_operators(type(args[0])):
             got = f", got {type(args[0]).__name__}" if name == "tolist" else "."
             raise RuntimeError(f".{name}() is not supported for tensor subclasses{got}")
+        if name == "tolist" and args[0].is_cuda:
+            # The operator by which torch reads the elements.
+            args = (aten._to_copy.default(args[0], device="cpu"),)
         return without_handlers(func, args, kwargs)
     modes = active_dispatch_modes()
     if modes:

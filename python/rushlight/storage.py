@@ -173,14 +173,14 @@ class TypedStorage:
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """The legacy name of a storage of this dtype, ``"torch.FloatStorage"``; or a copy of another type."""
         if dtype is None:
-            known = self.dtype in _DTYPES.values()
+            known = self.dtype in _CLASSES.values()
             return f"torch.{self.pickle_storage_type()}" if known else "torch.storage.TypedStorage"
         name = dtype if isinstance(dtype, str) else f"torch.{dtype.__name__}"
-        return self._cast(_DTYPES[name.removeprefix("torch.").removesuffix("Storage")])
+        return self._cast(_CLASSES[name.removeprefix("torch.").removesuffix("Storage")])
 
     def pickle_storage_type(self) -> str:
         """The name of the legacy class of this dtype: ``"FloatStorage"``."""
-        for name, kind in _DTYPES.items():
+        for name, kind in _CLASSES.items():
             if kind == self.dtype:
                 return f"{name}Storage"
         raise KeyError(f"dtype {self.dtype} is not recognized")
@@ -188,7 +188,7 @@ class TypedStorage:
     def _cast(self, dtype: dtype) -> TypedStorage:
         if dtype == self.dtype:
             return self
-        return TypedStorage(wrap_storage=self._elements().to(dtype).untyped_storage(), dtype=dtype)
+        return TypedStorage(wrap_storage=self._elements().to(stored(dtype)).untyped_storage(), dtype=dtype)
 
     def resizable(self) -> bool:
         """Whether the size can change."""
@@ -263,6 +263,10 @@ _DTYPES = {
     "ComplexFloat": torch.complex64,
 }
 
+#: The same for quantised elements, which have no casts.
+_QUANTIZED = {"QUInt8": torch.quint8, "QInt8": torch.qint8, "QInt32": torch.qint32}
+_CLASSES = {**_DTYPES, **_QUANTIZED}
+
 _FORMS = """TypedStorage.__init__ received an invalid combination of arguments. Expected one of:
  * (*, torch.device device, torch.dtype dtype)
  * (int size, *, torch.device device, torch.dtype dtype)
@@ -301,7 +305,7 @@ def _made(data: Any, dtype: dtype, device: Any) -> UntypedStorage:
         raise TypeError(f"{_FORMS}Argument type not recognized: {type(data)}")
     if isinstance(data, (str, bytes)):
         raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
-    return torch.tensor(data, dtype=dtype, device=device).untyped_storage()
+    return torch.tensor(data, dtype=stored(dtype), device=device).untyped_storage()
 
 
 def _add_casts() -> None:
@@ -375,7 +379,7 @@ class _LegacyStorage:
 
 def legacy_storage(name: str, place: str = "cpu") -> _LegacyStorageMeta:
     """`torch.FloatStorage` for its name, or `torch.cuda.FloatStorage` with another place."""
-    dtype = _DTYPES[name.removesuffix("Storage")]
+    dtype = _CLASSES[name.removesuffix("Storage")]
     module = "rushlight" if place == "cpu" else f"rushlight.{place}"
     example = f">>> torch.{name}(2).size()\n    2\n    " if place == "cpu" else ""
     doc = f"""The legacy class of storages of {dtype}. A call creates a `TypedStorage` of a size or from a sequence.
@@ -386,7 +390,7 @@ def legacy_storage(name: str, place: str = "cpu") -> _LegacyStorageMeta:
 
 
 def __getattr__(name: str) -> Any:
-    if name.removesuffix("Storage") in _DTYPES and name.endswith("Storage"):
+    if name.removesuffix("Storage") in _CLASSES and name.endswith("Storage"):
         made = globals()[name] = legacy_storage(name)
         return made
     if name == "Storage":  # the class of the default dtype, which may change

@@ -651,3 +651,47 @@ def test_assigned_needs_are_given_back(value):
     x = torch.ones(2, requires_grad=True)
     Assigning.apply(x).sum().backward()
     assert seen == [(True,), value] and x.grad.tolist() == [2, 2]
+
+
+def test_an_argument_that_is_returned_is_viewed_by_its_class():
+    """As in torch, the class sees a call of `view_as`, and what it returns is the result."""
+    seen = []
+
+    class Own(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            seen.append((function.__name__, torch.is_grad_enabled()))
+            return super().__torch_function__(function, types, args, kwargs or {})
+
+    class Same(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x, y * 1
+
+        @staticmethod
+        def backward(ctx, first, second):
+            return first * 2, second * 3
+
+    x, y = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    own = x.as_subclass(Own)
+    seen.clear()
+    first, second = Same.apply(own, y)
+    assert seen == [("view_as", False)]
+    assert (
+        type(first) is Own
+        and first.grad_fn.name() == "SameBackward"
+        and first._is_view()
+        and type(second) is torch.Tensor
+    )
+    (first.as_subclass(torch.Tensor) + second).sum().backward()
+    assert x.grad.tolist() == [2, 2] and y.grad.tolist() == [3, 3]
+
+    class Failing(Own):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            if function.__name__ == "view_as":
+                raise KeyError("no view")
+            return super().__torch_function__(function, types, args, kwargs or {})
+
+    with pytest.raises(KeyError, match="no view"):
+        Same.apply(x.as_subclass(Failing), y)

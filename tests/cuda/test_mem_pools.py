@@ -135,3 +135,56 @@ raises(RuntimeError, "instantiate() is intended to be called by the user only", 
 assert plain.raw_cuda_graph_exec()
 """
     )
+
+
+def test_a_tensor_that_outlives_its_pool_gives_its_segment_back():
+    run(
+        """
+reserved = torch.cuda.memory_reserved
+torch.ones(10, device="cuda").sum().item()
+before = reserved()
+pool = torch.cuda.MemPool()
+with torch.cuda.use_mem_pool(pool):
+    x, y = torch.ones(10, device="cuda"), torch.ones(10, device="cuda")
+del pool
+assert reserved() == before + (2 << 20)
+del x
+assert reserved() == before + (2 << 20) and y.sum().item() == 10
+del y
+assert reserved() == before
+
+# The same for a pool that only its block keeps, with tensors that end inside of it, and after it.
+with torch.cuda.use_mem_pool(torch.cuda.MemPool()):
+    x = torch.ones(10, device="cuda")
+    del x
+    assert reserved() == before + (2 << 20)
+assert reserved() == before
+with torch.cuda.use_mem_pool(torch.cuda.MemPool()):
+    x = torch.ones(10, device="cuda")
+assert reserved() == before + (2 << 20)
+
+# Nothing goes back while work is recorded.
+side = torch.cuda.Stream()
+with torch.cuda.stream(side):
+    graph = torch.cuda.CUDAGraph()
+    graph.capture_begin()
+    del x
+    inside = reserved()
+    graph.capture_end()
+assert inside > before and reserved() == inside - (2 << 20)
+
+# Memory that another stream uses waits for that stream.
+pool = torch.cuda.MemPool()
+with torch.cuda.use_mem_pool(pool):
+    x = torch.ones(10, device="cuda")
+side.wait_stream(torch.cuda.current_stream())
+with torch.cuda.stream(side):
+    z = x * 2
+x.record_stream(side)
+after = reserved()
+del pool, x
+side.synchronize()
+torch.ones(1, device="cuda")
+assert reserved() == after - (2 << 20) and z.sum().item() == 20
+"""
+    )

@@ -140,3 +140,154 @@ graph.replay()
 assert not torch.equal(x, expected[0]) and state.get_offset() == 8
 """
     )
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("seed", [0, 3])
+def test_checkpoints_in_a_graph_draw_the_same_numbers_again(reentrant, seed):
+    run(
+        f"""
+from rushlight.utils.checkpoint import checkpoint
+
+F = torch.nn.functional
+x = torch.ones(200, device="cuda", requires_grad=True)
+x.grad = torch.zeros_like(x)
+def step():
+    x.grad.zero_()
+    first = checkpoint(lambda x: F.dropout(x * 1.0, 0.5), x, use_reentrant={reentrant})
+    second = checkpoint(lambda x: F.dropout(F.dropout(x * 1.0, 0.5), 0.5), x, use_reentrant={reentrant})
+    torch.rand(3, device="cuda")
+    (first + 8 * second).sum().backward()
+    return first + 8 * second
+
+torch.manual_seed(3)
+step()
+plain = [(step().detach().cpu(), torch.cuda.get_rng_state()) for _ in range(3)]
+torch.manual_seed(3)
+step()
+graph = torch.cuda.CUDAGraph()
+before = torch.cuda.get_rng_state()
+with torch.cuda.graph(graph):
+    y = step()
+assert torch.equal(torch.cuda.get_rng_state(), before)
+for wanted, state in plain:
+    graph.replay()
+    assert torch.equal(x.grad, y) and torch.equal(y.detach().cpu(), wanted) and torch.equal(torch.cuda.get_rng_state(), state)
+""",
+        SOFTCUDA_SEED=seed,
+    )
+
+
+@needs_card
+def test_fork_rng_in_a_graph():
+    run(
+        """
+def draw():
+    with torch.random.fork_rng(devices=[0]):
+        inside = torch.rand(5, device="cuda")
+    return inside, torch.rand(5, device="cuda")
+
+torch.manual_seed(1)
+plain = [[one.cpu() for one in draw()] for _ in range(2)]
+assert torch.equal(*plain[0])
+torch.manual_seed(1)
+graph, alone = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    recorded = draw()
+# The state that all draws are taken back from.
+with torch.cuda.graph(alone):
+    with torch.random.fork_rng(devices=[0]):
+        single = torch.rand(5, device="cuda")
+for wanted in plain:
+    alone.replay()
+    assert torch.equal(single.cpu(), wanted[0])
+    graph.replay()
+    assert all(torch.equal(got.cpu(), one) for got, one in zip(recorded, wanted))
+"""
+    )
+
+
+@needs_card
+def test_states_in_a_graph_count_from_its_beginning():
+    run(
+        RAISES
+        + """
+generator = torch.cuda.default_generators[0]
+torch.manual_seed(4)
+torch.rand(5, device="cuda")
+outside = generator.get_state()
+with torch.cuda.graph(torch.cuda.CUDAGraph()):
+    assert generator.get_state().view(torch.int64).tolist() == [4, 0]
+    torch.rand(5, device="cuda")
+    state = generator.get_state()
+    assert state.view(torch.int64).tolist() == [4, 4]
+    generator.set_state(state)
+    raises(RuntimeError, "CUDAGeneratorImpl::set_current_seed can be called during stream capture only if new seed is the same",
+           lambda: generator.set_state(torch.tensor([5, 0]).view(torch.uint8)))
+    for name, call in (("get_offset", generator.get_offset), ("set_offset", lambda: generator.set_offset(0)),
+                       ("seed", generator.seed), ("clone_impl", generator.clone_state)):
+        raises(RuntimeError, f"Cannot call CUDAGeneratorImpl::{name} during CUDA graph capture. If you need this call to be captured, "
+                             "please file an issue. Current cudaStreamCaptureStatus: cudaStreamCaptureStatusActive", call)
+assert torch.equal(generator.get_state(), outside) and generator.get_offset() == 4
+"""
+    )
+
+
+@needs_card
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints_with_one_call_in_a_graph_draw_nothing(reentrant):
+    """The numbers of a graph's run are not known outside of it: a call that draws none is permitted."""
+    run(
+        RAISES
+        + f"""
+from rushlight.utils.checkpoint import checkpoint
+
+F = torch.nn.functional
+x = torch.ones(200, device="cuda", requires_grad=True)
+x.grad = torch.zeros_like(x)
+draw, plain = (lambda x: F.dropout(x * 1.0, 0.5)), (lambda x: (x * 1.0).exp())
+sentence = "torch.utils.checkpoint: random numbers that were drawn while a CUDA graph was recorded cannot be drawn again outside of that graph"
+def later(function):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = checkpoint(function, x, use_reentrant={reentrant})
+    graph.replay()
+    y.sum().backward()
+def earlier(function):
+    y = checkpoint(function, x, use_reentrant={reentrant})
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        y.sum().backward()
+for run in (later, earlier):
+    raises(RuntimeError, sentence, lambda: run(draw))
+    run(plain)
+later(plain)
+assert x.grad.isfinite().all()
+y = checkpoint(draw, x, use_reentrant={reentrant}, preserve_rng_state=False)
+"""
+    )
+
+
+@needs_soft_card
+def test_a_generator_of_another_gpu_draws_but_no_permutations():
+    run(
+        RAISES
+        + """
+generator = torch.Generator("cuda:1").manual_seed(9)
+permuted = lambda device, generator: torch.randperm(4, generator=generator, device=device)
+raises(RuntimeError, "Expected a 'cuda:0' generator device but found 'cuda:1'", lambda: permuted("cuda:0", generator))
+raises(RuntimeError, "Expected a 'cuda:1' generator device but found 'cpu'", lambda: permuted("cuda:1", torch.Generator()))
+raises(RuntimeError, "Expected a 'cpu' generator device but found 'cuda:1'", lambda: permuted("cpu", generator))
+for draw in (
+    lambda device: torch.rand(4, device=device, generator=generator),
+    lambda device: torch.randint(9, (4,), device=device, generator=generator),
+    lambda device: torch.bernoulli(torch.full((4,), 0.5, device=device), generator=generator),
+    lambda device: torch.ones(4, device=device).exponential_(generator=generator),
+):
+    state = generator.get_state()
+    own, moved = draw("cuda:1"), generator.get_offset()
+    generator.set_state(state)
+    other = draw("cuda:0")
+    assert other.device.index == 0 and torch.equal(other.cpu(), own.cpu()) and generator.get_offset() == moved
+""",
+        SOFTCUDA_DEVICES=2,
+    )

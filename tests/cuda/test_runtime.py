@@ -146,6 +146,8 @@ assert torch.cuda.memory_stats()["num_alloc_retries"] == 1
 torch.cuda.empty_cache()
 error = raises(torch.OutOfMemoryError, "CUDA out of memory. Tried to allocate 80.00 MiB. GPU 0 has a total capacity of 64.00 MiB of which",
                lambda: torch.zeros(20 << 20, device="cuda"))
+# A request that fails counts once, although it is tried again after the streams that use freed memory.
+assert torch.cuda.memory_stats()["num_alloc_retries"] == 2 and torch.cuda.memory_stats()["num_ooms"] == 1
 assert "tensors" in str(error) and "4.00 MiB  in 1 blocks" in str(error) and "from the driver" in str(error), error
 assert torch.cuda.get_per_process_memory_fraction() == 1.0
 torch.cuda.set_per_process_memory_fraction(0.5)

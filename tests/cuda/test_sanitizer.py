@@ -74,7 +74,7 @@ def by_host():
     event = torch.cuda.Event()
     event.record()
     event.synchronize()
-waits = [lambda: side.wait_stream(torch.cuda.current_stream()), by_event, by_host, torch.cuda.synchronize, lambda: x.sum().item(), lambda: x.cpu()]
+waits = [lambda: side.wait_stream(torch.cuda.current_stream()), by_event, by_host, torch.cuda.synchronize, lambda: x.sum().item(), lambda: x.cpu(), lambda: x.tolist(), lambda: repr(x), lambda: str(x[0])]
 for wait in waits:
     assert found(ordered(wait)) == ([], ""), wait
 assert len(found(ordered(lambda: None))[0]) == 1
@@ -91,6 +91,17 @@ assert found(reads) == ([], "")
 errors, told = found(lambda: y.add_(1))
 assert len(errors) == 1 and errors[0].previous_access.stream == side.cuda_stream
 assert "writing to argument(s) self, and to the output" in told
+torch.cuda.synchronize()
+# What is read on the host must come after what was written.
+def early():
+    with torch.cuda.stream(side):
+        y.add_(1)
+    y.tolist()
+errors, told = found(early)
+assert len(errors) == 1 and "aten::_to_copy" in told
+# Once the check has ended, waits are not followed.
+csan.cuda_sanitizer.disable()
+assert len(y.tolist()) == 3
 """
     )
 

@@ -29,6 +29,10 @@ def test_both_sides_see_the_same_elements(seed):
 import gc
 x = torch.arange(12.0, device="cuda").reshape(3, 4)
 assert x.__dlpack_device__() == (2, 0)
+pinned = torch.arange(3.0).pin_memory()
+assert pinned.__dlpack_device__() == (3, 0) and torch.arange(3.0).__dlpack_device__() == (1, 0)
+shared = torch.from_dlpack(pinned)
+assert shared.data_ptr() == pinned.data_ptr() and shared.device.type == "cpu"
 for source in (x, x.t(), x[1:, ::2], x[2], x[:0], x.int()):
     for old in (False, True):
         y = torch.from_dlpack(source.__dlpack__() if old else source)

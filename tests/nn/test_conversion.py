@@ -64,3 +64,30 @@ def test_loading_with_assign_swaps():
     linear.load_state_dict(state, assign=True)
     assert linear.weight is weight and weight.dtype is DOUBLE and weight.requires_grad
     assert not state["weight"].requires_grad
+
+
+def test_a_number_stands_for_a_tensor_of_its_type():
+    """As in torch: `to(3.5)` converts to float64 on the CPU. Only an integer alone is the number of a device."""
+    parse = torch._C._nn._parse_to
+    cpu = torch.device("cpu")
+    for number, dtype in ((3.5, torch.float64), (2j, torch.complex128), (True, torch.bool)):
+        assert parse(number) == (cpu, dtype, False, None) and parse(number, True) == (cpu, dtype, True, None)
+        converted = torch.ones(1).to(number)
+        assert converted.dtype is dtype and torch.ones(1).to(number, False, True).dtype is dtype
+    assert parse(3, True) == (cpu, torch.int64, True, None) and torch.ones(1).to(3, False).dtype is torch.int64
+    assert parse(float) == (None, torch.float64, False, None) and parse(dtype=complex)[1] is torch.complex128
+    linear = torch.nn.Linear(1, 1)
+    assert linear.to(3.5).weight.dtype is torch.float64 and linear.to(float).weight.dtype is torch.float64
+    with pytest.raises(
+        TypeError, match="nn.Module.to only accepts floating point or complex dtypes, but got desired dtype=torch.bool"
+    ):
+        linear.to(True)
+    for call in (linear.to, torch.ones(1).to, parse):
+        with pytest.raises(
+            TypeError, match=r"^to\(\) received an invalid combination of arguments - got \(float, torch.dtype\)"
+        ):
+            call(3.5, torch.float32)
+        with pytest.raises(
+            TypeError, match=r"^to\(\) received an invalid combination of arguments - got \(dtype=float, \)"
+        ):
+            call(dtype=3.5)

@@ -239,3 +239,53 @@ def test_the_order_of_the_checks_of_histc():
             torch.histc(own, 0)
     with pytest.raises(RuntimeError, match=r"^torch.histc: range of \[nan, 2\] is not finite"):
         torch.histc(torch.ones(2), 2, min=math.nan, max=2)
+
+
+def test_the_order_of_the_checks_of_ctc_loss():
+    """Each call has a fault, and all faults that torch finds later."""
+    faults = [
+        ("log_probs tensor must not be empty", {"logs": torch.zeros(0, 2, 4)}),
+        (
+            "Expected 3-dimensional tensor, but got 2-dimensional tensor for argument #1 'log_probs'",
+            {"logs": torch.zeros(5)},
+        ),
+        (
+            "Expected 1 to 2 dimensions, but got 3-dimensional tensor for argument #2 'targets'",
+            {"targets": torch.ones(1, 2, 3)},
+        ),
+        ("blank must be in label range", {"blank": 4}),
+        ("input_lengths must be of size batch_size", {"steps": [5, 6, 5]}),
+        ("target_lengths must be of size batch_size", {"counts": [3]}),
+        ("Expected target_lengths to have value at least 0, but got value -1", {"counts": [9, -1]}),
+        ("Expected tensor to have size at least 9 at dimension 1, but got size 3 for argument #2", {"counts": [9, 1]}),
+        ("Expected input_lengths to have value at least 0, but got value -1", {"steps": [-1, 6]}),
+        ("Expected input_lengths to have value at most 5, but got value 6", {"steps": [5, 6]}),
+    ]
+    for place, (sentence, _) in enumerate(faults):
+        call = {
+            "logs": torch.zeros(5, 2, 4),
+            "targets": torch.ones(2, 3),
+            "steps": [5, 5],
+            "counts": [3, 3],
+            "blank": 0,
+        }
+        for _, fault in reversed(faults[place:]):
+            call.update(fault)
+        for lengths in (list, torch.tensor):
+            with pytest.raises(RuntimeError) as caught:
+                torch.ctc_loss(
+                    call["logs"], call["targets"], lengths(call["steps"]), lengths(call["counts"]), call["blank"]
+                )
+            assert str(caught.value).startswith(sentence), caught.value
+    logs, rows = torch.zeros(5, 2, 4), torch.ones(2, 3)
+    with pytest.raises(
+        RuntimeError, match="Expected tensor to have size 2 at dimension 0, but got size 3 for argument #2 'targets'"
+    ):
+        torch.ctc_loss(logs, torch.ones(3, 3), [5, 6], [3, 3])
+    # The public function takes labels of any dtype, the operator behind it those of two, which it checks early.
+    assert torch.equal(torch.ctc_loss(logs, rows, [5, 5], [3, 3]), torch.ctc_loss(logs, rows.long(), [5, 5], [3, 3]))
+    sentence = "^Expected tensor for argument #2 'targets' to have scalar type Int; but got torch.FloatTensor instead"
+    with pytest.raises(RuntimeError, match=sentence):
+        torch._ctc_loss(logs, rows, [5], [3])
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        torch.ctc_loss(torch.zeros(()), rows, [5, 5], [3, 3])

@@ -351,3 +351,21 @@ def test_numpy_values_agree():
     dense = rng.normal(size=(6, 8)) * (rng.random((6, 8)) < 0.3)
     own, factor = torch.from_numpy(dense).to_sparse_csr(), rng.normal(size=(8, 3))
     assert np.allclose((own @ torch.from_numpy(factor)).numpy(), dense @ factor)
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "bsr", "bsc"])
+def test_a_dense_tensor_takes_no_compressed_product(kind):
+    block = (1, 1) if kind.startswith("bs") else None
+    compressed = torch.eye(2).to_sparse(layout=getattr(torch, f"sparse_{kind}"), blocksize=block)
+    dense = torch.ones(2, 2)
+    for call in (
+        dense.mul_,
+        dense.__imul__,
+        lambda other: torch.mul(dense, other, out=dense),
+        torch.ones(2, 2).long().mul_,
+    ):
+        with pytest.raises(RuntimeError, match="^Expected result Tensor to be of format CSR"):
+            call(compressed)
+    with pytest.raises(RuntimeError, match=f"^unsupported tensor layout: Sparse{kind.title()}"):
+        dense.sub_(compressed)
+    assert torch.equal(dense, torch.ones(2, 2))

@@ -94,7 +94,8 @@ def tracked(tensor: Tensor, forward: bool = False) -> tuple[Tensor, Tensor]:
         # Each sample needs its own point.
         tensor = lifted(tensor)
     with tangents_visible():
-        point = tensor.view_as(tensor) if tensor.requires_grad else None
+        # Not a view: a change of the tensor's memory would give a view another history, of which the graph knows nothing.
+        point = _C._without_base(tensor.view_as(tensor)) if tensor.requires_grad else None
         if point is None or _is_dead_end(point.grad_fn):
             point = _C._tangent_leaf(tensor) if forward else _C._requiring_grad(tensor.detach())
     # In reverse mode a new leaf is not changed in point, as in torch.

@@ -70,3 +70,9 @@ def remove(one: Observer) -> None:
     global observer
     _all.remove(one)
     observer = None if not _all else _all[0] if len(_all) == 1 else _Several(list(_all))
+
+
+def waited(stream: int) -> None:
+    """The host waits for a stream. The engine calls this, once it was told to."""
+    if observer is not None:
+        observer.stream_synchronized(stream)

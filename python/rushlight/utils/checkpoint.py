@@ -80,8 +80,18 @@ def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
     ([], [])
     """
     found = sorted({tensor.get_device() for tensor in tensors_in(args) if tensor.is_cuda})
+    return found, _states(found)
+
+
+def _states(devices: Iterable[int]) -> list[Tensor]:
+    """The states of the generators of GPUs."""
     cuda: Any = torch.cuda
-    return found, [cuda.get_rng_state(index) for index in found]
+    return [cuda.get_rng_state(index) for index in devices]
+
+
+def _captures(devices: Iterable[int]) -> list[int | None]:
+    """The numbers of the graphs that record the work of the current streams of GPUs."""
+    return [torch._C._cuda_current_capture(index) for index in devices]
 
 
 def set_device_states(devices: Sequence[int], states: Sequence[Tensor], *, device_type: str | None = None) -> None:
@@ -232,6 +242,7 @@ class _Modes:
     def __init__(self, preserve: bool, args: Any) -> None:
         self.state = torch.get_rng_state() if preserve else None
         self.devices, self.states = get_device_states(args) if preserve else ([], [])
+        self.captures = _captures(self.devices)
         kinds = ("cpu", "cuda")
         self.precision = [(kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)) for kind in kinds]
 
@@ -241,10 +252,38 @@ class _Modes:
         with torch.random.fork_rng(self.devices, enabled=self.state is not None), ExitStack() as precision:
             if self.state is not None:
                 torch.set_rng_state(self.state)
-                set_device_states(self.devices, self.states)
+                precision.enter_context(self._states_again())
             for kind, dtype, enabled in self.precision:
                 precision.enter_context(torch.autocast(kind, dtype, enabled))
             yield
+
+    @contextmanager
+    def _states_again(self) -> Iterator[None]:
+        """Sets the states of GPUs as they were.
+
+        Raises:
+            RuntimeError: the function has drawn numbers, and one of its two calls was recorded in a graph without the other.
+        """
+        if _captures(self.devices) == self.captures:
+            set_device_states(self.devices, self.states)
+            yield
+            return
+        # States in a graph count from where a run begins, so that they mean nothing outside of it.
+        before = _states(self.devices)
+        try:
+            yield
+        except _StopRecomputation:
+            self._refuse_draws(before)
+            raise
+        self._refuse_draws(before)
+
+    def _refuse_draws(self, before: list[Tensor]) -> None:
+        if not all(map(torch.equal, before, _states(self.devices))):
+            raise RuntimeError(
+                "torch.utils.checkpoint: random numbers that were drawn while a CUDA graph was recorded cannot be drawn again outside "
+                "of that graph, nor the other way round. Record forward and backward in one graph, or pass preserve_rng_state=False "
+                "if other numbers will do."
+            )
 
 
 class CheckpointFunction(torch.autograd.Function):

@@ -26,6 +26,13 @@ pub struct CustomCall<'a> {
     /// The results of the forward; `None` for those that are not tensors.
     pub results: &'a [Option<Tensor>],
     pub notes: &'a Notes,
+    /// Makes the view that is returned in place of an input, `plain_view` unless the tensor's class has one of its own.
+    pub view: &'a dyn Fn(&Tensor) -> Result<Tensor>,
+}
+
+/// A view of a whole tensor.
+pub fn plain_view(tensor: &Tensor) -> Result<Tensor> {
+    Ok(Tensor::view_of(tensor, tensor.layout().clone()))
 }
 
 /// The node of a recorded call and the tensors saved for its backward.
@@ -42,7 +49,7 @@ impl CustomCall<'_> {
     /// The tensors to return in place of the results. A `function` becomes their history; it computes a gradient for
     /// each input that is a tensor.
     pub fn finish<F: Backward>(&self, function: Option<F>) -> Result<(Vec<Option<Tensor>>, Option<Recorded>)> {
-        let outputs = self.outputs();
+        let outputs = self.outputs()?;
         self.check_dirty(&outputs, function.is_some())?;
         let edges = function.as_ref().map(|_| self.edges()).transpose()?;
         self.notes.dirty.iter().for_each(Tensor::bump_version);
@@ -66,12 +73,12 @@ impl CustomCall<'_> {
     }
 
     /// The results. An input that is returned unchanged is replaced by a view of it, which gets a history of its own.
-    fn outputs(&self) -> Vec<Option<Tensor>> {
+    fn outputs(&self) -> Result<Vec<Option<Tensor>>> {
         let output = |tensor: &Tensor| match self.is_input(tensor) && !self.is_dirty(tensor) {
-            true => Tensor::view_of(tensor, tensor.layout().clone()),
-            false => tensor.clone(),
+            true => (self.view)(tensor),
+            false => Ok(tensor.clone()),
         };
-        self.results.iter().map(|result| result.as_ref().map(output)).collect()
+        self.results.iter().map(|result| result.as_ref().map(output).transpose()).collect()
     }
 
     fn check_dirty(&self, outputs: &[Option<Tensor>], recording: bool) -> Result<()> {

@@ -387,10 +387,10 @@ impl Allocator {
         self.statistics.subtract(small, |all| [(&mut all.allocation, 1), (&mut all.allocated_bytes, size)]);
     }
 
-    /// Gives a block back and joins it with its free neighbours.
-    pub fn give_back(&mut self, id: BlockId) {
+    /// Gives a block back and joins it with its free neighbours. Whether its pool has ended.
+    pub fn give_back(&mut self, id: BlockId) -> bool {
         self.set_waiting(id);
-        let Some(block) = self.blocks.get_mut(id.0).filter(|block| block.state == State::Waiting) else { return };
+        let Some(block) = self.blocks.get_mut(id.0).filter(|block| block.state == State::Waiting) else { return false };
         let requested = std::mem::take(&mut block.requested);
         (block.state, block.freed_at) = (State::Free, self.requests);
         let block = *block;
@@ -414,6 +414,12 @@ impl Allocator {
             joined = last;
         }
         self.put_free(joined);
+        self.has_ended(pool)
+    }
+
+    /// Whether a pool of a graph or of a program has no owner and no user any more.
+    fn has_ended(&self, pool: PoolId) -> bool {
+        pool != PoolId::SHARED && !self.kept.contains_key(&pool)
     }
 
     /// Returns segments without a block in use to the source, but not those of pools that are kept.
@@ -421,9 +427,9 @@ impl Allocator {
         self.release_where(source, |_| true);
     }
 
-    /// The same for the segments of one pool.
-    pub fn release_pool(&mut self, pool: PoolId, source: &mut dyn Source) {
-        self.release_where(source, |segment| segment.pool == pool);
+    /// The same for the segments of pools that have ended.
+    pub fn release_ended(&mut self, source: &mut dyn Source) {
+        self.release_where(source, |segment| segment.pool != PoolId::SHARED);
     }
 
     fn release_where(&mut self, source: &mut dyn Source, wanted: impl Fn(&Segment) -> bool) {

@@ -25,6 +25,11 @@ pub fn count(begins: bool) {
     }
 }
 
+/// Whether any work is being captured.
+pub fn is_any() -> bool {
+    CAPTURES.load(Ordering::Relaxed) != 0
+}
+
 /// The driver's number of a capture. All streams that take part in it have the same one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CaptureId(pub u64);

@@ -3,7 +3,7 @@
 //! - `driver` finds the driver and makes errors of its statuses.
 //! - `card` is a device: its context and properties, and the current device of a thread.
 //! - `runtime` has functions of the CUDA runtime, for programs that call them.
-//! - `stream` has streams and events, and the current stream of a thread; `green` has those whose work runs on a part of a device.
+//! - `stream` has streams and events, and the current stream of a thread; `interruptible` waits for them as long as the program wants; `green` has those whose work runs on a part of a device.
 //! - `allocator` divides memory into blocks and keeps freed ones, `statistics` counts them; `memory` has an allocator for each device,
 //!   `storage` is the memory of a tensor or of a library's call; `mem_pool` is a pool that a program makes, `user_allocator` functions
 //!   of a program in place of the driver; `history` records what was allocated and freed, `settings` are those of torch's variable,
@@ -49,6 +49,7 @@ pub mod graph;
 pub mod green;
 pub mod history;
 pub mod indexed;
+pub mod interruptible;
 pub mod ipc;
 pub mod kernels;
 pub mod launch;

@@ -185,9 +185,18 @@ impl DeviceAllocator {
     }
 
     fn give_back(&mut self, id: BlockId) {
-        self.allocator.give_back(id);
+        let has_ended = self.allocator.give_back(id);
         if !is_caching() && self.capturing.is_empty() {
             self.release();
+        } else if has_ended {
+            self.release_ended();
+        }
+    }
+
+    /// Returns what no tensor uses of pools that have ended to the driver: no later work takes it. It waits until no work is captured.
+    fn release_ended(&mut self) {
+        if self.capturing.is_empty() {
+            self.allocator.release_ended(&mut Driver { device: self.device, users: &self.users });
         }
     }
 
@@ -275,12 +284,16 @@ pub fn take(device: u8, bytes: usize, stream: StreamId) -> Result<(Option<BlockI
     Err(out_of_memory(device, bytes, &table))
 }
 
-/// The same from the blocks that are free, or from the driver; with `wait`, after the streams that still use freed blocks.
+/// The same from the blocks that are free, or from the driver; with `wait`, after the streams that still use freed blocks. That is the
+/// second attempt: as in torch, one request counts as one retry.
 fn attempt(device: u8, bytes: usize, stream: StreamId, wait: bool) -> Option<(Option<BlockId>, usize)> {
     recorded(device, true, |own| {
         own.collect(wait);
-        let before = own.in_use();
+        let (before, retries) = (own.in_use(), own.allocator.statistics.retries);
         let id = own.allocate(bytes, stream);
+        if wait {
+            own.allocator.statistics.retries = retries;
+        }
         let taken = id.map(|id| (Some(id), own.allocator.address(id)));
         taken.iter().for_each(|&(_, address)| own.tell(address, before));
         taken
@@ -410,7 +423,7 @@ pub fn name_capture(device: u8, pool: PoolId, capture: CaptureId) {
 }
 
 pub fn end_capture(device: u8, pool: PoolId) {
-    ALLOCATORS.lock().of(device).capturing.retain(|(other, _)| *other != pool);
+    ending(device, |own| own.capturing.retain(|(other, _)| *other != pool));
 }
 
 pub fn let_go_of_pool(device: u8, pool: PoolId) {
@@ -427,9 +440,14 @@ pub fn make_pool(device: u8, pool: PoolId, options: PoolOptions, user: Option<Us
 
 /// Ends a pool: what no tensor uses goes back to the driver.
 pub fn end_pool(device: u8, pool: PoolId) {
+    ending(device, |own| own.allocator.end_pool(pool));
+}
+
+/// Ends a use of a pool, and the pool itself if that was the last one.
+fn ending(device: u8, end: impl FnOnce(&mut DeviceAllocator)) {
     recorded(device, false, |own| {
-        own.allocator.end_pool(pool);
-        own.allocator.release_pool(pool, &mut Driver { device, users: &own.users });
+        end(own);
+        own.release_ended();
     });
 }
 
@@ -452,6 +470,6 @@ pub fn leave_pool(device: u8, pool: PoolId) {
         Some(all.remove(last))
     });
     if left.is_some() {
-        let_go_of_pool(device, pool);
+        ending(device, |own| own.allocator.let_go_of_pool(pool));
     }
 }

@@ -21,21 +21,23 @@ pub trait Generator: Send + Sync {
     fn id(&self) -> usize;
 }
 
-/// A generator, the words that one run of a graph takes of it, and the memory in which the kernels find its state.
+/// A generator, the words by which one run of a graph moves it, and the memory in which the kernels find its state.
 pub struct Replayed {
     generator: Arc<dyn Generator>,
     words: u64,
+    /// Whether any kernel draws. A program may set the words back to those of an earlier state.
+    draws: bool,
     state: Storage,
 }
 
 impl Replayed {
     pub fn new(device: u8, generator: Arc<dyn Generator>) -> Result<Replayed> {
-        Ok(Replayed { generator, words: 0, state: storage::allocate(device, size_of::<[u64; 2]>())? })
+        Ok(Replayed { generator, words: 0, draws: false, state: storage::allocate(device, size_of::<[u64; 2]>())? })
     }
 
     /// Writes the generator's state for a run on a stream, and moves the generator behind the words of the run.
     pub fn prepare(&self, device: u8, stream: StreamId) -> Result<()> {
-        if self.words == 0 {
+        if !self.draws {
             return Ok(());
         }
         let Place { seed, offset, .. } = self.generator.take(self.words);
@@ -60,8 +62,13 @@ pub fn end(capture: CaptureId) -> Vec<Replayed> {
     CAPTURED.lock().remove(&capture).unwrap_or_default()
 }
 
-/// Where captured work on a stream finds its numbers; `None` if the stream is not captured.
-pub fn place(device: u8, stream: StreamId, generator: &dyn Generator, words: u64) -> Result<Option<Place>> {
+/// Runs a function on a generator of the capture of a stream; `None` if the stream is not captured.
+fn with<T>(
+    device: u8,
+    stream: StreamId,
+    generator: &dyn Generator,
+    run: impl FnOnce(&mut Replayed) -> T,
+) -> Result<Option<T>> {
     let Some(capture) = capture::of(device, stream) else { return Ok(None) };
     // A generator takes a lock that comes before this table's.
     let id = generator.id();
@@ -73,7 +80,25 @@ pub fn place(device: u8, stream: StreamId, generator: &dyn Generator, words: u64
              graph.register_generator_state() before capture_begin().",
         )
     })?;
-    let offset = one.words;
-    one.words += words.next_multiple_of(4);
-    Ok(Some(Place { seed: 0, offset, run: one.state.address() as u64 }))
+    Ok(Some(run(one)))
+}
+
+/// Where captured work on a stream finds its numbers; `None` if the stream is not captured.
+pub fn place(device: u8, stream: StreamId, generator: &dyn Generator, words: u64) -> Result<Option<Place>> {
+    with(device, stream, generator, |one| {
+        let offset = one.words;
+        one.words += words.next_multiple_of(4);
+        one.draws = true;
+        Place { seed: 0, offset, run: one.state.address() as u64 }
+    })
+}
+
+/// The words of a run that captured work on a stream has taken so far; `None` if the stream is not captured.
+pub fn words(device: u8, stream: StreamId, generator: &dyn Generator) -> Result<Option<u64>> {
+    with(device, stream, generator, |one| one.words)
+}
+
+/// Lets later captured work on a stream draw from these words of a run on; `None` if the stream is not captured.
+pub fn set_words(device: u8, stream: StreamId, generator: &dyn Generator, words: u64) -> Result<Option<()>> {
+    with(device, stream, generator, |one| one.words = words)
 }

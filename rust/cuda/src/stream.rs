@@ -119,6 +119,14 @@ impl Stream {
     }
 }
 
+/// The streams of a device that were made here, and the default one.
+pub fn all_of(device: u8) -> Vec<Stream> {
+    let streams = STREAMS.lock();
+    let made = streams.iter().filter(|((of, _), _)| *of == device).flat_map(|(_, (made, _))| made);
+    let ids = made.map(|&address| StreamId(address));
+    std::iter::once(DEFAULT).chain(ids).map(|id| Stream { device, id }).collect()
+}
+
 /// The lowest and the highest priority of streams of the current device; a lower number is a higher priority.
 pub fn priorities() -> Result<(i32, i32)> {
     card::select(card::current())?;

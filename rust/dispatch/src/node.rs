@@ -498,6 +498,8 @@ fn captured_error(op: &Operator) -> Error {
         _ => "",
     };
     let name = op.python_name();
+    // The operators of `clamp` have torch's name behind a line.
+    let name = if name.starts_with("_clamp") { &name[1..] } else { name };
     Error::runtime(format!(
         "During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place operation (aten::{}_{overload}) that would mutate a captured Tensor. This is not supported; please rewrite the function being transformed to explicitly accept the mutated Tensor(s) as inputs.",
         name.trim_end_matches('_')

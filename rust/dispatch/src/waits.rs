@@ -1,7 +1,8 @@
 //! Calls that wait for a device, of which a program may want to hear (`torch.cuda.set_sync_debug_mode`).
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
+use rushlight_core::device_memory::StreamId;
 use rushlight_core::{Error, Result};
 
 use crate::interpreter;
@@ -30,4 +31,26 @@ fn tell() -> Result<()> {
         1 => interpreter::warn(sentence),
         _ => Err(Error::runtime(sentence).hint("torch.cuda.set_sync_debug_mode(0) permits it.")),
     }
+}
+
+/// Is told of each wait for a stream.
+pub type Watcher = fn(StreamId) -> Result<()>;
+
+static WATCHER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Tells a function of waits from now on, or none.
+pub fn set_watcher(watcher: Option<Watcher>) {
+    WATCHER.store(watcher.map_or(std::ptr::null_mut(), |watcher| watcher as *mut ()), Ordering::Release);
+}
+
+/// Tells the watcher that the program waits for a stream.
+#[inline]
+pub fn tell_watcher(stream: StreamId) -> Result<()> {
+    let watcher = WATCHER.load(Ordering::Acquire);
+    if watcher.is_null() {
+        return Ok(());
+    }
+    // SAFETY: only `set_watcher` stores here, and it stores a `Watcher`.
+    let watcher: Watcher = unsafe { std::mem::transmute(watcher) };
+    watcher(stream)
 }

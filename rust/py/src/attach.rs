@@ -86,7 +86,12 @@ pub fn acquire<T>(body: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T> {
     attached(body).map_err(carry)
 }
 
-/// The same for a body that handles its own errors.
+/// Called during a wait to check for Ctrl-C.
+pub fn look() -> Result<()> {
+    acquire(|py| py.check_signals())
+}
+
+/// `acquire` for a body that handles its own errors.
 pub fn attached<T>(body: impl FnOnce(Python<'_>) -> T) -> T {
     fork::assert_no_lock_held();
     exit::keep_frames();

@@ -105,9 +105,11 @@ fn dtype_of(code: DataType) -> PyResult<DType> {
     })
 }
 
-/// A tensor's device, in DLPack's numbers.
-pub fn device(tensor: &Tensor) -> PyResult<(i32, i32)> {
+/// A tensor's device, in DLPack's numbers. As in torch, programs hear of page-locked memory, and exported structures do not tell.
+pub fn device(tensor: &Tensor, for_programs: bool) -> PyResult<(i32, i32)> {
+    let is_locked = || !tensor.is_sparse() && tensor.storage().is_page_locked();
     match tensor.device() {
+        Device::Cpu if for_programs && is_locked() => Ok((PINNED_HOST, 0)),
         Device::Cpu => Ok((HOST, 0)),
         Device::Cuda(index) => Ok((CUDA, i32::from(index))),
         other => Err(PyValueError::new_err(format!("Unknown device type {} for Dlpack", other.kind()))),
@@ -268,7 +270,7 @@ pub fn export<'py>(py: Python<'py>, tensor: &Tensor, wanted: ExportOptions<'py>)
     let layout = tensor.layout();
     let mut dims: Vec<i64> = layout.sizes.iter().chain(&layout.strides).map(|n| *n as i64).collect();
     let shape = dims.as_mut_ptr();
-    let (device_type, device_id) = device(tensor)?;
+    let (device_type, device_id) = device(tensor, false)?;
     let strided = Strided {
         data: memory_access::address(tensor) as *mut c_void,
         device_type,

@@ -113,7 +113,7 @@ pub fn copied(data: &Bound<'_, PyAny>, dtype: Option<DType>, function: &str) -> 
         numpy::import(data)?
     } else if exports(data)? {
         dlpack::import(data, None, None)?
-    } else if let Some(tensor) = over_storage(data, dtype) {
+    } else if let Some(tensor) = over_storage(data, dtype)? {
         tensor
     } else if let Some(tensor) = over_device_array(data)? {
         tensor
@@ -133,12 +133,29 @@ fn exports(data: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(dlpack::is_capsule(data) || (data.hasattr(intern!(data.py(), "__dlpack__"))? && !numpy_types::is_scalar(data)?))
 }
 
-/// The bytes of an untyped storage as elements of the dtype, which is int64 if none is given, as in torch.
-fn over_storage(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> Option<Tensor> {
-    let storage = data.cast::<PyStorage>().ok()?.get().storage.clone();
-    let dtype = dtype.unwrap_or(DType::I64);
+/// The bytes of a storage as elements of the dtype. As in torch, without a dtype those of an untyped storage are int64, and a typed
+/// storage must be of the default dtype.
+fn over_storage(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Option<Tensor>> {
+    let py = data.py();
+    let (storage, dtype) = match data.cast::<PyStorage>() {
+        Ok(untyped) => (untyped.get().storage.clone(), dtype.unwrap_or(DType::I64)),
+        Err(_) => {
+            let Some(untyped) = data.getattr_opt(intern!(py, "_untyped_storage"))? else { return Ok(None) };
+            let Ok(untyped) = untyped.cast::<PyStorage>() else { return Ok(None) };
+            let dtype = dtype.unwrap_or_else(settings::default_dtype);
+            if extract_dtype(&data.getattr(intern!(py, "dtype"))?) != Some(dtype) {
+                let name: String = data.call_method0(intern!(py, "pickle_storage_type"))?.extract()?;
+                return Err(PyRuntimeError::new_err(format!(
+                    "Expected a Storage of type {} or an UntypedStorage, but got {}",
+                    dtype.display_name(),
+                    name.trim_end_matches("Storage")
+                )));
+            }
+            (untyped.get().storage.clone(), dtype)
+        }
+    };
     let (count, device) = (storage.len() / dtype.size(), storage.device());
-    Some(Tensor::new(storage, Layout::contiguous(&[count as isize]), dtype, device))
+    Ok(Some(Tensor::new(storage, Layout::contiguous(&[count as isize]), dtype, device)))
 }
 
 fn finished(py: Python<'_>, tensor: Tensor, requires_grad: bool) -> PyResult<Bound<'_, PyAny>> {
@@ -157,7 +174,7 @@ fn aliased(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<(Tensor, b
     if exports(data)? {
         return Ok((dlpack::import(data, None, None)?, true));
     }
-    if let Some(tensor) = over_storage(data, dtype) {
+    if let Some(tensor) = over_storage(data, dtype)? {
         return Ok((tensor, true));
     }
     if let Some(tensor) = over_device_array(data)? {

@@ -4,6 +4,8 @@ use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyVal
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 use rushlight::{DType, Device};
+use rushlight_core::device_memory::StreamId;
+use rushlight_cuda::{capture, replayed, stream};
 use rushlight_dispatch::create;
 use rushlight_dispatch::generator::{Counter, Generator};
 
@@ -70,8 +72,9 @@ impl PyGenerator {
     ///
     /// >>> torch.Generator().seed() != torch.Generator().seed()
     /// True
-    fn seed(&self) -> u64 {
-        self.0.seed()
+    fn seed(&self) -> PyResult<u64> {
+        refuse_captured(&self.0, "seed")?;
+        Ok(self.0.seed())
     }
 
     /// The seed with which the stream began.
@@ -82,13 +85,17 @@ impl PyGenerator {
         self.0.initial_seed()
     }
 
-    /// The state as a tensor of bytes, interchangeable with torch's: 5056 for the CPU, 16 for a CUDA device.
+    /// The state as a tensor of bytes, interchangeable with torch's: 5056 for the CPU, 16 for a CUDA device. While work is recorded in a
+    /// graph, the offset counts from where a run of the graph begins.
     ///
     /// >>> torch.Generator().get_state().shape
     /// torch.Size([5056])
     fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let state = match self.0.counter() {
-            Some(counter) => [counter.seed.to_le_bytes(), counter.offset.to_le_bytes()].concat(),
+            Some(counter) => {
+                let captured = on_current_stream(&self.0, |device, stream| replayed::words(device, stream, &self.0))?;
+                [counter.seed.to_le_bytes(), captured.unwrap_or(counter.offset).to_le_bytes()].concat()
+            }
             None => self.0.draw(|stream| stream.state()),
         };
         object::wrap_bound(py, create::from_slice(&state).map_err(raise)?)
@@ -99,7 +106,8 @@ impl PyGenerator {
     /// >>> generator = torch.Generator()
     /// >>> torch.equal(torch.rand(2, generator=generator.clone_state()), torch.rand(2, generator=generator))
     /// True
-    fn clone_state(&self) -> Self {
+    fn clone_state(&self) -> PyResult<Self> {
+        refuse_captured(&self.0, "clone_impl")?;
         let copy = Generator::fresh_on(self.0.device());
         match self.0.counter() {
             Some(counter) => copy.set_counter(counter),
@@ -108,7 +116,7 @@ impl PyGenerator {
                 copy.draw(|stream| *stream = state);
             }
         }
-        PyGenerator(copy)
+        Ok(PyGenerator(copy))
     }
 
     /// A generator that shares the state of this one: what either draws, the other does not draw again. Of a CUDA device only.
@@ -154,6 +162,7 @@ impl PyGenerator {
     /// Raises:
     ///     RuntimeError: the generator is the CPU's.
     fn get_offset(&self) -> PyResult<u64> {
+        refuse_captured(&self.0, "get_offset")?;
         self.0.counter().map(|counter| counter.offset).ok_or_else(without_offset)
     }
 
@@ -162,6 +171,7 @@ impl PyGenerator {
     /// Raises:
     ///     RuntimeError: the generator is the CPU's, or the offset is not a multiple of 4.
     fn set_offset(slf: PyRef<'_, Self>, offset: u64) -> PyResult<PyRef<'_, Self>> {
+        refuse_captured(&slf.0, "set_offset")?;
         let counter = slf.0.counter().ok_or_else(without_offset)?;
         if !offset.is_multiple_of(4) {
             return Err(PyRuntimeError::new_err("offset must be a multiple of 4"));
@@ -193,18 +203,47 @@ impl PyGenerator {
         }
         // torch also accepts a seed alone.
         let word = |at: usize| bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map(u64::from_le_bytes);
-        match (bytes.len(), word(0), word(8)) {
-            (8 | 16, Some(seed), offset) => self.0.set_counter(Counter { seed, offset: offset.unwrap_or(0) }),
-            _ => return Err(PyRuntimeError::new_err("RNG state is wrong size")),
+        let (8 | 16, Some(seed), offset) = (bytes.len(), word(0), word(8).unwrap_or(0)) else {
+            return Err(PyRuntimeError::new_err("RNG state is wrong size"));
+        };
+        if !keeps_seed(&self.0, seed)? {
+            self.0.set_counter(Counter { seed, offset });
+            return Ok(());
         }
-        Ok(())
+        on_current_stream(&self.0, |device, stream| replayed::set_words(device, stream, &self.0, offset)).map(drop)
     }
+}
+
+/// What a function tells about the current stream of a generator's device; `None` for the CPU.
+fn on_current_stream<T>(
+    generator: &Generator,
+    run: impl FnOnce(u8, StreamId) -> rushlight::Result<Option<T>>,
+) -> PyResult<Option<T>> {
+    match generator.device() {
+        Device::Cuda(device) => run(device, stream::current(device)).map_err(raise),
+        _ => Ok(None),
+    }
+}
+
+/// Whether the numbers of a generator are being captured for a graph.
+fn is_captured(generator: &Generator) -> bool {
+    matches!(generator.device(), Device::Cuda(device) if capture::is_capturing(device, stream::current(device)))
+}
+
+/// Refuses what torch refuses while a generator's numbers are being captured.
+fn refuse_captured(generator: &Generator, function: &str) -> PyResult<()> {
+    if !is_captured(generator) {
+        return Ok(());
+    }
+    Err(PyRuntimeError::new_err(format!(
+        "Cannot call CUDAGeneratorImpl::{function} during CUDA graph capture. If you need this call to be captured, please file an \
+         issue. Current cudaStreamCaptureStatus: cudaStreamCaptureStatusActive"
+    )))
 }
 
 /// Whether a generator must keep its seed, because its numbers are being captured for a graph. Another seed is refused then.
 pub fn keeps_seed(generator: &Generator, seed: u64) -> PyResult<bool> {
-    let Device::Cuda(device) = generator.device() else { return Ok(false) };
-    if !rushlight_cuda::capture::is_capturing(device, rushlight_cuda::stream::current(device)) {
+    if !is_captured(generator) {
         return Ok(false);
     }
     if generator.initial_seed() == seed {

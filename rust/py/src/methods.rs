@@ -212,7 +212,7 @@ methods! {
         dlpack::export(own.py(), own.tensor, dlpack::ExportOptions { stream, max_version, dl_device, copy })
     }
     fn __dlpack_device__(own) "The device, in DLPack's numbers." {
-        let place = dlpack::device(own.tensor)?;
+        let place = dlpack::device(own.tensor, true)?;
         own.give(place)
     }
     fn is_shared(own) "Whether the elements are in shared memory." {

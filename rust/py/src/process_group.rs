@@ -7,20 +7,15 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rushlight::{Device, Tensor};
-use rushlight_core::{Error, Result};
+use rushlight_core::Error;
 use rushlight_dist::companion::{self, Settings};
 use rushlight_dist::group::{self, Collective, Group, Outcome, Places, Reduction, Span, Work};
 
-use crate::attach::{acquire, idle};
+use crate::attach::{idle, look};
 use crate::errors::raise;
 use crate::memory_access::with_memory;
 use crate::object;
 use crate::storage::PyStorage;
-
-/// Called during a wait to check for Ctrl-C.
-fn look() -> Result<()> {
-    acquire(|py| py.check_signals())
-}
 
 fn seconds(value: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(value).map_err(|error| PyValueError::new_err(error.to_string()))

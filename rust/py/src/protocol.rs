@@ -6,9 +6,11 @@ use pyo3::impl_::trampoline as shell;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 use rushlight::{Device, Scalar, Tensor};
-use rushlight_cuda::stream;
+use rushlight_cuda::interruptible::wait_for_stream;
+use rushlight_cuda::stream::Stream;
 use rushlight_dispatch::{vmap, warn_once};
 
+use crate::attach::{idle, look};
 use crate::errors::{kind_of, raise};
 use crate::overrides::{self, Public};
 use crate::parse::{Call, Raw};
@@ -147,7 +149,7 @@ fn text(own: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Device::Cuda(index) = tensor.device()
         && tensor.numel() != 0
     {
-        own.py().detach(|| stream::synchronize(index, stream::current(index))).map_err(raise)?;
+        idle(own.py(), || wait_for_stream(Stream::current(index), look)).map_err(raise)?;
     }
     if own.get_type().as_type_ptr() == object::class() {
         return Ok(print::text("tensor", tensor));

@@ -10,11 +10,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList};
 use rushlight_dist::{Client, Request, Response, Server, Table};
 
-use crate::attach::{acquire, idle};
+use crate::attach::{self, idle};
 
 /// Called during `release` to check for Ctrl-C.
 fn look() -> std::io::Result<()> {
-    acquire(|py| py.check_signals()).map_err(|error| std::io::Error::other(crate::errors::raise(error)))
+    attach::look().map_err(|error| std::io::Error::other(crate::errors::raise(error)))
 }
 
 fn seconds(value: f64) -> PyResult<Duration> {

@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyType};
+use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyType};
 use rushlight::{DType, Device, Tensor};
 use rushlight_core::Layout;
 use rushlight_core::memory_format::channels_last_format;
@@ -159,6 +159,20 @@ fn legacy_type(text: &str) -> Option<(DType, Device)> {
     Some((dtype, device))
 }
 
+/// The dtype of a number that takes the place of a tensor. An integer is the number of a device, unless `non_blocking` follows.
+fn number_dtype(first: &Bound<'_, PyAny>, second: Argument) -> Option<DType> {
+    if first.is_instance_of::<PyBool>() {
+        Some(DType::Bool)
+    } else if first.is_instance_of::<PyFloat>() {
+        Some(DType::F64)
+    } else if first.is_instance_of::<PyComplex>() {
+        Some(DType::C128)
+    } else {
+        let is_flag = second.is_some_and(|second| second.is_instance_of::<PyBool>());
+        (is_flag && first.is_instance_of::<PyInt>()).then_some(DType::I64)
+    }
+}
+
 methods! {
     // `to(dtype, ..)`, `to(device, dtype, ..)` and `to(other, ..)` in one: the first argument decides what follows. By its name,
     // `device` is a device only.
@@ -175,7 +189,9 @@ methods! {
         }
         // After a dtype or a tensor, the argument `dtype` is `non_blocking`, and so on.
         let is_like = first.is_some_and(object::is_tensor);
-        let moved = is_like || first.is_some_and(|first| extract_dtype(first).is_some());
+        // As in torch, a number stands for a tensor of its type on the CPU.
+        let number = first.and_then(|first| number_dtype(first, given(&dtype)));
+        let moved = is_like || number.is_some() || first.is_some_and(|first| extract_dtype(first).is_some());
         let flags = match moved {
             true if copy.is_none() || dtype.is_none() || non_blocking.is_none() => [&dtype, &non_blocking, &copy],
             false => [&None, &non_blocking, &copy],
@@ -187,6 +203,10 @@ methods! {
             return Err(error);
         }
         if !fits || !moved && given(&dtype).is_some_and(|dtype| extract_dtype(dtype).is_none()) {
+            if tensor.is_none() && dtype.is_some() {
+                let rest = [("dtype", &dtype), ("non_blocking", &non_blocking), ("copy", &copy)];
+                return Err(unfit_by_name(None, &rest));
+            }
             return Err(unfit([&tensor, &dtype, &non_blocking, &copy]));
         }
         let like = first.filter(|_| is_like).map(object::tensor).transpose()?;
@@ -195,12 +215,12 @@ methods! {
             dtype: match (like, moved) {
                 (Some(like), _) if like.is_quantized() => same_quantized(own.tensor, like)?,
                 (Some(like), _) => Some(like.dtype()),
-                (None, true) => first.and_then(extract_dtype),
+                (None, true) => number.or_else(|| first.and_then(extract_dtype)),
                 (None, false) => given(&dtype).and_then(extract_dtype),
             },
             device: match (like, moved) {
                 (Some(like), _) => Some(like.device().into()),
-                (None, true) => None,
+                (None, true) => number.map(|_| Device::Cpu.into()),
                 (None, false) => first.map(device_of).transpose()?.or(named),
             },
             // The last flag that was given: `copy` comes after `non_blocking`.

@@ -264,6 +264,7 @@ entries! {
         on_stream(stream, |machine, stream| {
             if machine.graphs.is_capturing(stream) { return machine.graphs.invalidate(stream); }
             machine.progress();
+            machine.work_while_asked(stream);
             if machine.streams.is_idle(stream) { SUCCESS } else { NOT_READY }
         })
     }
@@ -312,6 +313,7 @@ entries! {
             if !machine.streams.events.contains_key(&event) { return INVALID_HANDLE; }
             if machine.graphs.is_captured(event) { return CAPTURED_EVENT; }
             machine.progress();
+            if !machine.has_passed(event) { machine.work_while_asked(machine.streams.events[&event].stream); }
             if machine.has_passed(event) { SUCCESS } else { NOT_READY }
         })
     }
@@ -332,6 +334,8 @@ entries! {
         with(|machine| {
             if !machine.has_passed(from) || !machine.has_passed(to) { return NOT_READY; }
             let time = |event: usize| machine.streams.events.get(&event).and_then(|event| event.time);
+            let device = |event: usize| machine.streams.events.get(&event).map(|event| event.device);
+            if device(from) != device(to) { return INVALID_HANDLE; }
             let (Some(from), Some(to)) = (time(from), time(to)) else { return INVALID_HANDLE };
             let apart = |later: std::time::Instant, earlier| later.duration_since(earlier).as_secs_f32() * 1e3;
             *milliseconds = if to >= from { apart(to, from) } else { -apart(from, to) };

@@ -30,6 +30,8 @@ pub struct Machine {
     pub choices: u64,
     /// Whether a profiler collects.
     pub is_profiled: bool,
+    /// How often the program has asked whether work has run since it enqueued some.
+    pub questions: u32,
     random: u64,
 }
 
@@ -76,6 +78,7 @@ pub fn start() -> Status {
         measurements: 0,
         choices: 0,
         is_profiled: false,
+        questions: 0,
         random: number("SOFTCUDA_SEED").unwrap_or(0),
     });
     if made.process == std::process::id() { SUCCESS } else { NOT_INITIALIZED }

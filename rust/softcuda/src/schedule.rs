@@ -1,16 +1,22 @@
 //! When work runs: at the latest when something waits for it, and at random moments before.
 
 use std::ffi::{c_int, c_uint};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::machine::Machine;
 use crate::status::{ASSERT, BLOCKED, ILLEGAL_ADDRESS, INVALID_HANDLE, LAUNCH_FAILED, MISALIGNED, SUCCESS, Status};
 use crate::streams::{Source, Work};
 
+/// How many questions find no work done.
+const PATIENCE: u32 = 8;
+/// How long work runs during one question.
+const TURN: Duration = Duration::from_millis(1);
+
 impl Machine {
     /// Adds work to a stream, and perhaps runs some work of any stream.
     pub fn enqueue(&mut self, stream: usize, work: Work) {
         let Some(work) = self.graphs.take(stream, work) else { return };
+        self.questions = 0;
         if let Some(stream) = self.streams.streams.get_mut(&stream) {
             stream.exchanges |= matches!(work, Work::Exchange(_));
             stream.queue.push_back(work);
@@ -38,6 +44,13 @@ impl Machine {
         for _ in 0..(draw >> 32) % 4 {
             self.run_next(chosen);
         }
+    }
+
+    /// Runs work of a stream for a while if the program has asked many times whether it has run: a device works while a program asks.
+    pub fn work_while_asked(&mut self, stream: usize) {
+        self.questions += 1;
+        let begun = Instant::now();
+        while self.questions > PATIENCE && begun.elapsed() < TURN && matches!(self.run_next(stream), Step::Ran) {}
     }
 
     /// Enqueues the record of an event.

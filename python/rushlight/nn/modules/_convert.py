@@ -102,8 +102,27 @@ _FORMS = """
 """
 
 
+#: The dtypes for which Python's types of numbers stand.
+_DTYPES = {float: torch.float64, int: torch.int64, bool: torch.bool, complex: torch.complex128}
+
+
+def _read(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments with dtypes in place of types. As in torch, a number is a tensor on the CPU; an integer is the number of a device
+    unless `non_blocking` follows."""
+    args = tuple(_DTYPES.get(value, value) if isinstance(value, type) else value for value in args)
+    if not args or not isinstance(args[0], (bool, int, float, complex)):
+        return args
+    kind = next(kind for kind in (bool, int, float, complex) if isinstance(args[0], kind))
+    if kind is int and not (args[1:] and isinstance(args[1], bool)):
+        return args
+    return torch.tensor(args[0], dtype=_DTYPES[kind]), *args[1:]
+
+
 def _sorted(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], torch.dtype | None]:
     """Splits the arguments of `Module.to` into keywords for `Tensor.to` and the dtype, which not all tensors take."""
+    asked, args = args, _read(args)
+    if isinstance(kwargs.get("dtype"), type):
+        kwargs = {**kwargs, "dtype": _DTYPES.get(kwargs["dtype"], kwargs["dtype"])}
     first: tuple[str, ...] = ("device", "dtype")
     if (args and isinstance(args[0], Tensor)) or (not args and "tensor" in kwargs):
         first = ("tensor",)
@@ -114,7 +133,7 @@ def _sorted(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, An
     fits = len(args) <= len(names) and not found.keys() & kwargs.keys() and kwargs.keys() <= {*names, "memory_format"}
     found.update(kwargs)
     if not fits or not all(_is_of_kind(name, value) for name, value in found.items()):
-        kinds = [kind_of(value) for value in args]
+        kinds = [kind_of(value) for value in asked]
         named = [f"{name}={kind_of(value)}" for name, value in sorted(kwargs.items())]
         got = ", ".join(kinds + named) + ("" if args else ", ")
         raise TypeError(
@@ -128,8 +147,8 @@ def _sorted(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, An
     place: dict[str, Any] = {}
     if device is not None:
         place["device"] = torch.device(device)
-        if found.get("non_blocking"):
-            place["non_blocking"] = True
+    if found.get("non_blocking"):
+        place["non_blocking"] = True
     if found.get("memory_format") is not None:
         place["memory_format"] = found["memory_format"]
     return place, dtype

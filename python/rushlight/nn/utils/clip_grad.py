@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 
 import rushlight as torch
+from rushlight._foreach import changing_captured
 from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     from rushlight import Tensor
 
@@ -84,8 +87,9 @@ def clip_grads_with_norm_(
             raise RuntimeError(
                 f"scalar tensor expected to be 0 dim but it has {factor.dim()} dimensions and {factor.numel()} elements."
             )
-        for grad in grads:
-            grad.mul_(factor.to(grad.device))
+        with _changing_lists(grads, foreach, factor):
+            for grad in grads:
+                grad.mul_(factor.to(grad.device))
 
 
 def clip_grad_norm_(
@@ -113,7 +117,7 @@ def clip_grad_norm_(
         if from_generator and not parameters:
             warn("`parameters` is an empty generator, no gradient clipping will occur.")
     total_norm = get_total_norm(_grads(parameters), norm_type, error_if_nonfinite)
-    clip_grads_with_norm_(parameters, max_norm, total_norm)
+    clip_grads_with_norm_(parameters, max_norm, total_norm, foreach)
     return total_norm
 
 
@@ -138,7 +142,7 @@ def clip_grad_norm(
         "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.",
         FutureWarning,
     )
-    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite)
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
@@ -151,9 +155,16 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
     tensor([-1.0000,  0.5000])
     """
     limit = float(clip_value)
-    with torch.no_grad():
-        for grad in _grads(parameters):
+    grads = _grads(parameters)
+    with torch.no_grad(), _changing_lists(grads, foreach):
+        for grad in grads:
             grad.clamp_(min=-limit, max=limit)
+
+
+def _changing_lists(grads: list[Tensor], foreach: bool | None, *operands: Any) -> Any:
+    """Permits the function of a transform to change captured gradients where torch would call a function of lists."""
+    listed = all(type(grad) is torch.Tensor for grad in grads) if foreach is None else foreach
+    return changing_captured(*operands) if listed else nullcontext()
 
 
 def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::toy::*;
-use rushlight_autograd::custom::{CustomCall, Notes};
+use rushlight_autograd::custom::{CustomCall, Notes, plain_view};
 use rushlight_autograd::*;
 use rushlight_core::Result;
 
@@ -23,7 +23,7 @@ impl Backward for Custom {
 }
 
 fn finish(input: &Tensor, results: &[Option<Tensor>], notes: &Notes) -> Result<Vec<Option<Tensor>>> {
-    let call = CustomCall { inputs: &[Some(input.clone())], results, notes };
+    let call = CustomCall { inputs: &[Some(input.clone())], results, notes, view: &plain_view };
     call.finish(Some(Custom::default())).map(|(outputs, _)| outputs)
 }
 
@@ -37,7 +37,7 @@ fn backward_has_a_place_for_every_result() {
     let function = Custom::default();
     let notes = Notes { non_differentiable: vec![plain.clone()], ..Notes::default() };
     let results = [Some(y), None, Some(plain)];
-    let call = CustomCall { inputs: &[None, Some(x.clone())], results: &results, notes: &notes };
+    let call = CustomCall { inputs: &[None, Some(x.clone())], results: &results, notes: &notes, view: &plain_view };
     let (outputs, recorded) = call.finish(Some(function.clone())).unwrap();
     assert!(recorded.is_some() && outputs[1].is_none());
     assert!(!outputs[2].as_ref().unwrap().requires_grad());
@@ -58,7 +58,7 @@ fn an_input_that_comes_back_unchanged_is_a_view_with_a_history() {
 fn without_a_function_changes_are_counted_and_nothing_is_recorded() {
     let x = leaf(&[1.0, 2.0]);
     let notes = Notes { dirty: vec![x.clone()], ..Notes::default() };
-    let call = CustomCall { inputs: &[Some(x.clone())], results: &[Some(x.clone())], notes: &notes };
+    let call = CustomCall { inputs: &[Some(x.clone())], results: &[Some(x.clone())], notes: &notes, view: &plain_view };
     let (outputs, recorded) = call.finish(None::<Custom>).unwrap();
     assert!(recorded.is_none() && outputs[0].as_ref().unwrap().ptr_eq(&x) && x.is_leaf());
     assert_eq!(x.version().unwrap(), 1);
@@ -95,7 +95,7 @@ fn a_saved_result_does_not_keep_itself_alive() {
     let (x, y) = (leaf(&[1.0]), tensor(&[2.0]));
     let notes = Notes { to_save: vec![Some(y.clone()), None, Some(x.clone())], ..Notes::default() };
     let results = [Some(y)];
-    let call = CustomCall { inputs: &[Some(x.clone())], results: &results, notes: &notes };
+    let call = CustomCall { inputs: &[Some(x.clone())], results: &results, notes: &notes, view: &plain_view };
     let (outputs, recorded) = call.finish(Some(Custom::default())).unwrap();
     let recorded = recorded.unwrap();
     let node = Arc::downgrade(&recorded.node);

@@ -15,13 +15,8 @@ pub fn completed<'a>(args: &Args<'a>) -> Result<Option<Args<'a>>> {
     let device = placed.or_else(|| args.each_tensor().next().map(|(_, tensor)| tensor.device()));
     let device = device.or_else(rushlight_core::device::default_device).unwrap_or(Device::Cpu);
     match args.generator(place) {
-        Some(generator) if device == Device::Meta || generator.device() == device => Ok(None),
-        Some(generator) => Err(Error::runtime(format!(
-            "Expected a '{}' device type for generator but found '{}'",
-            device.kind(),
-            generator.device().kind()
-        ))
-        .hint(format!("The numbers are for {device}, and the generator is on {}.", generator.device()))),
+        Some(_) if device == Device::Meta => Ok(None),
+        Some(generator) => fits(args, device, generator.device()).map(|()| None),
         None if matches!(device, Device::Cuda(_)) => {
             let mut args = args.clone();
             args.set(place, Value::Generator(Generator::default_of(device)));
@@ -29,4 +24,16 @@ pub fn completed<'a>(args: &Args<'a>) -> Result<Option<Args<'a>>> {
         }
         None => Ok(None),
     }
+}
+
+/// Returns torch's error for a generator that cannot draw the numbers of a device. One of another GPU can, as in torch, except for
+/// `randperm`.
+fn fits(args: &Args, device: Device, own: Device) -> Result<()> {
+    let expected = match args.op.python_name() {
+        _ if own == device => return Ok(()),
+        "randperm" => format!("Expected a '{device}' generator device but found '{own}'"),
+        _ if own.kind() == device.kind() => return Ok(()),
+        _ => format!("Expected a '{}' device type for generator but found '{}'", device.kind(), own.kind()),
+    };
+    Err(Error::runtime(expected).hint(format!("The numbers are for {device}, and the generator is on {own}.")))
 }

@@ -48,6 +48,12 @@ pub fn unsupported_operator(args: &Args) -> Error {
     }
 }
 
+/// torch's error for a product with a compressed tensor that a dense one would take.
+#[cold]
+pub fn no_compressed_result() -> Error {
+    Error::runtime("Expected result Tensor to be of format CSR").hint(HINT)
+}
+
 /// torch's name of the backend of a sparse tensor.
 fn backend(tensor: &Tensor) -> &'static str {
     match (tensor.compressed_parts().is_some(), matches!(tensor.device(), Device::Cuda(_))) {

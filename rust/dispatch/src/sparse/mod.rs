@@ -12,8 +12,8 @@ use rushlight_autograd::{CompressedParts, SparseParts, Tensor};
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
 
+use self::errors::{no_compressed_result, refused_factory, unsupported_operator, unsupported_out};
 pub use self::errors::{no_memory, unsupported};
-use self::errors::{refused_factory, unsupported_operator, unsupported_out};
 use crate::call::devices::check_devices;
 use crate::call::errors::named_in_place;
 use crate::call::through_copy::through_copy;
@@ -87,13 +87,25 @@ fn call(args: Args, target: Target) -> Result<Output> {
             node::record(&args, output)
         }
         (Sparse::Add(sign), Target::InPlace) if !args.tensor(Arg::FIRST)?.is_sparse() => {
+            if op.python_name() == "sub" && has_compressed(&args) {
+                return Err(unsupported_operator(&args));
+            }
             (primitives()?.sparse.add_into_dense)(&args, sign)
         }
         (Sparse::CompositeImplicit, Target::InPlace) if !args.tensor(Arg::FIRST)?.is_sparse() => into_dense(&args),
         (_, Target::InPlace) => in_place(&args),
         (_, Target::Out([out])) if out.is_sparse() || args.all_tensors(Tensor::is_sparse) => written(&args, out),
+        (_, Target::Out(_)) if is_product(op) && has_compressed(&args) => Err(no_compressed_result()),
         (_, target) => through_copy(&args, target),
     }
+}
+
+fn is_product(op: &Operator) -> bool {
+    op.python_name() == "mul"
+}
+
+fn has_compressed(args: &Args) -> bool {
+    args.each_tensor().any(|(_, tensor)| tensor.compressed_parts().is_some())
 }
 
 /// The listed body of an operator.
@@ -172,7 +184,7 @@ fn in_place(args: &Args) -> Result<Output> {
         }
         let result = fresh(args)?.into_tensor()?;
         if result.parts().is_none() {
-            return Err(unsupported_operator(args));
+            return Err(no_compressed_result());
         }
         fit_in_place(args.op, input, result.sizes())?;
         check_cast(result.dtype(), input.dtype())?;

@@ -34,6 +34,7 @@ pub fn copy(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout, wait: 
                 unsafe { bytes::from_host(index, address, read.as_ptr().add(start), length, stream)? };
                 read.leave(to.device(), stream)?;
                 if wait {
+                    waits::tell_watcher(stream)?;
                     while_detached(packed.numel(), || stream::synchronize(index, stream))?;
                 }
             } else {
@@ -59,6 +60,7 @@ pub fn copy(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout, wait: 
                 return written.leave(from.device(), stream);
             }
             waits::announce()?;
+            waits::tell_watcher(stream)?;
             while_detached(packed.numel(), || {
                 let (read, written) = (packed.storage().pin_on(stream)?, arrived.storage().pin()?);
                 let address = read.address().wrapping_add_signed(from_byte);

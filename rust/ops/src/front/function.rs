@@ -1,7 +1,7 @@
 //! Functions with a derivative of their own.
 
 use once_cell::race::OnceBox;
-use rushlight_autograd::custom::{CustomCall, Notes};
+use rushlight_autograd::custom::{CustomCall, Notes, plain_view};
 use rushlight_autograd::modes::GradMode;
 use rushlight_autograd::{Backward, BackwardCall, Gradients, Reachable, SavedTensor, Tensor, should_record};
 use rushlight_core::{Error, Result};
@@ -124,7 +124,7 @@ pub trait Function: Sized + 'static {
             materialize_grads,
         };
         let results: Vec<Option<Tensor>> = results.into_iter().map(Some).collect();
-        let call = CustomCall { inputs: arguments, results: &results, notes: &notes };
+        let call = CustomCall { inputs: arguments, results: &results, notes: &notes, view: &plain_view };
         let (outputs, recorded) = call.finish(records.then_some(node))?;
         if let Some(recorded) = recorded
             && let Some(node) = recorded.node.function_as::<FunctionNode<Self>>()

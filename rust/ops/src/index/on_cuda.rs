@@ -10,7 +10,7 @@ use rushlight_cpu::index::scatter::ScatterOp;
 use rushlight_cuda::card::Card;
 use rushlight_cuda::indexed::{self, Column, Dimension, Merge};
 use rushlight_cuda::{capture, card, copy as bytes, storage, stream};
-use rushlight_dispatch::{create, device_loops};
+use rushlight_dispatch::{create, device_loops, waits};
 
 use crate::held::Held;
 
@@ -42,8 +42,9 @@ impl<'a> Report<'a> {
     /// The number, after all work so far; none if no kernel wrote it, and inside of a graph.
     pub fn read(&self) -> Result<Option<usize>> {
         let Some(storage) = &self.storage else { return Ok(None) };
-        rushlight_dispatch::waits::announce()?;
+        waits::announce()?;
         let stream = stream::current(self.card.index);
+        waits::tell_watcher(stream)?;
         let pin = storage.pin_on(stream)?;
         let mut found = 0u64;
         // SAFETY: there are eight bytes at both addresses, and the number stays until the stream has passed.

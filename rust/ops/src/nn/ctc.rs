@@ -53,8 +53,7 @@ fn starts(targets: &[isize], counts: &[i64]) -> Result<Vec<usize>> {
             }
             collected((0..counts.len()).map(|item| item * width as usize))
         }
-        [rows, _] => Err(of_targets(format!("{} at dimension 0", counts.len()), rows)),
-        _ => Err(Error::runtime("targets must be (N, S) or (sum of target_lengths)")),
+        _ => Err(of_targets(format!("{} at dimension 0", counts.len()), targets[0])),
     }
 }
 
@@ -72,23 +71,26 @@ impl Batch {
     fn read(args: &Args, logs: &Tensor, [targets, steps, counts, blank]: [Arg; 4]) -> Result<Batch> {
         let targets = args.valued(targets)?;
         let (steps, counts, blank) = (args.ints(steps)?, args.ints(counts)?, args.int(blank)?);
-        let [time, batch, classes] = logs.sizes()[..] else {
-            if logs.numel() == 0 {
-                return Err(Error::runtime("log_probs tensor must not be empty"));
-            }
-            // torch has added a dimension for the batch.
-            return Err(Error::runtime(format!(
-                "Expected 3-dimensional tensor, but got {}-dimensional tensor for argument #1 'log_probs' {CHECKING}",
-                logs.rank() + 1
-            )));
-        };
+        // In torch's order.
         if logs.numel() == 0 {
             return Err(Error::runtime("log_probs tensor must not be empty"));
         }
         if !matches!(targets.dtype(), DType::I64 | DType::I32) {
             return Err(Error::runtime(format!(
-                "Expected tensor for argument #2 'targets' to have one of the following scalar types: Int, Long; but got {} instead (while checking arguments for ctc_loss_cpu)",
+                "Expected tensor for argument #2 'targets' to have scalar type Int; but got {} instead {CHECKING}",
                 targets.dtype().class_name(targets.device())
+            )));
+        }
+        let [time, batch, classes] = logs.sizes()[..] else {
+            return Err(Error::runtime(format!(
+                "Expected 3-dimensional tensor, but got {}-dimensional tensor for argument #1 'log_probs' {CHECKING}",
+                logs.rank()
+            )));
+        };
+        if !matches!(targets.rank(), 1 | 2) {
+            return Err(Error::runtime(format!(
+                "Expected 1 to 2 dimensions, but got {}-dimensional tensor for argument #2 'targets' {CHECKING}",
+                targets.rank()
             )));
         }
         if blank < 0 || blank >= classes as i64 {
@@ -100,20 +102,22 @@ impl Batch {
         if counts.len() != batch as usize {
             return Err(Error::runtime("target_lengths must be of size batch_size"));
         }
-        for (name, lengths) in [("target_lengths", counts), ("input_lengths", steps)] {
-            if let Some(bad) = lengths.iter().find(|&&n| n < 0) {
-                return Err(Error::runtime(format!(
-                    "Expected {name} to have value at least 0, but got value {bad} {CHECKING}"
-                )));
+        let at_least_0 = |name: &str, lengths: &[i64]| match lengths.iter().find(|&&n| n < 0) {
+            Some(bad) => {
+                Err(Error::runtime(format!("Expected {name} to have value at least 0, but got value {bad} {CHECKING}")))
             }
-        }
+            None => Ok(()),
+        };
+        at_least_0("target_lengths", counts)?;
+        let starts = starts(targets.sizes(), counts)?;
+        at_least_0("input_lengths", steps)?;
         if let Some(bad) = steps.iter().find(|&&n| n > time as i64) {
             return Err(Error::runtime(format!(
                 "Expected input_lengths to have value at most {time}, but got value {bad} {CHECKING}"
             )));
         }
         Ok(Batch {
-            starts: starts(targets.sizes(), counts)?,
+            starts,
             steps: collected(steps.iter().map(|&n| n as usize))?,
             counts: collected(counts.iter().map(|&n| n as usize))?,
             blank,
@@ -363,12 +367,12 @@ fn ctc_loss(args: &Args) -> Result<Output> {
     let (logs, reduction) = (args.tensor(LOG_PROBS)?, Reduction::of_code(args.int(REDUCTION)?));
     let (steps, counts) =
         (lengths(args, INPUT_LENGTHS, "input_lengths")?, lengths(args, TARGET_LENGTHS, "target_lengths")?);
-    let alone = logs.rank() == 2;
+    let alone = logs.rank() != 3;
     let logs = if alone { op!(UNSQUEEZE, logs, 1i64)? } else { logs.clone() };
     let zero_infinity = args.bool(ZERO_INFINITY)?;
     let both = CTC.call([
         (&logs).into(),
-        args.tensor(TARGETS)?.into(),
+        (&to_dtype(args.tensor(TARGETS)?, DType::I64)?).into(),
         steps.into(),
         counts.clone().into(),
         args.int(BLANK)?.into(),

@@ -8,7 +8,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use rushlight::Tensor;
-use rushlight_autograd::custom::{CustomCall, Notes, Recorded};
+use rushlight_autograd::custom::{CustomCall, Notes, Recorded, plain_view};
 use rushlight_autograd::modes::{self, GradMode};
 use rushlight_autograd::{Backward, BackwardCall, Gradients, Node, SavedTensor, engine};
 use rushlight_core::Result;
@@ -310,6 +310,12 @@ impl Drop for BelowTransforms {
     }
 }
 
+/// The view of a tensor that its class makes, as torch asks for it.
+fn view_by_class(item: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    let _off = GradMode::new(false);
+    object::tensor(&item.call_method1("view_as", (item,))?).cloned()
+}
+
 /// Runs `class.forward` and records its results: what `Function.apply` does.
 #[pyfunction]
 fn _apply_function<'py>(
@@ -346,7 +352,11 @@ fn _apply_function<'py>(
     // The notes are taken out of the context, because recording may run Python code that uses the context.
     let noted = std::mem::take(&mut *own.noted());
     let function = recording.then(|| PythonFunction::new(class, context, &inputs, &results)).transpose()?;
-    let call = CustomCall { inputs: &inputs, results: &results, notes: &noted.notes };
+    let view = |input: &Tensor| match items.iter().find(|item| tensor(item).is_some_and(|own| own.ptr_eq(input))) {
+        Some(item) if overrides::has_override(item) => attach::acquire(|_| view_by_class(item)),
+        _ => plain_view(input),
+    };
+    let call = CustomCall { inputs: &inputs, results: &results, notes: &noted.notes, view: &view };
     let (outputs, recorded) = call.finish(function).map_err(raise)?;
     // What the node saved would be stored twice here, and a saved result would keep itself alive.
     let to_save = if recorded.is_some() { Vec::new() } else { noted.notes.to_save };

@@ -170,6 +170,12 @@ fn _requiring_grad<'py>(tensor: &Bound<'py, PyAny>, requires_grad: bool) -> PyRe
     Ok(tensor.clone())
 }
 
+/// A view's elements and history without its base: changes of the base do not change the history.
+#[pyfunction]
+fn _without_base<'py>(tensor: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    object::wrap_bound(tensor.py(), object::tensor(tensor)?.without_base().map_err(raise)?)
+}
+
 /// Calls a function of one tensor, which is linear or not, and records it as one node of this name. `follows` says that
 /// the gradient is channels last if that of the result is.
 #[pyfunction]
@@ -256,6 +262,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_is_recording, module)?)?;
     module.add_function(wrap_pyfunction!(_tangent_leaf, module)?)?;
     module.add_function(wrap_pyfunction!(_requiring_grad, module)?)?;
+    module.add_function(wrap_pyfunction!(_without_base, module)?)?;
     module.add_function(wrap_pyfunction!(_set_transforms, module)?)?;
     module.add_function(wrap_pyfunction!(_transforms, module)?)?;
     module.add_function(wrap_pyfunction!(_enter_transform, module)?)?;

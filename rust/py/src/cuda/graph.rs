@@ -103,10 +103,11 @@ fn node_rows(nodes: Nodes) -> NodeRows {
     (nodes.all.into_iter().map(row).collect(), nodes.edges, nodes.last)
 }
 
-/// The number of the capture of this thread's current stream; None without one.
+/// The number of the capture of this thread's current stream of a device, by default the current one; None without one.
 #[pyfunction]
-fn _cuda_current_capture() -> Option<u64> {
-    let device = card::current();
+#[pyo3(signature = (device=None))]
+fn _cuda_current_capture(device: Option<u8>) -> Option<u64> {
+    let device = device.unwrap_or_else(card::current);
     capture::of(device, stream::current(device)).map(|capture| capture.0)
 }
 

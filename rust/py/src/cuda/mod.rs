@@ -7,10 +7,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use rushlight::nn::recurrent::by_cudnn;
 use rushlight::{DType, Device};
-use rushlight_cuda::card::{self, Card};
+use rushlight_cuda::card;
+use rushlight_cuda::interruptible::wait_for_device;
 use rushlight_cuda::{cudnn, driver, library};
 use rushlight_dispatch::generator::Generator;
 
+use crate::attach::{idle, look};
 use crate::errors::raise;
 use crate::generator::{PyGenerator, keeps_seed};
 use crate::object;
@@ -66,7 +68,7 @@ fn _cuda_set_device(device: u8) -> PyResult<u8> {
 
 #[pyfunction]
 fn _cuda_synchronize(py: Python<'_>, device: u8) -> PyResult<()> {
-    py.detach(|| card::select(device).and_then(Card::synchronize)).map_err(raise)
+    idle(py, || card::select(device).and_then(|card| wait_for_device(card, look))).map_err(raise)
 }
 
 /// The properties of a device, by their names in torch.

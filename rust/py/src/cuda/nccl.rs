@@ -8,18 +8,13 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rushlight::{DType, Device, Tensor};
-use rushlight_core::{Error, Result};
+use rushlight_core::Error;
 use rushlight_cuda::nccl::communicator::{Communicator, Description, Exchange, Reduction, Values, Work};
 use rushlight_cuda::nccl::functions::{self, Settings, UniqueId, code_of};
 
-use crate::attach::{acquire, idle};
+use crate::attach::{idle, look};
 use crate::errors::raise;
 use crate::object;
-
-/// Called during a wait to check for Ctrl-C.
-fn look() -> Result<()> {
-    acquire(|py| py.check_signals())
-}
 
 fn seconds(value: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(value).map_err(|error| PyValueError::new_err(error.to_string()))

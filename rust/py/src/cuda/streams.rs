@@ -5,8 +5,10 @@ use pyo3::types::PyBytes;
 use rushlight_core::device_memory::StreamId;
 use rushlight_cuda::card;
 use rushlight_cuda::green::GreenContext;
+use rushlight_cuda::interruptible::{wait_for_event, wait_for_stream};
 use rushlight_cuda::stream::{Event, Stream};
 
+use crate::attach::{idle, look};
 use crate::errors::raise;
 use crate::object;
 
@@ -104,7 +106,7 @@ impl PyStream {
     }
 
     fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.0.synchronize()).map_err(raise)
+        idle(py, || wait_for_stream(self.0, look)).map_err(raise)
     }
 
     fn wait_event(&self, event: &Bound<'_, PyEvent>) -> PyResult<()> {
@@ -154,7 +156,7 @@ impl PyEvent {
     }
 
     fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.0.synchronize()).map_err(raise)
+        idle(py, || wait_for_event(&self.0, look)).map_err(raise)
     }
 
     fn elapsed_time(&self, later: &Bound<'_, PyEvent>) -> PyResult<f32> {

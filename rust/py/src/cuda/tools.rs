@@ -3,12 +3,14 @@
 use std::ffi::CString;
 
 use pyo3::exceptions::PyValueError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use rushlight_core::device_memory::StreamId;
 use rushlight_cuda::nvml::{self, Question};
 use rushlight_cuda::{card, cusolver, nvtx, program, runtime, stream};
 use rushlight_dispatch::{profile, waits};
 
+use crate::attach;
 use crate::errors::raise;
 
 #[pyfunction]
@@ -164,6 +166,19 @@ fn _cuda_get_sync_debug_mode() -> u8 {
     waits::mode()
 }
 
+/// Tells `cuda/_observer.py` of each wait for a stream, or not any more.
+#[pyfunction]
+fn _cuda_watch_waits(watch: bool) {
+    waits::set_watcher(watch.then_some(tell));
+}
+
+fn tell(stream: StreamId) -> rushlight::Result<()> {
+    attach::acquire(|py| {
+        let waited = py.import(intern!(py, "rushlight.cuda._observer"))?.getattr(intern!(py, "waited"))?;
+        waited.call1((stream.0,)).map(drop)
+    })
+}
+
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyDeviceRange>()?;
     for function in [
@@ -190,6 +205,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(_cuda_library_handle, module)?,
         wrap_pyfunction!(_cuda_set_sync_debug_mode, module)?,
         wrap_pyfunction!(_cuda_get_sync_debug_mode, module)?,
+        wrap_pyfunction!(_cuda_watch_waits, module)?,
     ] {
         module.add_function(function)?;
     }
