@@ -92,7 +92,12 @@ pub fn load_kernel(text: &str, kernel: &CStr, options: &[String]) -> Result<CUfu
     let module = load(text, options)?;
     let mut function = std::ptr::null_mut();
     // SAFETY: a context is current, and the module was just loaded.
-    check(unsafe { sys::cuModuleGetFunction(&raw mut function, module, kernel.as_ptr()) })?;
+    match unsafe { sys::cuModuleGetFunction(&raw mut function, module, kernel.as_ptr()) } {
+        status @ sys::CUresult::CUDA_ERROR_NOT_FOUND => check(status).map_err(|error| {
+            error.hint(format!("The source has no kernel with the name {}.", kernel.to_string_lossy()))
+        })?,
+        status => check(status)?,
+    }
     Ok(function)
 }
 
