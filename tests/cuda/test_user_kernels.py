@@ -70,6 +70,38 @@ assert out.tolist() == given
 
 
 @needs_card
+def test_printing_raises_what_a_kernel_has_done():
+    run(
+        RAISES
+        + r'''
+kernel = torch.cuda._compile_kernel("__global__ void outside(float* x) { x[1 << 28] = 1; }", "outside")
+x = torch.ones(3, device="cuda")
+copied = torch.empty(3, pin_memory=True)
+torch.cuda.synchronize()
+kernel(args=[x])
+copied.copy_(x, non_blocking=True)
+for _ in range(2):
+    for tensor in (copied, x, x[::2]):
+        raises(torch.AcceleratorError, "CUDA error: an illegal memory access was encountered", lambda: repr(tensor))
+'''
+    )
+
+
+@needs_card
+def test_printing_needs_memory_for_conjugates():
+    run(
+        RAISES
+        + """
+x = torch.ones(1 << 20, dtype=torch.complex128, device="cuda").conj()
+torch.cuda.set_per_process_memory_fraction(0.0)
+raises(torch.OutOfMemoryError, "CUDA out of memory. Tried to allocate 16.00 MiB.", lambda: repr(x))
+torch.cuda.set_per_process_memory_fraction(1.0)
+assert repr(x).startswith("tensor([1.-0.j, 1.-0.j")
+"""
+    )
+
+
+@needs_card
 def test_an_elementwise_function_promotes_and_broadcasts():
     run(
         RAISES
