@@ -1981,7 +1981,7 @@ class _CudaKernel:
         block: tuple[_int, ...],
         shared: _int,
         stream: _int,
-        arguments: list[Tensor | bytes],
+        arguments: list[Tensor | _int | _float | bytes],
     ) -> None: ...
 
 def _cuda_enter_pool(device: _int, pool: _int) -> None: ...

@@ -126,7 +126,8 @@ def test_a_mistake_in_the_variable_is_told_by_the_first_use():
 assert torch.ones(2).sum() == 2
 for _ in range(2):
     raises(ValueError, "Unrecognized key 'garbage' in Accelerator allocator config.", lambda: torch.ones(2, device="cuda"))
-    raises(ValueError, "Unrecognized key 'garbage'", torch._C._accelerator_getAllocatorSettings)
+    error = raises(ValueError, "Unrecognized key 'garbage'", torch._C._accelerator_getAllocatorSettings)
+    assert str(error).endswith("  The environment variable PYTORCH_ALLOC_CONF is 'garbage:1'."), error
 """,
         PYTORCH_ALLOC_CONF="garbage:1",
     )

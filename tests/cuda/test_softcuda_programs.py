@@ -1,5 +1,6 @@
 """Programs on the card made of software. Each runs in a process whose dynamic loader finds it in place of the driver."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -212,6 +213,18 @@ def test_the_cache_of_kernels_survives_damage(tmp_path):
         assert len(kernels) == 2 and not list(tmp_path.glob("*.draft"))
         for kernel in kernels:
             kernel.write_bytes(kernel.read_bytes()[:100])
+    # Whole files under each other's names, and a pipe, which has no end while no one writes to it.
+    assert run(program, RUSHLIGHT_KERNEL_CACHE=tmp_path) == "[7.0, 7.0, 7.0]\n"
+    first, second = kernels
+    codes = first.read_bytes(), second.read_bytes()
+    first.write_bytes(codes[1])
+    second.write_bytes(codes[0])
+    assert run(program, RUSHLIGHT_KERNEL_CACHE=tmp_path) == "[7.0, 7.0, 7.0]\n"
+    assert (first.read_bytes(), second.read_bytes()) == codes
+    first.unlink()
+    os.mkfifo(first)
+    assert run(program, RUSHLIGHT_KERNEL_CACHE=tmp_path) == "[7.0, 7.0, 7.0]\n"
+    assert first.read_bytes() == codes[0]
 
 
 def test_a_part_of_the_operator_table():

@@ -32,10 +32,72 @@ stream.synchronize()
 assert torch.equal(y[:300], x * 2)
 raises(ValueError, "Kernel source cannot be empty", lambda: torch.cuda._compile_kernel(" ", "scaled"))
 raises(RuntimeError, "NVRTC error", lambda: torch.cuda._compile_kernel("__global__ void f( {", "f"))
-raises(ValueError, "a kernel for cuda:0 takes tensors of this device", lambda: kernel(args=[torch.ones(300), x, 300, 1.0]))
+raises(ValueError, "All tensor arguments must be CUDA tensors or pinned CPU tensors", lambda: kernel(args=[torch.ones(300), x, 300, 1.0]))
+missing = "CUDA error: named symbol not found\n  The source has no kernel with the name other."
+raises(torch.AcceleratorError, missing, lambda: torch.cuda._compile_kernel(source, "other"))
 raises(TypeError, "Unsupported argument type: <class 'str'>", lambda: kernel(args=["x"]))
 raises(RuntimeError, "Kernel requires 60000 bytes of shared memory (>= 48KB), but not configured", lambda: kernel(args=[y, x, 300, 1.0], shared_mem=60000))
 '''
+    )
+
+
+@needs_card
+def test_arguments_have_the_bytes_of_the_parameters():
+    run(
+        RAISES
+        + r'''
+source = """
+__global__ void written(double* to, signed char a, short b, int c, long long d, float e, double f, bool g, unsigned int h) {
+    const double all[8] = {double(a), double(b), double(c), double(d), double(e), f, double(g), double(h)};
+    for (int n = 0; n < 8; n++) to[n] = all[n];
+}
+"""
+kernel = torch.cuda._compile_kernel(source, "written")
+out = torch.zeros(8, dtype=torch.float64, device="cuda")
+given = [-7, -300, -70000, -(2**40), 0.5, 0.1, True, 2**32 - 1]
+kernel(args=[out, *given])
+assert out.tolist() == given
+raises(TypeError, "the kernel has 9 parameters, and args has length 0", kernel)
+raises(TypeError, "the kernel has 9 parameters, and args has length 10", lambda: kernel(args=[out, *given, 1]))
+raises(OverflowError, "int too big to convert\n  The kernel's parameter has 1 bytes.", lambda: kernel(args=[out, -129, *given[1:]]))
+raises(OverflowError, "int too big to convert", lambda: kernel(args=[out, *given[:-1], 2**32]))
+raises(OverflowError, "int too big to convert", lambda: kernel(args=[out, 2**200, *given[1:]]))
+raises(TypeError, "argument 2 is float, which cannot be passed as a parameter of 2 bytes", lambda: kernel(args=[out, 1, 1.0, *given[2:]]))
+raises(TypeError, "argument 3 is Tensor, which cannot be passed as a parameter of 4 bytes", lambda: kernel(args=[out, 1, 1, out, *given[3:]]))
+assert out.tolist() == given
+'''
+    )
+
+
+@needs_card
+def test_printing_raises_what_a_kernel_has_done():
+    run(
+        RAISES
+        + r'''
+kernel = torch.cuda._compile_kernel("__global__ void outside(float* x) { x[1 << 28] = 1; }", "outside")
+x = torch.ones(3, device="cuda")
+copied = torch.empty(3, pin_memory=True)
+torch.cuda.synchronize()
+kernel(args=[x])
+copied.copy_(x, non_blocking=True)
+for _ in range(2):
+    for tensor in (copied, x, x[::2]):
+        raises(torch.AcceleratorError, "CUDA error: an illegal memory access was encountered", lambda: repr(tensor))
+'''
+    )
+
+
+@needs_card
+def test_printing_needs_memory_for_conjugates():
+    run(
+        RAISES
+        + """
+x = torch.ones(1 << 20, dtype=torch.complex128, device="cuda").conj()
+torch.cuda.set_per_process_memory_fraction(0.0)
+raises(torch.OutOfMemoryError, "CUDA out of memory. Tried to allocate 16.00 MiB.", lambda: repr(x))
+torch.cuda.set_per_process_memory_fraction(1.0)
+assert repr(x).startswith("tensor([1.-0.j, 1.-0.j")
+"""
     )
 
 
@@ -71,6 +133,10 @@ one = jit._create_multi_output_jit_fn("template <typename T> void one(T x, T& y)
 assert torch.equal(one(x), x + 1) and not one(x.clone().requires_grad_()).requires_grad
 raises(KeyError, "'other is not declared in function definition'", lambda: mixed(x, y, other=1))
 raises(AssertionError, "jiterator only supports up to 8 tensor inputs, got 9", lambda: mixed(*[x] * 9))
+raises(TypeError, "Unsupported argument type: <class 'str'>", lambda: mixed(x, y, by="3"))
+raises(OverflowError, "int too big to convert", lambda: mixed(x, y, by=2**70))
+many = jit._create_multi_output_jit_fn("template <typename T> void many(T x, T& y) { y = x; }", 9)
+raises(AssertionError, "jiterator only supports up to 8 outputs, got 9", lambda: many(x))
 raises(RuntimeError, "Expected all tensors to be on the same device", lambda: mixed(x, torch.ones(3)))
 raises(NotImplementedError, "jiterator: elements of complex64", lambda: one(x.to(torch.complex64)))
 raises(RuntimeError, "NVRTC error", lambda: jit._create_jit_fn("template <typename T> T f(T x) { return nothing; }")(x))

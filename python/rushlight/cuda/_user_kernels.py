@@ -37,12 +37,14 @@ class _CudaKernel:
         Args:
             grid: the number of blocks.
             block: the number of threads of each.
-            args: tensors on the kernel's GPU, whose addresses are passed, ints as ``int``, and floats as ``double``.
+            args: tensors on the kernel's GPU, whose addresses are passed, and numbers, one for each parameter. An int becomes an integer
+                of the parameter's size, a float a ``float`` or ``double``.
             shared_mem: the bytes of shared memory of a block.
             stream: the stream, by default the current one.
 
         Raises:
-            TypeError: an argument is something else.
+            TypeError: an argument is something else, or there are too many or too few.
+            OverflowError: an int has no place in its parameter.
             ValueError: a tensor is elsewhere.
             RuntimeError: a block needs more shared memory than `set_shared_memory_config` has allowed.
         """
@@ -54,8 +56,7 @@ class _CudaKernel:
                 "kernel.set_shared_memory_config(shared_mem) after compilation and before launching the kernel."
             )
         chosen = current_stream(self._kernel.device) if stream is None else stream
-        values = [_argument(value) for value in args or ()]
-        self._kernel.launch(tuple(grid), tuple(block), shared_mem, chosen.cuda_stream, values)
+        self._kernel.launch(tuple(grid), tuple(block), shared_mem, chosen.cuda_stream, list(args or ()))
 
     def set_shared_memory_config(self, shared_mem_bytes: int) -> None:
         """Allows blocks of the kernel to have this much shared memory.
@@ -65,19 +66,6 @@ class _CudaKernel:
         """
         self._kernel.allow_shared(shared_mem_bytes)
         self._max_shared_mem_bytes = shared_mem_bytes
-
-
-def _argument(value: Any) -> Any:
-    """An argument as its bytes; a tensor as it is."""
-    import struct
-
-    if isinstance(value, _C.Tensor):
-        return value
-    if isinstance(value, int):
-        return struct.pack("i", value)
-    if isinstance(value, float):
-        return struct.pack("d", value)
-    raise TypeError(f"Unsupported argument type: {type(value)}")
 
 
 def _compile_kernel(

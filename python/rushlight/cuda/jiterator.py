@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
 from functools import reduce
 
 from rushlight import _C
@@ -77,6 +76,8 @@ class _JittedFunction:
             raise AssertionError("Jiterator is only supported on CUDA and ROCm GPUs, none are available.")
         if len(tensors) > _MOST:
             raise AssertionError(f"jiterator only supports up to 8 tensor inputs, got {len(tensors)}")
+        if not 0 < self.num_outputs <= _MOST:
+            raise AssertionError(f"jiterator only supports up to 8 outputs, got {self.num_outputs}")
         for key in kwargs:
             if key not in self.kwargs_dict:
                 raise KeyError(f"{key} is not declared in function definition")
@@ -104,10 +105,8 @@ class _JittedFunction:
                     device.index or 0, _TYPES[str(computed).removeprefix("torch.")], len(inputs), numbers
                 )
                 grid = (min(-(-count // _THREADS), 65535), 1, 1)
-                extra = [struct.pack("d" if isinstance(one, float) else "q", one) for one in numbers]
                 stream = torch.cuda.current_stream(device).cuda_stream
-                arguments: list[Tensor | bytes] = [*inputs, *results, struct.pack("Q", count), *extra]
-                kernel.launch(grid, (_THREADS, 1, 1), 0, stream, arguments)
+                kernel.launch(grid, (_THREADS, 1, 1), 0, stream, [*inputs, *results, count, *numbers])
             results = [result.to(common) for result in results]
         return results[0] if self.num_outputs == 1 else tuple(results)
 

@@ -92,7 +92,12 @@ pub fn load_kernel(text: &str, kernel: &CStr, options: &[String]) -> Result<CUfu
     let module = load(text, options)?;
     let mut function = std::ptr::null_mut();
     // SAFETY: a context is current, and the module was just loaded.
-    check(unsafe { sys::cuModuleGetFunction(&raw mut function, module, kernel.as_ptr()) })?;
+    match unsafe { sys::cuModuleGetFunction(&raw mut function, module, kernel.as_ptr()) } {
+        status @ sys::CUresult::CUDA_ERROR_NOT_FOUND => check(status).map_err(|error| {
+            error.hint(format!("The source has no kernel with the name {}.", kernel.to_string_lossy()))
+        })?,
+        status => check(status)?,
+    }
     Ok(function)
 }
 
@@ -214,17 +219,21 @@ fn digest(text: &str, options: &[String]) -> String {
     format!("{:016x}{:016x}", hash(0), hash(1))
 }
 
-fn checksum(code: &[u8]) -> u64 {
+/// Of a program's code and the name of its file, so that a file is not taken for another one.
+fn checksum(path: &Path, code: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    code.hash(&mut hasher);
+    (path.file_name(), code).hash(&mut hasher);
     hasher.finish()
 }
 
-/// The code in a file of the cache, if it is intact.
+/// The code in a file of the cache, if it is intact. What is no file, such as a pipe, might never be read to its end.
 fn read(path: &Path) -> Option<Vec<u8>> {
+    if !std::fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
     let bytes = std::fs::read(path).ok()?;
     let (sum, code) = bytes.split_first_chunk::<8>()?;
-    (u64::from_le_bytes(*sum) == checksum(code)).then(|| code.to_vec())
+    (u64::from_le_bytes(*sum) == checksum(path, code)).then(|| code.to_vec())
 }
 
 fn write(path: &Path, code: &[u8]) -> std::io::Result<()> {
@@ -233,7 +242,7 @@ fn write(path: &Path, code: &[u8]) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let number = LAST.fetch_add(1, Ordering::Relaxed);
     let draft = folder.join(format!(".{}-{number}.draft", std::process::id()));
-    let written = std::fs::write(&draft, [&checksum(code).to_le_bytes(), code].concat());
+    let written = std::fs::write(&draft, [&checksum(path, code).to_le_bytes(), code].concat());
     written.and_then(|()| std::fs::rename(&draft, path)).inspect_err(|_| {
         let _ = std::fs::remove_file(&draft);
     })

@@ -294,10 +294,12 @@ static STATE: ForkMutex<Option<State>> = ForkMutex::new(Rank::MemoryRecord, None
 /// Runs a function on the settings, which begin with those of the variable.
 fn with<T>(run: impl FnOnce(&mut State) -> T) -> T {
     let from_variable = || {
-        let text = VARIABLES.iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
+        let found = VARIABLES.iter().find_map(|name| Some((*name, std::env::var(name).ok()?)));
+        let (name, text) = found.unwrap_or_default();
         let mut settings = Settings::default();
         // The variable may name either backend: docs/cuda.md says what becomes of the second one.
         let mistake = settings.read(&text, &mut String::new()).err();
+        let mistake = mistake.map(|error| error.note(format!("The environment variable {name} is '{text}'.")));
         State { settings, text, mistake }
     };
     run(STATE.lock().get_or_insert_with(from_variable))

@@ -17,6 +17,8 @@ const SHARED: usize = 48 << 10;
 pub struct UserKernel {
     device: u8,
     function: CUfunction,
+    /// The bytes of each parameter.
+    sizes: Vec<usize>,
 }
 
 // SAFETY: functions of a module that is never unloaded may be launched by any thread.
@@ -31,7 +33,24 @@ impl UserKernel {
         let mut options: Vec<String> = program::options(card);
         options.retain(|own| !more.iter().any(|given| given.split('=').next() == own.split('=').next()));
         options.extend(more);
-        Ok(UserKernel { device: card.index, function: program::load_kernel(text, kernel, &options)? })
+        let function = program::load_kernel(text, kernel, &options)?;
+        let mut kernel = UserKernel { device: card.index, function, sizes: Vec::new() };
+        let (mut offset, mut size) = (0, 0);
+        // SAFETY: a context is current, the function was just loaded, and the pointers are those of local variables.
+        let tell = |at, offset, size| unsafe { sys::cuFuncGetParamInfo(function, at, offset, size) };
+        loop {
+            match tell(kernel.sizes.len(), &raw mut offset, &raw mut size) {
+                // There are no more.
+                sys::CUresult::CUDA_ERROR_INVALID_VALUE => return Ok(kernel),
+                status => check(status)?,
+            }
+            kernel.sizes.push(size);
+        }
+    }
+
+    /// The bytes of each parameter, which the driver reads at the addresses of the arguments.
+    pub fn sizes(&self) -> &[usize] {
+        &self.sizes
     }
 
     /// Lets a block have more than 48 KiB of shared memory that its launch names.
@@ -53,7 +72,7 @@ impl UserKernel {
     /// Enqueues the kernel.
     ///
     /// # Safety
-    /// The arguments have the bytes of the kernel's parameters, and the kernel uses no other memory than what is held for the stream.
+    /// There are as many arguments as parameters, each with the bytes of its parameter, and the kernel uses no other memory than what is held for the stream.
     pub unsafe fn launch(
         &self,
         [grid, block]: [[u32; 3]; 2],

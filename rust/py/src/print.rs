@@ -10,7 +10,7 @@ use rushlight::{DType, Device, Layout, Scalar, Tensor};
 use rushlight_autograd::Quantizer;
 use rushlight_autograd::modes::current;
 use rushlight_core::dtype::default_dtype;
-use rushlight_core::{Element, dispatch};
+use rushlight_core::{Class, Element, Error, Result, dispatch};
 use rushlight_dispatch::copy::{on_host, readable};
 use rushlight_dispatch::quantized::dequantized;
 use rushlight_dispatch::vmap;
@@ -213,16 +213,23 @@ impl Writer<'_> {
     }
 }
 
-/// The text of the elements in brackets.
-fn elements(tensor: &Tensor, indent: usize) -> String {
+/// The text of the elements in brackets, or dots if there is no memory with elements. An error if a GPU has failed, or memory for a
+/// copy is missing.
+fn elements(tensor: &Tensor, indent: usize) -> Result<String> {
     if tensor.numel() == 0 {
-        return "[]".into();
+        return Ok("[]".into());
     }
     let options = options();
     let summarize = tensor.numel() > options.threshold;
-    let Ok(tensor) = on_host(tensor).and_then(|tensor| readable(&tensor)) else { return "...".into() };
+    let tensor = match on_host(tensor).and_then(|tensor| readable(&tensor)) {
+        Ok(tensor) => tensor,
+        Err(error) => return without_elements(error),
+    };
     let layout = tensor.layout();
-    let Ok(pin) = tensor.storage().pin() else { return "...".into() };
+    let pin = match tensor.storage().pin() {
+        Ok(pin) => pin,
+        Err(error) => return without_elements(error),
+    };
     let read = |offset: isize| -> Scalar {
         dispatch!(tensor.dtype(), T in all => {
             // SAFETY: only offsets within the layout are used; foreign memory may be unaligned.
@@ -239,7 +246,14 @@ fn elements(tensor: &Tensor, indent: usize) -> String {
         (Format::of(&values, tensor.dtype().is_floating(), options), None)
     };
     let writer = Writer { read: &read, options, summarize, real, imaginary };
-    writer.nested(layout, 0, layout.offset, indent)
+    Ok(writer.nested(layout, 0, layout.offset, indent))
+}
+
+fn without_elements(error: Error) -> Result<String> {
+    match error.class() {
+        Class::Accelerator | Class::DeviceMemory | Class::Memory => Err(error),
+        _ => Ok("...".into()),
+    }
 }
 
 /// `(2, 3)`, as Python prints a tuple.
@@ -249,7 +263,7 @@ fn tuple(sizes: &[isize]) -> String {
 }
 
 /// The text of a tensor whose class is called `class`.
-pub fn text(class: &str, tensor: &Tensor) -> String {
+pub fn text(class: &str, tensor: &Tensor) -> Result<String> {
     let prefix = format!("{class}(");
     let indent = prefix.len();
     let dtype = tensor.dtype();
@@ -289,18 +303,18 @@ pub fn text(class: &str, tensor: &Tensor) -> String {
         if !known.contains(&dtype) {
             suffixes.push(format!("dtype={dtype}"));
         }
-        elements(tensor, indent)
+        elements(tensor, indent)?
     };
     suffixes.extend(history(tensor));
-    with_suffixes(prefix + &contents, &suffixes, indent)
+    Ok(with_suffixes(prefix + &contents, &suffixes, indent))
 }
 
 /// The text of a quantised tensor: its numbers, and the parameters of its quantizer.
-fn quantized(prefix: String, tensor: &Tensor, quantizer: &Quantizer) -> String {
+fn quantized(prefix: String, tensor: &Tensor, quantizer: &Quantizer) -> Result<String> {
     let indent = prefix.len();
     let contents = match dequantized(tensor) {
-        Ok(numbers) => elements(&numbers, indent),
-        Err(_) => "...".into(),
+        Ok(numbers) => elements(&numbers, indent)?,
+        Err(error) => without_elements(error)?,
     };
     let mut suffixes = vec![
         format!(
@@ -319,29 +333,29 @@ fn quantized(prefix: String, tensor: &Tensor, quantizer: &Quantizer) -> String {
             suffixes.push(format!("zero_point={zero_point}"));
         }
         Quantizer::PerChannel { scales, zero_points, axis } => {
-            suffixes.push(format!("scale={}", text("tensor", scales)));
-            suffixes.push(format!("zero_point={}", text("tensor", zero_points)));
+            suffixes.push(format!("scale={}", text("tensor", scales)?));
+            suffixes.push(format!("zero_point={}", text("tensor", zero_points)?));
             suffixes.push(format!("axis={axis}"));
         }
     }
-    with_suffixes(prefix + &contents, &suffixes, indent)
+    Ok(with_suffixes(prefix + &contents, &suffixes, indent))
 }
 
 /// A float as Python writes it.
 fn python_float(value: f64) -> String {
     attach::acquire(|py| value.into_pyobject(py)?.repr()?.extract::<String>())
-        .unwrap_or_else(|_: rushlight::Error| value.to_string())
+        .unwrap_or_else(|_: Error| value.to_string())
 }
 
 /// The text of a batched tensor: all samples, with the hidden dimensions first.
-fn batched(class: &str, tensor: &Tensor) -> String {
+fn batched(class: &str, tensor: &Tensor) -> Result<String> {
     let (shown, axes) = vmap::all_physical(tensor);
-    let mut text = text(class, &shown);
+    let mut text = text(class, &shown)?;
     for number in 1..=axes.len() {
         let inner = text.replace('\n', "\n    ");
         text = format!("BatchedTensor(lvl={number}, bdim=0, value=\n    {inner}\n)");
     }
-    text
+    Ok(text)
 }
 
 /// The suffixes for a tensor's history: its own, and the tangent of a dual tensor.
@@ -359,7 +373,7 @@ fn history(tensor: &Tensor) -> impl Iterator<Item = String> {
         })
     });
     // A tangent that cannot be computed is not shown.
-    let tangent = tangent.and_then(|tangent: rushlight::Result<_>| tangent.ok().flatten());
+    let tangent = tangent.and_then(|tangent: Result<_>| tangent.ok().flatten());
     source_location(tensor).into_iter().chain(tangent)
 }
 
@@ -372,7 +386,7 @@ fn source_location(tensor: &Tensor) -> Option<String> {
 }
 
 /// The text of a sparse tensor: its parts on separate lines, and the suffixes.
-fn sparse(prefix: String, tensor: &Tensor) -> String {
+fn sparse(prefix: String, tensor: &Tensor) -> Result<String> {
     let (layout, size) = (tensor.python_layout(), format!("size={}", tuple(tensor.sizes())));
     let (parts, count) = match (tensor.parts(), tensor.compressed_parts()) {
         (Some(own), _) => {
@@ -388,18 +402,19 @@ fn sparse(prefix: String, tensor: &Tensor) -> String {
     };
     let indent = prefix.len();
     let without_data = tensor.device() == Device::Meta;
-    let part = |name: &str, part: &Tensor| {
+    let part = |name: &str, part: &Tensor| -> Result<String> {
         let head = format!("{name}=tensor(");
         let column = indent + head.len();
         let mut own = Vec::new();
         if without_data || part.numel() == 0 {
             own.push(format!("size={}", tuple(part.sizes())));
         }
-        let contents = if without_data { "...".into() } else { elements(part, column) };
-        with_suffixes(head + &contents, &own, column)
+        let contents = if without_data { "...".into() } else { elements(part, column)? };
+        Ok(with_suffixes(head + &contents, &own, column))
     };
     let gap = format!(",\n{}", " ".repeat(indent));
-    let mut text = prefix.clone() + &parts.iter().map(|(name, own)| part(name, own)).collect::<Vec<_>>().join(&gap);
+    let mut text =
+        prefix.clone() + &parts.iter().map(|(name, own)| part(name, own)).collect::<Result<Vec<_>>>()?.join(&gap);
     let mut suffixes = Vec::new();
     if tensor.device() != Device::Cpu {
         suffixes.push(format!("device='{}'", tensor.device()));
@@ -418,7 +433,7 @@ fn sparse(prefix: String, tensor: &Tensor) -> String {
     }
     suffixes.push(format!("layout=torch.{layout}"));
     suffixes.extend(history(tensor));
-    with_suffixes(text, &suffixes, indent)
+    Ok(with_suffixes(text, &suffixes, indent))
 }
 
 /// Adds the suffixes after the elements, on new lines if they do not fit.

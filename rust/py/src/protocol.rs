@@ -152,9 +152,9 @@ fn text(own: &Bound<'_, PyAny>) -> PyResult<String> {
         idle(own.py(), || wait_for_stream(Stream::current(index), look)).map_err(raise)?;
     }
     if own.get_type().as_type_ptr() == object::class() {
-        return Ok(print::text("tensor", tensor));
+        return print::text("tensor", tensor).map_err(raise);
     }
-    Ok(print::text(&own.get_type().name()?.to_string(), tensor))
+    print::text(&own.get_type().name()?.to_string(), tensor).map_err(raise)
 }
 
 /// A slot's number and its C function.

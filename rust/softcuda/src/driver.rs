@@ -420,6 +420,15 @@ entries! {
         on_device(|machine, _| give(machine.modules.function(module, CStr::from_ptr(name)), function))
     }
 
+    cuFuncGetParamInfo(function: usize, at: usize, offset: *mut usize, size: *mut usize) {
+        on_device(|machine, _| {
+            let Some(found) = machine.modules.find(function) else { return INVALID_HANDLE };
+            let Some(parameter) = found.parameter(at) else { return INVALID_VALUE };
+            (*offset, *size) = parameter;
+            SUCCESS
+        })
+    }
+
     cuFuncSetAttribute(_function: usize, attribute: c_int, value: c_int) {
         // `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`; a block has 48 KiB.
         if attribute == 8 && value <= 48 << 10 { SUCCESS } else { INVALID_VALUE }
@@ -556,6 +565,7 @@ fn sentence_of(status: Status) -> Option<&'static CStr> {
         INVALID_DEVICE => c"invalid device ordinal",
         INVALID_CONTEXT => c"invalid device context",
         INVALID_HANDLE => c"invalid resource handle",
+        NOT_FOUND => c"named symbol not found",
         ILLEGAL_ADDRESS => c"an illegal memory access was encountered",
         ASSERT => c"device-side assert triggered",
         ALREADY_REGISTERED => c"part or all of the requested memory range is already mapped",

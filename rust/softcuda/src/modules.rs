@@ -92,6 +92,20 @@ impl Modules {
 }
 
 impl Function {
+    /// The place and the size of a parameter, as a compiler for a card lays them out; none if there are fewer.
+    pub fn parameter(&self, at: usize) -> Option<(usize, usize)> {
+        let mut end = 0usize;
+        for (n, &size) in self.sizes.iter().enumerate() {
+            // Each begins at a multiple of its alignment, which numbers and addresses have as their size.
+            let begin = end.next_multiple_of(1 << size.trailing_zeros().min(4));
+            if n == at {
+                return Some((begin, size));
+            }
+            end = begin + size;
+        }
+        None
+    }
+
     /// The launch of the kernel with copies of its arguments, to run when its stream comes to it.
     ///
     /// # Safety
