@@ -4,7 +4,6 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ushort, c_void};
 
-use crate::green::MULTIPROCESSORS;
 use crate::machine::{Machine, device_count, number, start, with};
 use crate::memory::HOST;
 use crate::status::{
@@ -22,6 +21,9 @@ const EVENT: u64 = 0x736f_6674_6576_656e;
 const DISABLE_TIMING: c_uint = 2;
 const INTERPROCESS: c_uint = 4;
 const MOST_THREADS: c_uint = 1024;
+
+/// The multiprocessors of a device.
+pub const MULTIPROCESSORS: c_uint = 4;
 
 /// The name of memory for other processes (`CUipcMemHandle`).
 #[repr(C)]

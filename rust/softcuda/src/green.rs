@@ -3,11 +3,9 @@
 
 use std::ffi::{c_int, c_uint};
 
-use crate::driver::{current, on_device};
+use crate::driver::{MULTIPROCESSORS, current, on_device};
 use crate::status::{INVALID_HANDLE, INVALID_RESOURCE, INVALID_VALUE, SUCCESS, Status};
 
-/// The multiprocessors of a device, as `cuDeviceGetAttribute` has them.
-pub const MULTIPROCESSORS: c_uint = 4;
 const PARTS_OF: c_uint = 2;
 const MULTIPROCESSORS_KIND: c_uint = 1;
 const NON_BLOCKING: c_uint = 1;

@@ -11,7 +11,7 @@
 //! - `machine` is the state: devices, their contexts, faults; `status` has the statuses of functions.
 //! - `memory` gives out memory between pages that may not be touched. Freed memory may not be touched either.
 //! - `streams` are queues. `schedule` runs their work late: when something waits for it, or at random moments.
-//! - `graphs` records work for graphs, whose entry points are in `graph_calls`.
+//! - `graphs` records work for graphs, whose entry points are in `graph_calls`; `green` makes streams of a part of a device.
 //! - `modules` loads kernels. CUDA C++ is compiled as host C++ over `host.h`, where the threads of a block are fibres, with the
 //!   compiler's checks of alignments and of indices of arrays.
 //! - `products` multiplies matrices for `cublaslt`, `convolutions` convolves for `cudnn`, `networks` runs recurrent networks for `cudnn_rnn` and
@@ -27,6 +27,7 @@
 //! | `SOFTCUDA_MEMORY` | the bytes of memory of each device, 1 GiB by default |
 //! | `SOFTCUDA_VERSION` | the version of CUDA that the driver reports, 13000 by default |
 //! | `SOFTCUDA_BLAS_VERSION` | the version of cuBLASLt, 130000 by default |
+//! | `SOFTCUDA_BLAS_ALGORITHMS` | the algorithms of products, by what they do: see `cublaslt` |
 //! | `SOFTCUDA_DNN_VERSION` | the version of cuDNN, 90000 by default |
 //! | `SOFTCUDA_DNN_REFUSES` | what cuDNN does not support: "algorithms", "networks" or "calls", nothing by default |
 //! | `SOFTCUDA_NCCL_VERSION` | the version of NCCL, 22703 by default |
