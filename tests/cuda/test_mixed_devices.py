@@ -41,7 +41,7 @@ for index in (i, mask, i.cuda(), mask.cuda(), (i, i), 0, slice(1)):
 try:
     y[i] = torch.ones(2)
 except RuntimeError as error:
-    assert str(error).startswith("Expected all tensors to be on the same device"), error
+    assert str(error).startswith("expected device cuda:0 but got device cpu for value tensor"), error
 else:
     raise AssertionError("no error")
 """
