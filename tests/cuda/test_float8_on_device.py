@@ -1,4 +1,4 @@
-"""The 8-bit floats on a device: conversions of all their numbers, and the operators that accept them, give the CPU's bits."""
+"""The 8-bit floats and complex32 on a device: conversions of all their numbers, and the operators that accept them, give the CPU's bits."""
 
 from card import needs_card, run
 
@@ -70,12 +70,37 @@ for format in formats:
         lambda x, y, to: torch.cat([x, y.clone()], 1),
         lambda x, y, to: x.T.contiguous().fill_(3),
         lambda x, y, to: x.isnan(),
+        lambda x, y, to: (x == y).any(0),
+        lambda x, y, to: torch.where(x.float() > 3, x, 0).any(1),
+        lambda x, y, to: x.all(),
+        lambda x, y, to: x.float().round().to(x.dtype).sum(1, dtype=torch.float64),
         lambda x, y, to: x.clone().index_put_((to(places[0]), to(places[1])), to(values.to(format)), accumulate=True),
         lambda x, y, to: x[to(torch.tensor([True, False, True]))],
     ):
         same(call(x.cuda(), y.cuda(), torch.Tensor.cuda), call(x, y, lambda x: x))
-z = torch.randn(3, 5).to(torch.complex32)
-own = lambda x: x.index_add(0, torch.tensor([0, 0], device=x.device), x[:2])
-same(own(z.cuda()).to(torch.complex64), own(z).to(torch.complex64))
+"""
+    )
+
+
+def test_reductions_of_complex32():
+    run(
+        BEGIN
+        + """
+z = torch.complex(*torch.randint(-3, 4, (2, 50, 2)).float()).to(torch.complex32)
+for x in (z, z.T, z[:7], z[1:, :1]):
+    for call in (
+        lambda x: x.sum(0, dtype=torch.complex64),
+        lambda x: x.sum(dtype=torch.complex128),
+        lambda x: x[:4].prod(dtype=torch.complex64),
+        lambda x: x.any(0),
+        lambda x: x.all(1),
+        lambda x: x.count_nonzero(),
+        lambda x: torch.linalg.vector_norm(x, float("inf"), dim=0),
+        lambda x: x.index_add(0, torch.tensor([0, 0], device=x.device), x[:2]),
+    ):
+        got, wanted = call(x.cuda()), call(x)
+        assert got.dtype == wanted.dtype
+        wide = torch.complex64 if wanted.is_complex() else wanted.dtype
+        same(got.to(wide), wanted.to(wide))
 """
     )
