@@ -166,7 +166,7 @@ def elementwise(rng):
 
 
 def reductions(rng):
-    dtype = rng.choice([*ALL[:-1], *FLOATS])
+    dtype = rng.choice([*ALL, rng.choice(FLOAT8), *FLOATS])
     name = rng.choice(
         "sum prod mean amax amin argmax argmin any all var std logsumexp nansum count_nonzero aminmax norm".split()
     )
@@ -186,6 +186,8 @@ def reductions(rng):
     if name in ("sum", "nansum", "norm", "mean") and rng.random() < 0.3:
         options["dtype"] = rng.choice([torch.float64, torch.float32, torch.complex128, torch.int64, torch.float16])
     if name in ("var", "std"):
+        # The CPU sums squares that float32 does not hold.
+        x = x.masked_fill(x.abs().isfinite() & (x.abs() > 1e15), 1) if x.dtype in (*FLOATS, *COMPLEX) else x
         options["correction"] = rng.choice([0, 1, 2])
     order = rng.choice([1, 2, 3, 0, math.inf, -math.inf])
     into = rng.random() < 0.3 and name in ("sum", "amax", "any", "nansum")
