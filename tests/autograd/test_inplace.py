@@ -292,6 +292,12 @@ def test_what_was_not_saved_may_be_detached_in_place(use):
     assert x.grad is not None and not y.requires_grad
 
 
+@pytest.mark.parametrize("sizes", [((3,), (2, 3, 4)), ((2, 4, 3), (3,)), ((2, 4, 3), (3, 2)), ((2, 4, 3), (2, 3, 4))])
+def test_products_are_no_views(sizes):
+    left, right = (torch.ones(own, requires_grad=True) for own in sizes)
+    assert not torch.matmul(left, right).detach_().requires_grad
+
+
 def test_views_of_inference_tensors_are_leaves():
     with torch.inference_mode():
         x = torch.ones(3, requires_grad=True)

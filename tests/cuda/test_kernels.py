@@ -74,6 +74,21 @@ def text_of(nvrtc, program, what):
 
 #: Programs of the skeletons. Forms, bounds and numbers are those that the engine chooses for these types.
 SKELETONS = {
+    "8-bit floats": """
+        #include "elementwise.cuh"
+        using namespace rushlight;
+        template <class To, class From> struct Cast {
+            static DEVICE To value(const Numbers& numbers, To x0) { return x0; }
+            static DEVICE void run(const Pointers<2>& operands, const Numbers& numbers, u64 count) {
+                Elementwise<Cast, To, 4, 1, To, From>::flat(operands, numbers, count);
+            }
+        };
+        #define CAST(to, from) extern "C" __global__ void from##_to_##to(Pointers<2> operands, Numbers numbers, u64 count) { \
+            Cast<to, from>::run(operands, numbers, count); \
+        }
+        CAST(f8e5m2, f32) CAST(f8e4m3fn, bf16) CAST(f8e5m2fnuz, f64) CAST(f8e4m3fnuz, c32) CAST(f8e8m0fnu, f8e4m3fn)
+        CAST(f32, f8e5m2) CAST(f16, f8e4m3fn) CAST(Bool, f8e5m2fnuz) CAST(i64, f8e4m3fnuz) CAST(c64, f8e8m0fnu)
+    """,
     **{
         f"elementwise {title}": elementwise(
             form, "x0 * x1 + number<f32>(numbers, 0)", "f32", types, items, packs, index

@@ -73,7 +73,7 @@ assert out.tolist() == given
 def test_printing_raises_what_a_kernel_has_done():
     run(
         RAISES
-        + r'''
+        + r"""
 kernel = torch.cuda._compile_kernel("__global__ void outside(float* x) { x[1 << 28] = 1; }", "outside")
 x = torch.ones(3, device="cuda")
 copied = torch.empty(3, pin_memory=True)
@@ -83,7 +83,7 @@ copied.copy_(x, non_blocking=True)
 for _ in range(2):
     for tensor in (copied, x, x[::2]):
         raises(torch.AcceleratorError, "CUDA error: an illegal memory access was encountered", lambda: repr(tensor))
-'''
+"""
     )
 
 

@@ -115,13 +115,6 @@ fn run<const N: usize>(
     inputs: &[Input],
     numbers: &[[u64; 2]],
 ) -> Result<()> {
-    let stored = |element: &ElementType| match element {
-        ElementType::Of(dtype) if dtype.is_float8() => Some(*dtype),
-        _ => None,
-    };
-    if let Some(dtype) = types.iter().find_map(stored) {
-        return Err(not_on_device(dtype));
-    }
     let card = card::of(views[0].tensor.device())?;
     let stream = stream::current(card.index);
     let nest = LoopNest::new(std::array::from_fn(|n| &views[n].layout), std::array::from_fn(|n| types[n].size()));
@@ -130,13 +123,6 @@ fn run<const N: usize>(
     let memory: [Memory; N] = std::array::from_fn(|n| Memory { address: pins[n].address(), element: types[n] });
     // SAFETY: every layout stays within its storage (tensors are constructed that way), which is pinned on the stream.
     unsafe { elementwise::run(card, stream, function, &nest, &memory, inputs, numbers) }
-}
-
-/// The error for a dtype that kernels only move: the floats of 8 bits.
-#[cold]
-pub fn not_on_device(dtype: DType) -> Error {
-    Error::not_implemented(format!("\"copy_\" not implemented on CUDA for '{}'", dtype.display_name()))
-        .hint("Convert it on the host: x.cpu().to(dtype).")
 }
 
 /// The element of a tensor without dimensions in memory of the host.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "complex.cuh"
+#include "float8.cuh"
 
 namespace rushlight {
 
@@ -49,6 +50,8 @@ struct alignas(4) c32 {
 template <class To, class From> DEVICE To convert(From x) {
     if constexpr (same<To, From>) {
         return x;
+    } else if constexpr (is_float8<From>) {
+        return convert<To>(float_of(From::decode(x.bits)));
     } else if constexpr (same<From, c32>) {
         return convert<To>(c64(to_f32(x.re), to_f32(x.im)));
     } else if constexpr (same<To, c32>) {
@@ -66,6 +69,8 @@ template <class To, class From> DEVICE To convert(From x) {
     } else if constexpr (is_complex<To>) {
         typedef typename part<To>::type R;
         return To(convert<R>(x), R(0));
+    } else if constexpr (is_float8<To>) {
+        return {To::encode(convert<f32>(x))};
     } else if constexpr (is_half<From>) {
         return convert<To>(to_f32(x));
     } else if constexpr (same<To, f16>) {

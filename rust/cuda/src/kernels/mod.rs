@@ -54,7 +54,6 @@ pub const fn type_name(dtype: DType) -> &'static str {
         DType::C128 => "c128",
         DType::Bool => "Bool",
         DType::C32 => "c32",
-        // No kernel converts the dtypes that are only moved.
         DType::F8E5M2 => "f8e5m2",
         DType::F8E4M3Fn => "f8e4m3fn",
         DType::F8E5M2Fnuz => "f8e5m2fnuz",
@@ -85,6 +84,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("distance.cuh", include_str!("distance.cuh")),
     ("elementary.cuh", include_str!("elementary.cuh")),
     ("elementwise.cuh", include_str!("elementwise.cuh")),
+    ("float8.cuh", include_str!("float8.cuh")),
     ("fold.cuh", include_str!("fold.cuh")),
     ("frexp.cuh", include_str!("frexp.cuh")),
     ("geometry.cuh", include_str!("geometry.cuh")),

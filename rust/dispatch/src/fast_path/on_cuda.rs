@@ -29,7 +29,7 @@ pub fn attempt<const N: usize>(call: Call, index: u8, operands: &[Operand; N]) -
     let accepts = |at: usize, _| !is_narrow || at > 0 && keeps_numbers;
     let Some(alike) = call.alike(operands, accepts) else { return Ok(None) };
     let Alike { numel, result } = alike;
-    if numel > i32::MAX as usize || dtype.is_float8() {
+    if numel > i32::MAX as usize {
         return Ok(None);
     }
     let in_dtype = |dtype: DType| body.loops.expression(dtype);

@@ -10,7 +10,7 @@ use rushlight_cpu::index::scatter::ScatterOp;
 use rushlight_cuda::card::Card;
 use rushlight_cuda::indexed::{self, Column, Dimension, Merge};
 use rushlight_cuda::{capture, card, copy as bytes, storage, stream};
-use rushlight_dispatch::{create, device_loops, waits};
+use rushlight_dispatch::{create, waits};
 
 use crate::held::Held;
 
@@ -145,9 +145,6 @@ pub fn merge(
     column: Column,
 ) -> Result<()> {
     let dtype = target.0.dtype();
-    if way != ScatterOp::Set && dtype.is_storage_only() {
-        return Err(device_loops::not_on_device(dtype));
-    }
     let nest = LoopNest::new([target.1, values.1, places.1], [dtype.size(), dtype.size(), size_of::<i64>()]);
     let mut held = Held::on(target.0)?;
     let operands = held.bases([target.0, values.0, places.0])?;

@@ -5,14 +5,14 @@ use rushlight_core::broadcast::{broadcast, can_broadcast, can_expand, hint, tran
 use rushlight_core::layout::{Shape, checked_numel};
 use rushlight_core::{Dims, Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
     Accepts, Args, Autocast, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel,
     Operator, Out, Saves, Sparse, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::saved_meta::SavedMeta;
-use rushlight_dispatch::value::{Arg, Ints, Output, Value, sizes_value};
+use rushlight_dispatch::value::{Arg, Ints, Output, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, merge_batch, one_result, split_batch, unsqueeze_to_rank};
-use rushlight_dispatch::{op, value};
 
 use super::{Matrix, PRODUCT_KERNEL, PRODUCTS, by, check_dtype, check_product_dtype, product};
 use crate::expr_ext::ExprExt;
@@ -539,11 +539,11 @@ fn as_row(vector: &Tensor) -> Result<Tensor> {
     op!(crate::view::RESHAPE, vector, Ints::from_slice(&[1, vector.numel() as i64]))
 }
 
-/// Without a dimension of size one.
-fn drop_dim(tensor: &Tensor, dim: usize) -> Result<Tensor> {
-    let mut sizes = tensor.sizes().clone();
+/// A new tensor without a dimension of size one.
+fn drop_dim(fresh: &Tensor, dim: usize) -> Result<Tensor> {
+    let mut sizes: Ints = fresh.sizes().iter().map(|&size| size as i64).collect();
     sizes.remove(dim);
-    crate::view::RESHAPE.tensor([Value::Tensor(tensor), value::sizes_value(&sizes)])
+    reshaped_fresh(fresh, sizes)
 }
 
 /// All dimensions but the last as one.

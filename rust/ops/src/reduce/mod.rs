@@ -180,9 +180,6 @@ fn fold_on_cuda(
 ) -> Result<()> {
     let input = args.tensor(Arg::FIRST)?;
     let expressions = folds.expressions_of(compute).ok_or_else(|| not_implemented(args.op, compute))?;
-    if input.dtype().is_storage_only() {
-        return Err(not_implemented(args.op, input.dtype()));
-    }
     let [kept, row] = sides(input.layout(), over.dims);
     let mut held = Held::on(input)?;
     let [source, target] = held.bases([input, out])?;
