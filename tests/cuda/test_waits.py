@@ -57,6 +57,53 @@ assert event.query() and x.isfinite().all()
 
 
 @needs_soft_card
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "lambda: x[0].item()",
+        "lambda: x[:3].tolist()",
+        "lambda: pinned.copy_(x[:3])",
+        "lambda: one.copy_(x[:3])",
+        "lambda: small[index]",
+    ],
+)
+def test_other_threads_go_on_during_a_wait(wait):
+    """Also where few elements are waited for."""
+    soft_card.run(
+        f"""
+import threading, time
+x, small, index = torch.ones(1 << 18, device="cuda"), torch.ones(4, device="cuda"), torch.tensor([3], device="cuda")
+pinned, one = torch.empty(3).pin_memory(), torch.empty(3)
+torch.sin(x)
+({wait})()
+torch.cuda.synchronize()
+begun = time.monotonic()
+for _ in range(3):
+    torch.sin(x)
+torch.cuda.synchronize()
+count = round(3 / (time.monotonic() - begun))
+moments, stop = [], threading.Event()
+def watch():
+    while not stop.wait(0.001):
+        moments.append(time.monotonic())
+thread = threading.Thread(target=watch)
+thread.start()
+while len(moments) < 2:
+    time.sleep(0.001)
+for _ in range(count):
+    x = torch.sin(x)
+begun = time.monotonic()
+({wait})()
+ended = time.monotonic()
+stop.set()
+thread.join()
+inside = [moment for moment in moments if begun < moment < ended]
+assert len(inside) > 3, (len(inside), ended - begun)
+"""
+    )
+
+
+@needs_soft_card
 def test_polling_ends():
     soft_card.run(
         """

@@ -40,6 +40,12 @@ pub fn while_detached(elements: usize, work: impl FnOnce() -> Result<()>) -> Res
     result
 }
 
+/// As [`while_detached`], for work that waits for a device: that may take long, however few elements it is for.
+#[inline]
+pub fn while_waiting(work: impl FnOnce() -> Result<()>) -> Result<()> {
+    while_detached(LONG, work)
+}
+
 /// Waits until no other thread runs a closure with the GIL released.
 pub type Wait = fn();
 

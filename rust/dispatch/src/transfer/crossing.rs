@@ -6,7 +6,7 @@ use rushlight_cuda::{copy as bytes, stream};
 
 use super::within;
 use crate::allocate::allocate;
-use crate::interpreter::while_detached;
+use crate::interpreter::while_waiting;
 use crate::operator::TensorSpec;
 use crate::waits;
 
@@ -35,12 +35,14 @@ pub fn copy(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout, wait: 
                 read.leave(to.device(), stream)?;
                 if wait {
                     waits::tell_watcher(stream)?;
-                    while_detached(packed.numel(), || stream::synchronize(index, stream))?;
+                    while_waiting(|| stream::synchronize(index, stream))?;
                 }
             } else {
-                let read = packed.storage().pin()?;
-                // SAFETY: as above; other memory was read when the function returns.
-                unsafe { bytes::from_host(index, address, read.as_ptr().add(start), length, stream)? };
+                while_waiting(|| {
+                    let read = packed.storage().pin()?;
+                    // SAFETY: as above; other memory was read when the function returns.
+                    unsafe { bytes::from_host(index, address, read.as_ptr().add(start), length, stream) }
+                })?;
             }
             drop(written);
             settle(to, target, &arrived)
@@ -61,7 +63,7 @@ pub fn copy(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout, wait: 
             }
             waits::announce()?;
             waits::tell_watcher(stream)?;
-            while_detached(packed.numel(), || {
+            while_waiting(|| {
                 let (read, written) = (packed.storage().pin_on(stream)?, arrived.storage().pin()?);
                 let address = read.address().wrapping_add_signed(from_byte);
                 // SAFETY: as above; the memory of the host is pinned until the stream has passed.

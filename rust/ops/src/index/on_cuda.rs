@@ -10,6 +10,7 @@ use rushlight_cpu::index::scatter::ScatterOp;
 use rushlight_cuda::card::Card;
 use rushlight_cuda::indexed::{self, Column, Dimension, Merge};
 use rushlight_cuda::{capture, card, copy as bytes, storage, stream};
+use rushlight_dispatch::interpreter::while_waiting;
 use rushlight_dispatch::{create, waits};
 
 use crate::held::Held;
@@ -47,9 +48,12 @@ impl<'a> Report<'a> {
         waits::tell_watcher(stream)?;
         let pin = storage.pin_on(stream)?;
         let mut found = 0u64;
-        // SAFETY: there are eight bytes at both addresses, and the number stays until the stream has passed.
-        unsafe { bytes::to_host(self.card.index, (&raw mut found).cast(), pin.address(), size_of::<u64>(), stream)? };
-        stream::synchronize(self.card.index, stream)?;
+        let to = (&raw mut found).cast();
+        while_waiting(|| {
+            // SAFETY: there are eight bytes at both addresses, and the number stays until the stream has passed.
+            unsafe { bytes::to_host(self.card.index, to, pin.address(), size_of::<u64>(), stream)? };
+            stream::synchronize(self.card.index, stream)
+        })?;
         Ok(usize::try_from(found).ok().filter(|_| found != u64::MAX))
     }
 }
