@@ -39,6 +39,7 @@ CLOSED_TO_FORKS = {
     "core/src/fork.rs:mutex": "the registry's own",
     "core/src/storage.rs:LEFT_ALONE": "set when the engine starts",
     "cuda/src/graph.rs:state": "a child that inherits a graph is refused before it looks",
+    "cuda/src/green.rs:context": "a child that inherits a context is refused before it looks",
     "cuda/src/nccl/communicator.rs:handle": "a child that inherits a communicator is refused before it looks",
     "cuda/src/pinned.rs:uses": "of a block, which a child that inherits it leaves alone",
     "cuda/src/storage.rs:others": "of a block, which a child that inherits it leaves alone",

@@ -114,3 +114,72 @@ while not event.query() or not torch.cuda.current_stream().query():
     pass
 """
     )
+
+
+@needs_soft_card
+@pytest.mark.parametrize(
+    "wait", ["torch.cuda.synchronize", "stream.synchronize", "event.synchronize", "lambda: repr(x)"]
+)
+def test_a_wait_ends_while_another_thread_enqueues(wait):
+    """It is for the work that the device has when the wait begins."""
+    soft_card.run(
+        f"""
+import threading, time
+x = torch.ones(1 << 12, device="cuda")
+stream, event = torch.cuda.current_stream(), torch.cuda.Event()
+stop = threading.Event()
+def enqueue():
+    y = torch.ones(1 << 12, device="cuda")
+    while not stop.is_set():
+        torch.sin(y)
+thread = threading.Thread(target=enqueue)
+torch.sin(x)
+torch.cuda.synchronize()
+threading.Timer(20, stop.set).start()
+thread.start()
+while stream.query():
+    pass
+event.record()
+begun = time.monotonic()
+({wait})()
+assert not stop.is_set(), "the wait ended with the other thread"
+stop.set()
+thread.join()
+"""
+    )
+
+
+@needs_soft_card
+def test_a_wait_leaves_a_capture_that_begins_meanwhile():
+    soft_card.run(
+        """
+import threading, time
+x = torch.ones(1 << 18, device="cuda")
+torch.sin(x)
+torch.cuda.synchronize()
+begun = time.monotonic()
+for _ in range(3):
+    torch.sin(x)
+torch.cuda.synchronize()
+count = round(3 / (time.monotonic() - begun))
+graph, side, errors = torch.cuda.CUDAGraph(), torch.cuda.Stream(), []
+y = torch.ones(4, device="cuda")
+for _ in range(count):
+    x = torch.sin(x)
+def wait():
+    try:
+        torch.cuda.synchronize()
+    except Exception as error:
+        errors.append(error)
+thread = threading.Thread(target=wait)
+thread.start()
+time.sleep(0.1)
+with torch.cuda.graph(graph, stream=side):
+    z = y * 2
+    thread.join(0.3)
+thread.join()
+assert not errors, errors
+graph.replay()
+assert z.tolist() == [2.0] * 4
+"""
+    )

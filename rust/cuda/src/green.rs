@@ -28,6 +28,15 @@ struct Context {
 /// The contexts that were given up, by device and by the number of multiprocessors.
 static IDLE: ForkMutex<BTreeMap<(u8, u32), Vec<Context>>> = ForkMutex::new(Rank::Tables, BTreeMap::new());
 
+/// The streams of all contexts, each with its device.
+static STREAMS: ForkMutex<Vec<(u8, usize)>> = ForkMutex::new(Rank::Tables, Vec::new());
+
+/// The streams of a device's contexts.
+pub fn streams_of(device: u8) -> Vec<Stream> {
+    let all = STREAMS.lock();
+    all.iter().filter(|(of, _)| *of == device).map(|(_, address)| Stream::of(device, StreamId(*address))).collect()
+}
+
 /// A part of a device.
 pub struct GreenContext {
     device: u8,
@@ -61,6 +70,7 @@ impl GreenContext {
             // SAFETY: contexts are never destroyed, and the pointer is that of a local variable.
             check(unsafe { sys::cuGreenCtxStreamCreate(&raw mut stream, own, flags, 0) })?;
             context.streams.push(stream.expose_provenance());
+            STREAMS.lock().push((self.device, stream.expose_provenance()));
         }
         let id = StreamId(context.streams[context.asked % context.streams.len()]);
         context.asked += 1;

@@ -267,14 +267,15 @@ entries! {
             if machine.graphs.is_capturing(stream) { return machine.graphs.invalidate(stream); }
             machine.progress();
             machine.work_while_asked(stream);
-            if machine.streams.is_idle(stream) { SUCCESS } else { NOT_READY }
+            let is_idle = machine.streams.is_idle(stream);
+            machine.answer(is_idle)
         })
     }
 
     cuStreamWaitEvent(stream: usize, event: usize, _flags: c_uint) {
         // The event may belong to another device.
         on_stream(stream, |machine, stream| {
-            let Some(state) = machine.streams.events.get(&event) else { return INVALID_HANDLE };
+            let Some(state) = machine.streams.event(event) else { return INVALID_HANDLE };
             let ticket = state.recorded;
             machine.enqueue(stream, Work::Wait { event, ticket });
             SUCCESS
@@ -289,11 +290,12 @@ entries! {
 
     cuEventDestroy_v2(event: usize) {
         with(|machine| {
-            // What waits for the event must still find its record.
-            let Some(state) = machine.streams.events.get(&event) else { return INVALID_HANDLE };
-            let ticket = state.recorded;
-            // One that waits for another process stays; the driver does not wait either.
-            if machine.reach(event, ticket) == SUCCESS { machine.streams.events.remove(&event); }
+            if machine.streams.event(event).is_none() { return INVALID_HANDLE; }
+            if machine.has_passed(event) {
+                machine.streams.events.remove(&event);
+            } else if let Some(state) = machine.streams.events.get_mut(&event) {
+                state.destroyed = true;
+            }
             SUCCESS
         })
     }
@@ -301,7 +303,7 @@ entries! {
     cuEventRecord(event: usize, stream: usize) {
         on_stream(stream, |machine, key| {
             let device = current().unwrap_or(HOST);
-            match machine.streams.events.get(&event) {
+            match machine.streams.event(event) {
                 Some(state) if state.device == device => {}
                 _ => return INVALID_HANDLE,
             }
@@ -312,17 +314,18 @@ entries! {
 
     cuEventQuery(event: usize) {
         with(|machine| {
-            if !machine.streams.events.contains_key(&event) { return INVALID_HANDLE; }
+            if machine.streams.event(event).is_none() { return INVALID_HANDLE; }
             if machine.graphs.is_captured(event) { return CAPTURED_EVENT; }
             machine.progress();
             if !machine.has_passed(event) { machine.work_while_asked(machine.streams.events[&event].stream); }
-            if machine.has_passed(event) { SUCCESS } else { NOT_READY }
+            let has_passed = machine.has_passed(event);
+            machine.answer(has_passed)
         })
     }
 
     cuEventSynchronize(event: usize) {
         with(|machine| {
-            let Some(state) = machine.streams.events.get(&event) else { return INVALID_HANDLE };
+            let Some(state) = machine.streams.event(event) else { return INVALID_HANDLE };
             let (ticket, device) = (state.recorded, state.device);
             if machine.graphs.is_captured(event) { return CAPTURED_EVENT; }
             match machine.reach(event, ticket) {
@@ -335,8 +338,8 @@ entries! {
     cuEventElapsedTime_v2(milliseconds: *mut f32, from: usize, to: usize) {
         with(|machine| {
             if !machine.has_passed(from) || !machine.has_passed(to) { return NOT_READY; }
-            let time = |event: usize| machine.streams.events.get(&event).and_then(|event| event.time);
-            let device = |event: usize| machine.streams.events.get(&event).map(|event| event.device);
+            let time = |event: usize| machine.streams.event(event).and_then(|event| event.time);
+            let device = |event: usize| machine.streams.event(event).map(|event| event.device);
             if device(from) != device(to) { return INVALID_HANDLE; }
             let (Some(from), Some(to)) = (time(from), time(to)) else { return INVALID_HANDLE };
             let apart = |later: std::time::Instant, earlier| later.duration_since(earlier).as_secs_f32() * 1e3;
@@ -392,7 +395,7 @@ entries! {
     cuGetExportTable(_table: *mut *const c_void, _id: *const c_void) { NOT_FOUND }
 
     cuIpcGetEventHandle(handle: *mut Handle, event: usize) {
-        with(|machine| match machine.streams.events.get(&event) {
+        with(|machine| match machine.streams.event(event) {
             Some(state) if state.shared => {
                 handle.write_unaligned(Handle([EVENT, u64::from(std::process::id()), event as u64, 0, 0, 0, 0, 0]));
                 SUCCESS

@@ -4,10 +4,12 @@ use std::ffi::{c_int, c_uint};
 use std::time::{Duration, Instant};
 
 use crate::machine::Machine;
-use crate::status::{ASSERT, BLOCKED, ILLEGAL_ADDRESS, INVALID_HANDLE, LAUNCH_FAILED, MISALIGNED, SUCCESS, Status};
+use crate::status::{
+    ASSERT, BLOCKED, ILLEGAL_ADDRESS, INVALID_HANDLE, LAUNCH_FAILED, MISALIGNED, NOT_READY, SUCCESS, Status,
+};
 use crate::streams::{Source, Work};
 
-/// How many questions find no work done.
+/// How many questions find no work done, since one that did.
 const PATIENCE: u32 = 8;
 /// How long work runs during one question.
 const TURN: Duration = Duration::from_millis(1);
@@ -16,7 +18,6 @@ impl Machine {
     /// Adds work to a stream, and perhaps runs some work of any stream.
     pub fn enqueue(&mut self, stream: usize, work: Work) {
         let Some(work) = self.graphs.take(stream, work) else { return };
-        self.questions = 0;
         if let Some(stream) = self.streams.streams.get_mut(&stream) {
             stream.exchanges |= matches!(work, Work::Exchange(_));
             stream.queue.push_back(work);
@@ -51,6 +52,14 @@ impl Machine {
         self.questions += 1;
         let begun = Instant::now();
         while self.questions > PATIENCE && begun.elapsed() < TURN && matches!(self.run_next(stream), Step::Ran) {}
+    }
+
+    /// The answer to a question whether work has run.
+    pub fn answer(&mut self, has_run: bool) -> Status {
+        if has_run {
+            self.questions = 0;
+        }
+        if has_run { SUCCESS } else { NOT_READY }
     }
 
     /// Enqueues the record of an event.
@@ -153,9 +162,12 @@ impl Machine {
     fn run(&mut self, (device, part): (c_int, c_uint), stopped: bool, work: Work) {
         match work {
             Work::Record { event, ticket } => {
-                if let Some(event) = self.streams.events.get_mut(&event) {
-                    event.done = event.done.max(ticket);
-                    event.time = Some(Instant::now());
+                if let Some(state) = self.streams.events.get_mut(&event) {
+                    state.done = state.done.max(ticket);
+                    state.time = Some(Instant::now());
+                    if state.destroyed && state.done >= state.recorded {
+                        self.streams.events.remove(&event);
+                    }
                 }
             }
             _ if stopped => {}

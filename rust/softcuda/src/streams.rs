@@ -86,6 +86,8 @@ pub struct Event {
     pub done: u64,
     pub stream: usize,
     pub time: Option<Instant>,
+    /// Whether the program has destroyed it. What waits for it must still find its record, after which it is removed.
+    pub destroyed: bool,
 }
 
 #[derive(Default)]
@@ -101,6 +103,11 @@ fn key(device: c_int, handle: usize) -> usize {
 }
 
 impl Streams {
+    /// An event that the program has not destroyed.
+    pub fn event(&self, handle: usize) -> Option<&Event> {
+        self.events.get(&handle).filter(|event| !event.destroyed)
+    }
+
     fn new_handle(&mut self) -> usize {
         self.last = self.last.max(0x10_0000) + 0x10;
         self.last
@@ -114,7 +121,8 @@ impl Streams {
 
     pub fn create_event(&mut self, device: c_int, shared: bool) -> usize {
         let handle = self.new_handle();
-        self.events.insert(handle, Event { device, shared, recorded: 0, done: 0, stream: 0, time: None });
+        self.events
+            .insert(handle, Event { device, shared, recorded: 0, done: 0, stream: 0, time: None, destroyed: false });
         handle
     }
 
