@@ -423,3 +423,22 @@ assert "finding fastest for GemmTunableOp_float_NN(nn_2_3_2_ld_2_2_2)" in Path("
         PYTORCH_TUNABLEOP_VERBOSE=3,
         PYTORCH_TUNABLEOP_VERBOSE_FILENAME="told.txt",
     )
+
+
+@needs_soft_card
+def test_a_pipe_is_no_file_of_results(folder):
+    """Opening one may never end."""
+    run(
+        COUNTERS
+        + """
+os.mkfifo("pipe.csv")
+tunable.set_filename("pipe.csv")
+assert tunable.get_results() == () and tunable.read_file("pipe.csv") is False
+tunable.enable()
+x = torch.ones(4, 4, device="cuda")
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    assert (x @ x).sum().item() == 64
+assert tunable.get_results()
+"""
+    )

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Write;
 
 use rushlight_core::Result;
 use rushlight_core::fork::{ForkMutex, Rank};
@@ -73,10 +73,24 @@ struct Contents {
     ends_with_line: bool,
 }
 
+/// Refuses what is no file: opening a pipe may never end.
+fn check_kind(name: &str) -> std::io::Result<()> {
+    match std::fs::metadata(name) {
+        Ok(found) if !found.is_file() => Err(std::io::Error::other("it is no regular file")),
+        _ => Ok(()),
+    }
+}
+
+/// Opens a file to write at its end.
+fn open_end(name: &str) -> std::io::Result<File> {
+    check_kind(name)?;
+    OpenOptions::new().create(true).append(true).open(name)
+}
+
 /// Reads a file; `None` if there is none that can be read.
 fn contents(name: &str, validators: &Validators) -> Option<Contents> {
-    let mut bytes = Vec::new();
-    File::open(name).and_then(|mut file| file.read_to_end(&mut bytes)).ok()?;
+    check_kind(name).ok()?;
+    let bytes = std::fs::read(name).ok()?;
     let text = String::from_utf8_lossy(&bytes);
     let mut contents = Contents {
         entries: Vec::new(),
@@ -160,7 +174,7 @@ impl Results {
             return;
         }
         let name = self.file.clone();
-        let written = OpenOptions::new().create(true).append(true).open(&name).and_then(|mut file| {
+        let written = open_end(&name).and_then(|mut file| {
             let mut text = String::new();
             let known = contents(&name, validators);
             if known.as_ref().is_some_and(|known| !known.is_empty && !known.ends_with_line) {
@@ -241,8 +255,7 @@ pub fn note_untuned(device: u8, names: &(String, String)) {
     let (stem, end) = name.rfind('.').map_or((name.as_str(), ""), |at| name.split_at(at));
     let place = format!("{stem}{device}{end}");
     let line = format!("{},{}\n", names.0, names.1);
-    let written = OpenOptions::new().create(true).append(true).open(&place);
-    if let Err(error) = written.and_then(|mut file| file.write_all(line.as_bytes())) {
+    if let Err(error) = open_end(&place).and_then(|mut file| file.write_all(line.as_bytes())) {
         results.warning =
             Some(format!("failed to open file for writing; untuned gemm will not be saved ('{place}': {error})"));
     }

@@ -98,8 +98,13 @@ pub fn is_enabled() -> bool {
 
 #[cold]
 fn find_enabled() -> bool {
+    let generation = generation();
     let enabled = get(Setting::Enabled).is_ok_and(|value| value == 1);
-    STATE.store(u8::from(enabled), Ordering::Relaxed);
+    // Another thread may have changed the setting meanwhile.
+    let _ = STATE.compare_exchange(UNKNOWN, u8::from(enabled), Ordering::AcqRel, Ordering::Relaxed);
+    if generation != self::generation() {
+        STATE.store(UNKNOWN, Ordering::Release);
+    }
     enabled
 }
 

@@ -4,13 +4,14 @@ use crate::value::{Arg, Output, Results, Target};
 use rushlight_autograd::Tensor;
 use rushlight_autograd::modes::GradMode;
 use rushlight_core::{DType, Device, Error, Result};
+use rushlight_cuda::tunable;
 
 use super::devices::{Chosen, check_devices, select_kernel};
 use super::errors::not_implemented;
 use super::on_host;
 use crate::allocate::allocate;
 use crate::create::ask_gradient;
-use crate::interpreter::while_detached;
+use crate::interpreter::{while_detached, while_waiting};
 use crate::operator::{Args, ExplicitAutograd, InPlaceFill, Kernel, KernelFn, Tags, TensorSpec, Update};
 use crate::overlap::{check_no_self_overlap, without_aliases};
 use crate::variants::{check_in_place, check_out, check_writable};
@@ -35,7 +36,14 @@ pub fn kernel(body: &Kernel, args: &Args) -> Result<Output> {
     }
     let chosen = select_kernel(args.op, device, body.cpu, body.cuda)?;
     let work = elements(results.iter().chain(args.each_tensor().map(|(_, tensor)| tensor)));
-    while_detached(work, || fill(chosen, args, &results))?;
+    let run = || fill(chosen, args, &results);
+    // The first product of each geometry may be measured, however small it is.
+    let may_measure = matches!(device, Device::Cuda(_)) && tunable::is_enabled();
+    if may_measure {
+        while_waiting(run)?
+    } else {
+        while_detached(work, run)?
+    };
     if let (Some([.., wanted]), [result]) = (args.op.schema().options, results.as_slice()) {
         ask_gradient(result, args.optional_bool(wanted).unwrap_or(false))?;
     }

@@ -69,8 +69,8 @@ fn _tunable_set_file(name: &str, with_device: bool) -> PyResult<()> {
 
 /// The results: operator, parameters, algorithm, milliseconds.
 #[pyfunction]
-fn _tunable_results() -> PyResult<Vec<(String, String, String, f64)>> {
-    let found = || tunable::all(card::current(), &validators(current()?));
+fn _tunable_results(py: Python<'_>) -> PyResult<Vec<(String, String, String, f64)>> {
+    let found = || py.detach(|| tunable::all(card::current(), &validators(current()?)));
     let row = |entry: tunable::Entry| (entry.operator, entry.parameters, entry.solution, entry.milliseconds);
     Ok(found().map_err(raise)?.into_iter().map(row).collect())
 }
