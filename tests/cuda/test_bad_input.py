@@ -253,7 +253,8 @@ for call, name, method in (
     (lambda: F.embedding_bag(index[None], square.clone().requires_grad_()), "indices", "__embedding_bag"),
     (lambda: F.grid_sample(batch[None], torch.ones(1, 1, 1, 2), align_corners=True), "grid", "_grid_sampler_2d"),
     (lambda: line.masked_scatter_(mask, line), "mask", "_masked_scatter_"), (lambda: torch.linalg.solve(square, here), "B", "_linalg_solve_ex"),
-    (lambda: line.clamp(here, line), "min", "clamp_Tensor"), (lambda: line.repeat_interleave(torch.tensor([1, 0, 2])), "index", "_index_select"),
+    (lambda: line.clamp(here, line), "min", "clamp_Tensor"), (lambda: line.clamp_(here, line), "min", "clamp__Tensor"),
+    (lambda: square.addbmm_(rows[None], square[None]), "batch1", "_addbmm_"), (lambda: square.addr(here, line), "vec1", "_addr"), (lambda: line.repeat_interleave(torch.tensor([1, 0, 2])), "index", "_index_select"),
 ):
     places = ("cuda:0", "cpu") if name == "mat1" and method == "addmm" or name == "mat" else ("cpu", "cuda:0")
     raises(RuntimeError, SENTENCE.format(name, *places, method), call)

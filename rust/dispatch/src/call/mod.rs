@@ -208,6 +208,14 @@ fn execute(args: &Args, target: Target, declined: bool) -> Result<Output> {
         }
         (Implementation::ExplicitAutograd(body), Target::Fresh) => kernels::explicit_autograd(body, args),
         (Implementation::InPlaceFill(body), Target::Fresh) => kernels::in_place_fill(body, args),
-        (_, target) => through_copy::through_copy(args, target),
+        (implementation, target) => {
+            if matches!(implementation, Implementation::CompositeImplicit(_))
+                && let Err(error) = check_devices(args)
+                && two_devices::is_checked_first(args.op)
+            {
+                return Err(error);
+            }
+            through_copy::through_copy(args, target)
+        }
     }
 }

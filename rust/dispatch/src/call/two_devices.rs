@@ -157,13 +157,13 @@ pub fn is_checked_first(op: &Operator) -> bool {
     let has_sentence = |(name, _, _): &(&str, &[&str], &str)| *name == op.name;
     matches!(op.name, "batch_norm" | "embedding_bag" | "grid_sample" | "grid_sampler" | "linear")
         || METHODS.iter().any(|(name, _, _)| *name == op.name)
-        || SENTENCES.iter().chain(SENTENCES_ON_GPUS).any(has_sentence)
+        || SENTENCES.iter().any(has_sentence)
 }
 
 /// torch's sentence of the form in place: its function has another name.
 pub fn named_in_place(error: Error, op: &Operator) -> Error {
     let Some((text, method)) = error.sentence().split_once(BACKEND) else { return error };
-    let name = op.python_name();
+    let name = op.python_name().trim_start_matches('_');
     match method.split_once(name) {
         Some((before, after)) if !method.ends_with("_)") => {
             let sentence = format!("{text}{BACKEND}{before}{name}_{after}");

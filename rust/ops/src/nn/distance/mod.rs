@@ -228,6 +228,7 @@ pub static CDIST: Operator = Operator {
             }
         }
         check_p("cdist", p)?;
+        check_devices(args)?;
         let batch = broadcast(&a.sizes()[..a.rank() - 2], &b.sizes()[..b.rank() - 2])?;
         let b = &same_dtype(a, b, p == 2.0 && wants_product(a, b, args.optional_str(COMPUTE_MODE))?)?;
         if p == 2.0 && by_product(a, b, args.optional_str(COMPUTE_MODE))? {
