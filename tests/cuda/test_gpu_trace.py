@@ -122,3 +122,18 @@ torch.cuda.Event().record()
 assert len(heard) == 2
 """
     )
+
+
+def test_waits_that_are_no_calls_of_streams_are_heard():
+    run(
+        TRACED
+        + """
+_gpu_trace.register_callback_for_stream_synchronization(hear("waited"))
+x = torch.ones(3, device="cuda")
+x.sum().item()
+assert not heard
+torch._C._activate_gpu_trace()
+x.sum().item()
+assert heard == [("waited", torch.cuda.current_stream().cuda_stream)], heard
+"""
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rushlight import _C
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -60,16 +62,21 @@ _all: list[Observer] = []
 
 def add(one: Observer) -> None:
     """Tells one more."""
-    global observer
     _all.append(one)
-    observer = one if len(_all) == 1 else _Several(list(_all))
+    _choose()
 
 
 def remove(one: Observer) -> None:
     """Ends `add`."""
-    global observer
     _all.remove(one)
+    _choose()
+
+
+def _choose() -> None:
+    global observer
     observer = None if not _all else _all[0] if len(_all) == 1 else _Several(list(_all))
+    # The engine tells of the waits that are no calls of Python's, such as that of `item()`.
+    _C._cuda_watch_waits(observer is not None)
 
 
 def waited(stream: int) -> None:

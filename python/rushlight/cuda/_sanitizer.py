@@ -16,7 +16,7 @@ import weakref
 from dataclasses import dataclass, field
 
 import rushlight as torch
-from rushlight import _C, Tensor
+from rushlight import Tensor
 from rushlight.utils._python_dispatch import TorchDispatchMode
 from rushlight.utils._tensors import tensors_in
 
@@ -329,14 +329,12 @@ class CUDASanitizer:
         self.dispatch.__enter__()
         _observer.add(self.dispatch.event_handler)
         self.enabled = True
-        _C._cuda_watch_waits(True)
 
     def disable(self) -> None:
         """Ends the check."""
         if not self.enabled:
             return
         self.dispatch.__exit__(None, None, None)
-        _C._cuda_watch_waits(False)
         _observer.remove(self.dispatch.event_handler)
         self.enabled = False
 

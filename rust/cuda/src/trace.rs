@@ -16,8 +16,8 @@ static CHANGES: ForkMutex<Vec<Change>> = ForkMutex::new(Rank::MemoryRecord, Vec:
 /// Whether the main thread was asked and has not looked yet.
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Begins to note changes, and calls a function after the first one since the last `take`.
-pub fn begin(wake: fn()) {
+/// Begins to note changes, and calls a function after the first one since the last `take`, and again if it answers that it was in vain.
+pub fn begin(wake: fn() -> bool) {
     WAKE.store(wake as *mut (), Ordering::Release);
 }
 
@@ -34,7 +34,10 @@ fn tell(is_taken: bool, address: usize, wake: *mut ()) {
     CHANGES.lock().push((is_taken, address));
     if !IS_ASKED.swap(true, Ordering::AcqRel) {
         // SAFETY: `begin` stored a function of this type.
-        unsafe { std::mem::transmute::<*mut (), fn()>(wake)() };
+        let is_heard = unsafe { std::mem::transmute::<*mut (), fn() -> bool>(wake)() };
+        if !is_heard {
+            IS_ASKED.store(false, Ordering::Release);
+        }
     }
 }
 

@@ -72,7 +72,8 @@ impl UserKernel {
     /// Enqueues the kernel.
     ///
     /// # Safety
-    /// There are as many arguments as parameters, each with the bytes of its parameter, and the kernel uses no other memory than what is held for the stream.
+    /// There are as many arguments as parameters, each with the bytes of its parameter, and the kernel uses no other memory than
+    /// what is held for the stream.
     pub unsafe fn launch(
         &self,
         [grid, block]: [[u32; 3]; 2],

@@ -27,8 +27,8 @@ use crate::{device_share, object, storage};
 #[pyfunction]
 fn _cuda_trace_memory() {
     trace::begin(|| {
-        // SAFETY: any thread may ask, with or without the GIL. Where too many ask, one of them was heard already.
-        unsafe { ffi::Py_AddPendingCall(Some(tell_of_memory), std::ptr::null_mut()) };
+        // SAFETY: any thread may ask, with or without the GIL. Where too many functions wait to be called, this one is not added.
+        unsafe { ffi::Py_AddPendingCall(Some(tell_of_memory), std::ptr::null_mut()) == 0 }
     });
 }
 
