@@ -291,3 +291,22 @@ for draw in (
 """,
         SOFTCUDA_DEVICES=2,
     )
+
+
+@needs_card
+def test_a_state_with_the_last_words_in_a_graph():
+    """The words begin again after the last one."""
+    run(
+        """
+generator = torch.Generator("cuda").manual_seed(4)
+graph = torch.cuda.CUDAGraph()
+graph.register_generator_state(generator)
+with torch.cuda.graph(graph):
+    state = generator.get_state()
+    state.view(torch.int64)[1] = -4
+    generator.set_state(state)
+    x = torch.rand(100, device="cuda", generator=generator)
+graph.replay()
+assert bool(((x >= 0) & (x < 1)).all())
+"""
+    )

@@ -87,7 +87,8 @@ fn with<T>(
 pub fn place(device: u8, stream: StreamId, generator: &dyn Generator, words: u64) -> Result<Option<Place>> {
     with(device, stream, generator, |one| {
         let offset = one.words;
-        one.words += words.next_multiple_of(4);
+        // A program may have set the words to any number.
+        one.words = one.words.wrapping_add(words.next_multiple_of(4));
         one.draws = true;
         Place { seed: 0, offset, run: one.state.address() as u64 }
     })

@@ -54,7 +54,8 @@ impl DeviceState {
     fn reserve(self: &Arc<Self>, count: u64) -> Counter {
         self.with(|counter| {
             let before = *counter;
-            counter.offset = counter.offset.wrapping_add(count.next_multiple_of(Counter::STEP));
+            let steps = count.wrapping_add(Counter::STEP - 1) / Counter::STEP;
+            counter.offset = counter.offset.wrapping_add(steps.wrapping_mul(Counter::STEP));
             before
         })
     }
