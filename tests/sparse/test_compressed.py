@@ -363,6 +363,7 @@ def test_a_dense_tensor_takes_no_compressed_product(kind):
         dense.__imul__,
         lambda other: torch.mul(dense, other, out=dense),
         torch.ones(2, 2).long().mul_,
+        *([lambda other: torch.mul(other, other, out=dense)] if kind == "csr" else []),
     ):
         with pytest.raises(RuntimeError, match="^Expected result Tensor to be of format CSR"):
             call(compressed)

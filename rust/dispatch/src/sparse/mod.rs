@@ -94,8 +94,10 @@ fn call(args: Args, target: Target) -> Result<Output> {
         }
         (Sparse::CompositeImplicit, Target::InPlace) if !args.tensor(Arg::FIRST)?.is_sparse() => into_dense(&args),
         (_, Target::InPlace) => in_place(&args),
+        (_, Target::Out([out])) if is_product(op) && has_compressed(&args) && !out.is_sparse() => {
+            Err(no_compressed_result())
+        }
         (_, Target::Out([out])) if out.is_sparse() || args.all_tensors(Tensor::is_sparse) => written(&args, out),
-        (_, Target::Out(_)) if is_product(op) && has_compressed(&args) => Err(no_compressed_result()),
         (_, target) => through_copy(&args, target),
     }
 }
