@@ -135,7 +135,9 @@ def enqueue():
 thread = threading.Thread(target=enqueue)
 torch.sin(x)
 torch.cuda.synchronize()
-threading.Timer(20, stop.set).start()
+limit = threading.Timer(60, stop.set)
+limit.daemon = True
+limit.start()
 thread.start()
 while stream.query():
     pass
