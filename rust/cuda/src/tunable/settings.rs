@@ -59,7 +59,7 @@ fn environment() -> &'static [Option<String>; SETTINGS] {
 /// The value of a setting.
 pub fn get(setting: Setting) -> Result<i64> {
     let n = setting as usize;
-    let (set, Variable { name, switch }) = (SET[n].load(Ordering::Relaxed), &VARIABLES[n]);
+    let (set, Variable { name, switch }) = (SET[n].load(Ordering::SeqCst), &VARIABLES[n]);
     let Some(text) = &environment()[n] else { return Ok(set) };
     match switch {
         Some((value, meaning)) => Ok(if text == value { *meaning } else { set }),
@@ -76,11 +76,12 @@ fn at_least_zero(setting: Setting, value: i64) -> i64 {
 
 /// Sets a setting. The environment's value, if there is one, remains in force.
 pub fn set(setting: Setting, value: i64) {
-    SET[setting as usize].store(at_least_zero(setting, value), Ordering::Relaxed);
-    if setting == Setting::Enabled {
-        STATE.store(UNKNOWN, Ordering::Relaxed);
-    }
+    SET[setting as usize].store(at_least_zero(setting, value), Ordering::SeqCst);
+    // Before the state is forgotten: `find_enabled` compares the counts.
     change();
+    if setting == Setting::Enabled {
+        STATE.store(UNKNOWN, Ordering::SeqCst);
+    }
 }
 
 /// Whether TunableOp is in use, which every product asks.
@@ -100,10 +101,10 @@ pub fn is_enabled() -> bool {
 fn find_enabled() -> bool {
     let generation = generation();
     let enabled = get(Setting::Enabled).is_ok_and(|value| value == 1);
-    // Another thread may have changed the setting meanwhile.
-    let _ = STATE.compare_exchange(UNKNOWN, u8::from(enabled), Ordering::AcqRel, Ordering::Relaxed);
+    STATE.store(u8::from(enabled), Ordering::SeqCst);
+    // Another thread may have changed the setting after it was read.
     if generation != self::generation() {
-        STATE.store(UNKNOWN, Ordering::Release);
+        STATE.store(UNKNOWN, Ordering::SeqCst);
     }
     enabled
 }
@@ -112,11 +113,11 @@ fn find_enabled() -> bool {
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 pub fn generation() -> u64 {
-    GENERATION.load(Ordering::Relaxed)
+    GENERATION.load(Ordering::SeqCst)
 }
 
 pub fn change() {
-    GENERATION.fetch_add(1, Ordering::Relaxed);
+    GENERATION.fetch_add(1, Ordering::SeqCst);
 }
 
 /// The bytes of operands that runs take in turns, where the second-level cache has `cache` bytes.
