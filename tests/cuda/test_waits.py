@@ -5,6 +5,20 @@ import soft_card
 from soft_card import needs_soft_card
 from test_runtime import RAISES
 
+each_wait = pytest.mark.parametrize(
+    "wait", ["torch.cuda.synchronize", "stream.synchronize", "event.synchronize", "lambda: repr(x)"]
+)
+
+#: How many sines of `x` take a second.
+PER_SECOND = """
+import time
+begun = time.monotonic()
+for _ in range(3):
+    torch.sin(x)
+torch.cuda.synchronize()
+per_second = 3 / (time.monotonic() - begun)
+"""
+
 
 @needs_soft_card
 def test_events_of_two_devices_have_no_time_between_them():
@@ -24,9 +38,7 @@ raises(torch.AcceleratorError, "CUDA error: invalid resource handle", lambda: ev
 
 
 @needs_soft_card
-@pytest.mark.parametrize(
-    "wait", ["torch.cuda.synchronize", "stream.synchronize", "event.synchronize", "lambda: repr(x)"]
-)
+@each_wait
 def test_ctrl_c_ends_a_wait(wait):
     """The work goes on, and later waits see its results."""
     soft_card.run(
@@ -35,11 +47,8 @@ import os, signal, threading, time
 x = torch.ones(1 << 18, device="cuda")
 stream, event = torch.cuda.current_stream(), torch.cuda.Event()
 repr(torch.sin(x))
-begun = time.monotonic()
-for _ in range(3):
-    torch.sin(x)
-torch.cuda.synchronize()
-for _ in range(round(18 / (time.monotonic() - begun))):
+{PER_SECOND}
+for _ in range(round(6 * per_second)):
     x = torch.sin(x)
 event.record()
 threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -77,11 +86,8 @@ pinned, one = torch.empty(3).pin_memory(), torch.empty(3)
 torch.sin(x)
 ({wait})()
 torch.cuda.synchronize()
-begun = time.monotonic()
-for _ in range(3):
-    torch.sin(x)
-torch.cuda.synchronize()
-count = round(3 / (time.monotonic() - begun))
+{PER_SECOND}
+count = round(per_second)
 moments, stop = [], threading.Event()
 def watch():
     while not stop.wait(0.001):
@@ -117,9 +123,7 @@ while not event.query() or not torch.cuda.current_stream().query():
 
 
 @needs_soft_card
-@pytest.mark.parametrize(
-    "wait", ["torch.cuda.synchronize", "stream.synchronize", "event.synchronize", "lambda: repr(x)"]
-)
+@each_wait
 def test_a_wait_ends_while_another_thread_enqueues(wait):
     """It is for the work that the device has when the wait begins."""
     soft_card.run(
@@ -154,16 +158,13 @@ thread.join()
 @needs_soft_card
 def test_a_wait_leaves_a_capture_that_begins_meanwhile():
     soft_card.run(
-        """
+        f"""
 import threading, time
 x = torch.ones(1 << 18, device="cuda")
 torch.sin(x)
 torch.cuda.synchronize()
-begun = time.monotonic()
-for _ in range(3):
-    torch.sin(x)
-torch.cuda.synchronize()
-count = round(3 / (time.monotonic() - begun))
+{PER_SECOND}
+count = round(per_second)
 graph, side, errors = torch.cuda.CUDAGraph(), torch.cuda.Stream(), []
 y = torch.ones(4, device="cuda")
 for _ in range(count):

@@ -53,10 +53,7 @@ fn mark(stream: Stream) -> Result<Event> {
 /// Waits until the work that a stream has now has run.
 pub fn wait_for_stream(stream: Stream, look: impl Fn() -> Result<()>) -> Result<()> {
     // The driver refuses to wait while work is captured, and a record would be captured too.
-    if capture::is_any() {
-        return stream.synchronize();
-    }
-    if stream.query()? {
+    if capture::is_any() || stream.query()? {
         return stream.synchronize();
     }
     until(&mark(stream)?, look)

@@ -56,10 +56,11 @@ impl Machine {
 
     /// The answer to a question whether work has run.
     pub fn answer(&mut self, has_run: bool) -> Status {
-        if has_run {
-            self.questions = 0;
+        if !has_run {
+            return NOT_READY;
         }
-        if has_run { SUCCESS } else { NOT_READY }
+        self.questions = 0;
+        SUCCESS
     }
 
     /// Enqueues the record of an event.
