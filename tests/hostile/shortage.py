@@ -2,7 +2,8 @@
 
 A call may return its result, or raise MemoryError or a RuntimeError about memory; anything else is a finding. Operands
 are created first, so that only the result or a kernel's working memory is missing. Modules that are loaded lazily are
-imported first, because without memory the interpreter reports a wrong error about their source.
+imported first, because an interpreter without memory reports that their source is wrong (SyntaxError), or fails to
+compile them without any exception (SystemError). A case that still loads a module is a finding.
 """
 
 import io
@@ -12,7 +13,13 @@ import sys
 import numpy as np  # noqa: F401
 
 import rushlight as torch
+import rushlight._error_names
+import rushlight._in_python
+import rushlight._limits
+import rushlight.distributions
+import rushlight.fft
 import rushlight.functional
+import rushlight.linalg
 
 F = torch.nn.functional
 
@@ -117,6 +124,7 @@ def main():
     # Threads allocate memory when they start, and this cannot fail gracefully.
     torch.set_num_threads(1)
     grow_stack()
+    loaded = set(sys.modules)
     for case in CASES.split():
         print(case, flush=True)
         code = compile(case, case, "eval")
@@ -127,6 +135,8 @@ def main():
                 if bad is not None:
                     sys.exit(f"{case} with {spare // MIB} MiB: {type(bad).__name__}: {bad}")
             eval(code)
+        if late := set(sys.modules) - loaded:
+            sys.exit(f"{case} loads modules: import them first: {sorted(late)}")
     print("all")
 
 
